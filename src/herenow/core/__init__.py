@@ -1,0 +1,1 @@
+"""What presence means: pure values and functions. No clock, no I/O, no asyncio."""
