@@ -1,0 +1,115 @@
+"""What may a user choose and a device say? The words and texts that enter, read the same from frames and from REST.
+
+Each function takes what a JSON decoder produced and returns a value of the core, or raises `ProtocolError` with a
+sentence that says what is allowed. What is done with the value is not known here.
+
+A new mode, platform or activity, or another limit for custom statuses, would be a reason to change this module.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from herenow.core.model import Custom, Mode, Platform
+from herenow.errors import ProtocolError
+from herenow.wire.instants import parse_until
+
+MAX_TEXT = 100  # code points of a custom status
+MAX_EMOJI = 32  # code points: the longest joined emoji has about a dozen
+MAX_EMOJI_BYTES = 64  # of UTF-8; it sits in the hot record
+
+
+class Activity(Enum):
+    """What a beat may say about the person at the device."""
+
+    ACTIVE = "active"
+    IDLE = "idle"
+
+
+_MODES = {mode.word: mode for mode in Mode}
+_PLATFORMS = {platform.word: platform for platform in Platform}
+_ACTIVITIES = {activity.value: activity for activity in Activity}
+_CUSTOM_KEYS = frozenset({"text", "emoji", "expires_at"})
+
+# Control characters (category Cc), what turns the direction of the text around it (embeddings, overrides, isolates:
+# "user is \u202egnp.exe"), and lone surrogates, which cannot be sent on. Joiners and variation selectors are no
+# control characters: emoji are built with them.
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_FORBIDDEN_SENTENCE = "has no control, bidirectional override or lone surrogate characters"
+
+
+def parse_mode(word: object) -> Mode:
+    mode = _MODES.get(word) if isinstance(word, str) else None
+    if mode is None:
+        raise ProtocolError("invalid_mode", "A mode is auto, busy, away or invisible.")
+    return mode
+
+
+def parse_platform(word: object) -> Platform:
+    """Absent (None or empty) is `other`: a client need not know what it runs on."""
+    if word is None or word == "":
+        return Platform.OTHER
+    platform = _PLATFORMS.get(word) if isinstance(word, str) else None
+    if platform is None:
+        raise ProtocolError("invalid_platform", "A platform is web, desktop, mobile or other.")
+    return platform
+
+
+def parse_activity(word: object) -> Activity | None:
+    """None: a bare beat."""
+    if word is None:
+        return None
+    activity = _ACTIVITIES.get(word) if isinstance(word, str) else None
+    if activity is None:
+        raise ProtocolError("invalid_activity", "An activity_type is active or idle, or absent.")
+    return activity
+
+
+def parse_custom(value: object, now: int) -> Custom | None:
+    """A custom status from `{"text", "emoji", "expires_at"}`; None, from null, clears it."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ProtocolError(
+            "bad_shape", "A custom status is an object of text, emoji and expires_at, or null to clear it."
+        )
+    if not value.keys() <= _CUSTOM_KEYS:
+        raise ProtocolError(
+            "bad_shape", "A custom status has the fields text, emoji and expires_at, and no other."
+        )
+    text = _checked_text(_string(value.get("text"), "text"))
+    emoji = _checked_emoji(_string(value.get("emoji"), "emoji"))
+    if not text and not emoji:
+        raise ProtocolError("invalid_text", "A custom status has a text or an emoji; null clears it.")
+    return Custom(text, emoji, parse_until(value.get("expires_at"), "expires_at", now))
+
+
+def _string(value: object, field: str) -> str:
+    """Null is as good as absent, so that what the server sends can be sent back."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ProtocolError("bad_shape", f"The {field} of a custom status is a string.")
+    return value
+
+
+def _checked_text(text: str) -> str:
+    if len(text) > MAX_TEXT:
+        raise ProtocolError(
+            "text_too_long", f"The text has {len(text)} code points; at most {MAX_TEXT} are allowed."
+        )
+    if _FORBIDDEN.search(text):
+        raise ProtocolError("invalid_text", f"The text {_FORBIDDEN_SENTENCE}.")
+    return text
+
+
+def _checked_emoji(emoji: str) -> str:
+    if _FORBIDDEN.search(emoji):
+        raise ProtocolError("invalid_emoji", f"The emoji {_FORBIDDEN_SENTENCE}.")
+    if len(emoji) > MAX_EMOJI or len(emoji.encode()) > MAX_EMOJI_BYTES:
+        raise ProtocolError(
+            "invalid_emoji",
+            f"The emoji has at most {MAX_EMOJI} code points and {MAX_EMOJI_BYTES} bytes of UTF-8.",
+        )
+    return emoji

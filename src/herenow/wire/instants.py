@@ -1,0 +1,73 @@
+"""Which moment does a client mean? One reading for frames and REST alike.
+
+An instant is an integer of epoch milliseconds or RFC 3339 text with a zone. A time without a zone is refused instead
+of guessed: the guess would be wrong by hours for most of the world. `now` is an argument; no clock is read here.
+
+A new spelling of instants, or another horizon for ends, would be a reason to change this module.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from herenow.errors import ProtocolError
+
+HORIZON = 366 * 24 * 3600 * 1000  # ms: how far ahead an end may lie; a year, leap years included
+
+_FARTHEST = 253_402_300_799_999  # ms: the end of the year 9999, the last that RFC 3339 can write
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_DATE_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,32})?"
+    r"(?P<zone>[Zz]|[+-][0-9]{2}:[0-5][0-9])?"
+)
+
+
+def parse_instant(value: object, field: str) -> int:
+    """Epoch milliseconds; fractions of one are cut off. Raises `invalid_instant`."""
+    if isinstance(value, bool):
+        raise _invalid(field, "a boolean is no instant")
+    if isinstance(value, int):
+        return _in_calendar(value, field)
+    if isinstance(value, str):
+        return _from_text(value, field)
+    raise _invalid(field, "only an integer or a string can be one")
+
+
+def parse_until(value: object, field: str, now: int) -> int | None:
+    """When something ends; None: never. Raises `instant_in_past` and `instant_too_far` besides."""
+    if value is None:
+        return None
+    instant = parse_instant(value, field)
+    if instant <= now:
+        hint = " Integers are milliseconds, not seconds." if isinstance(value, int) else ""
+        raise ProtocolError("instant_in_past", f"{field} must lie in the future.{hint}")
+    if instant > now + HORIZON:
+        raise ProtocolError("instant_too_far", f"{field} may lie at most 366 days ahead.")
+    return instant
+
+
+def _from_text(text: str, field: str) -> int:
+    match = _DATE_TIME.fullmatch(text)
+    if match is None:
+        raise _invalid(field, "this text is not RFC 3339, such as 2026-01-31T09:30:00Z")
+    if match["zone"] is None:
+        raise _invalid(field, "this one has no zone: end it with Z or an offset such as +02:00")
+    try:
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError:
+        raise _invalid(field, "the calendar or the clock has no such moment") from None
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+def _in_calendar(number: int, field: str) -> int:
+    if abs(number) > _FARTHEST:
+        raise _invalid(field, "this number is beyond the year 9999")
+    return number
+
+
+def _invalid(field: str, reason: str) -> ProtocolError:
+    return ProtocolError(
+        "invalid_instant", f"{field} is epoch milliseconds or RFC 3339 with a zone; {reason}."
+    )

@@ -1,0 +1,72 @@
+"""How far may a connection go wrong? One connection's side of the protocol, without the connection.
+
+Bytes go in; a command or a rejection comes out, never an exception, whatever the bytes are. What a client that speaks
+the protocol cannot send (bad JSON, unknown type, wrong shape, binary) is answered and counted, and beyond LIMIT within
+a minute the connection is to be closed. A command that is merely refused, here or later, does not count.
+
+The caller sends the frame of a rejection and then closes, if it says so. Other reasons to close a connection (life,
+tokens, limits) live with the socket.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from msgspec import Struct
+
+from herenow.errors import ProtocolError
+from herenow.wire.codes import MALFORMED, Close
+from herenow.wire.frames import COMMON, COMMON_LENGTH, Command, FrameId, decode_frame, readable_id
+from herenow.wire.shapes import error_frame
+
+LIMIT = 20  # malformed frames within WINDOW that are forgiven
+WINDOW = 60_000  # ms
+
+
+class Rejection(Struct, frozen=True):
+    """An answer that ends the matter."""
+
+    frame: bytes
+    code: str
+    close: int | None = None
+    """Send the frame, then close with this code."""
+
+
+class Peer:
+    """Feed it every message of one connection, in order of receipt."""
+
+    __slots__ = ("_malformed_at",)
+
+    def __init__(self) -> None:
+        # Receipt times of the last malformed frames. Most connections never have one and pay for none.
+        self._malformed_at: deque[int] | None = None
+
+    def receive(self, payload: bytes, now: int) -> Command | Rejection:
+        """A text message."""
+        if len(payload) <= COMMON_LENGTH:
+            known = COMMON.get(payload)
+            if known is not None:
+                return known
+        try:
+            frame = decode_frame(payload)
+        except ProtocolError as error:
+            return self._reject(error, readable_id(payload), now)
+        try:
+            return frame.command(now)
+        except ProtocolError as error:
+            return self._reject(error, frame.id, now)
+
+    def binary(self, now: int) -> Rejection:
+        """A binary message; its content does not matter."""
+        return self._reject(ProtocolError("binary_frame", "Frames are JSON in text messages."), None, now)
+
+    def _reject(self, error: ProtocolError, frame_id: FrameId, now: int) -> Rejection:
+        close = Close.BAD_FRAMES if error.code in MALFORMED and self._is_one_too_many(now) else None
+        return Rejection(error_frame(error.code, error.message, frame_id), error.code, close)
+
+    def _is_one_too_many(self, now: int) -> bool:
+        if self._malformed_at is None:
+            self._malformed_at = deque(maxlen=LIMIT + 1)
+        times = self._malformed_at
+        times.append(now)
+        return len(times) > LIMIT and now - times[0] < WINDOW

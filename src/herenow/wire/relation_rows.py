@@ -1,0 +1,126 @@
+"""How the graph is written down for an import: lines of CSV or of JSON, each one edge.
+
+    kind,a,b[,until]        {"kind": "contact", "a": "ana", "b": "bob", "until": 1790000000000}
+
+`follow`: a follows b; `contact`: a and b are in contact, perhaps until a time; `room`: b is a member of room a.
+A line is a row or an error that knows its line number; who reads decides whether to stop. Files, batches and
+the ledger are not known here, so the command and the REST endpoint share every rule.
+"""
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from herenow.errors import ProtocolError
+from herenow.ports import RelationRow
+from herenow.wire.ids import parse_id
+from herenow.wire.instants import parse_instant
+
+KINDS = ("follow", "contact", "room")
+KEYS = ("kind", "a", "b", "until")
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A line that is no row, counted from 1, and why."""
+
+    line: int
+    code: str
+    message: str
+
+
+def parse_csv(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
+    """Rows of `kind,a,b[,until]`; a first line with these names is skipped, and so are empty lines."""
+    for number, line in _numbered(lines):
+        try:
+            cells = _cells(_text(line))
+            if number == 1 and tuple(cells) in (KEYS[:3], KEYS):
+                continue
+            yield _row(dict(zip(KEYS, cells, strict=False)))
+        except ProtocolError as error:
+            yield BadRow(number, error.code, error.message)
+
+
+def parse_ndjson(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
+    """Rows of one JSON object per line; empty lines are skipped."""
+    for number, line in _numbered(lines):
+        try:
+            yield _row(_object(_text(line)))
+        except ProtocolError as error:
+            yield BadRow(number, error.code, error.message)
+
+
+def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    for number, line in enumerate(lines, start=1):
+        content = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).rstrip(b"\r\n")
+        if content.strip():
+            yield number, content
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise _invalid("The line is not UTF-8.") from None
+
+
+def _cells(text: str) -> list[str]:
+    try:
+        cells = next(csv.reader([text], strict=True))
+    except csv.Error as error:
+        raise _invalid(f"The line is not CSV: {error}.") from None
+    if not 3 <= len(cells) <= 4:
+        raise _invalid(f"A line has 3 or 4 cells (kind,a,b[,until]); this one has {len(cells)}.")
+    return cells
+
+
+def _object(text: str) -> Mapping[str, object]:
+    try:
+        value = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        raise _invalid("The line is not JSON.") from None
+    if not isinstance(value, dict):
+        raise _invalid("The line is not a JSON object.")
+    unknown = sorted(value.keys() - set(KEYS))
+    if unknown:
+        raise _invalid(f"A row has no key {unknown[0]!r}; its keys are kind, a, b and until.")
+    return value
+
+
+def _row(fields: Mapping[str, object]) -> RelationRow:
+    kind = fields.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise _invalid(f"The kind is one of {', '.join(KINDS)}.")
+    a = _id(fields, "a", "invalid_id" if kind == "room" else "invalid_user_id")
+    b = _id(fields, "b", "invalid_user_id")
+    if a == b and kind != "room":
+        raise _invalid(f"A {kind} needs two different users.")
+    until = _until(fields.get("until"))
+    if until is not None and kind != "contact":
+        raise _invalid(f"Only a contact may have an end; this is a {kind}.")
+    return RelationRow(kind=kind, a=a, b=b, until=until)
+
+
+def _id(fields: Mapping[str, object], key: str, code: str) -> str:
+    if key not in fields:
+        raise _invalid(f"The row has no {key!r}.")
+    try:
+        return parse_id(fields[key])
+    except ProtocolError as error:
+        raise ProtocolError(code, f"{key!r} is not an id. {error.message}") from None
+
+
+def _until(value: object) -> int | None:
+    """When a contact ends, in the past too: then it is over. CSV knows only text, so digits are milliseconds."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value):
+        return parse_instant(int(value), "until")
+    return parse_instant(value, "until")
+
+
+def _invalid(sentence: str) -> ProtocolError:
+    return ProtocolError("invalid_relation", sentence)

@@ -1,0 +1,251 @@
+"""How does what leaves a node look? The encoders of every frame and status shape.
+
+A status is encoded once per distinct view and sent to many, each time with another `as_of`. Therefore its *body* is
+left open at the end: bodies are compared for equality and cached, and closing one is a concatenation. The same bodies
+serve REST, so that a value cannot look different there.
+
+Who may see a value, and whether it is worth sending, is decided before. The structs say the contract; a change of the
+contract is the reason to change this module.
+"""
+# ruff: noqa: A002 - the protocol calls it `id`
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from herenow.core.model import Custom, Mode, OwnView, Platform, Status, View
+from herenow.wire.frames import FrameId
+
+_encode = msgspec.json.Encoder().encode
+_STATUSES = tuple(status.word for status in Status)
+_MODES = tuple(mode.word for mode in Mode)
+_PLATFORMS = tuple(platform.word for platform in Platform)
+
+_Echo = str | int | UnsetType
+
+
+# --- Structs: the contract, in the order of its fields ---------------------------------------------------------------
+
+
+class CustomShape(Struct, frozen=True):
+    text: str
+    emoji: str
+    """Empty: none."""
+    expires_at: int | None
+
+
+class StatusShape(Struct, frozen=True):
+    """A status without `as_of`."""
+
+    user_id: str
+    status: str
+    since: int | None
+    last_seen: int | None
+    custom_status: CustomShape | None
+    platforms: tuple[str, ...]
+    last_seen_bucket: str | UnsetType = UNSET
+    stale: bool | UnsetType = UNSET
+    delivery: str | UnsetType = UNSET
+
+
+class DeviceShape(Struct, frozen=True):
+    device_id: str
+    platform: str
+    active: bool
+    since: int
+
+
+class SelfShape(Struct, frozen=True):
+    status: str
+    mode: str
+    until: int | None
+    custom_status: CustomShape | None
+    devices: tuple[DeviceShape, ...]
+
+
+class Limits(Struct, frozen=True):
+    subscriptions: int
+    frame: int
+    bulk: int
+
+
+class Denied(Struct, frozen=True):
+    target_user_id: str
+    reason: str
+
+
+class _Frame(Struct, frozen=True, tag_field="type"):
+    pass
+
+
+class WelcomeFrame(_Frame, frozen=True, tag="presence.welcome"):
+    user_id: str
+    device_id: str
+    session_id: str
+    beat_every: float
+    idle_after: float
+    server_time: int
+    limits: Limits
+
+
+class DeniedFrame(_Frame, frozen=True, tag="presence.subscribe.denied"):
+    target_user_id: str
+    reason: str
+    id: _Echo = UNSET
+
+
+class DeniedListFrame(_Frame, frozen=True, tag="presence.subscribe.denied"):
+    denied: tuple[Denied, ...]
+    id: _Echo = UNSET
+
+
+class UnsubscribedFrame(_Frame, frozen=True, tag="presence.unsubscribed"):
+    target_user_ids: tuple[str, ...]
+    id: _Echo = UNSET
+
+
+class TypingFrame(_Frame, frozen=True, tag="presence.typing"):
+    user_id: str
+    expires_in: float
+    to: str | UnsetType = UNSET
+    room: str | UnsetType = UNSET
+
+
+class ErrorFrame(_Frame, frozen=True, tag="presence.error"):
+    code: str
+    message: str
+    id: _Echo = UNSET
+
+
+class OkFrame(_Frame, frozen=True, tag="presence.ok"):
+    id: _Echo = UNSET
+
+
+# --- A status --------------------------------------------------------------------------------------------------------
+
+
+def status_body(
+    user_id: str, view: View, *, stale: bool = False, bucket: str | None = None, delivery: str | None = None
+) -> bytes:
+    """A status, deliberately unclosed: equal bodies are equal values. `with_as_of` closes it."""
+    shape = StatusShape(
+        user_id,
+        _STATUSES[view.status],
+        view.since,
+        view.last_seen,
+        None if view.custom is None else _custom(view.custom),
+        tuple([_PLATFORMS[platform] for platform in view.platforms]),
+        UNSET if bucket is None else bucket,
+        True if stale else UNSET,
+        UNSET if delivery is None else delivery,
+    )
+    return _encode(shape)[:-1]
+
+
+def with_as_of(body: bytes, as_of: int) -> bytes:
+    """The complete status, as REST answers it."""
+    return body + b',"as_of":%d}' % as_of
+
+
+def status_frame(body: bytes, as_of: int, id: FrameId = None) -> bytes:
+    return b'{"type":"presence.status",%b,"as_of":%d%b}' % (body[1:], as_of, _id_field(id))
+
+
+def statuses_frame(bodies: Iterable[bytes], as_of: int, id: FrameId = None) -> bytes:
+    """Several statuses that were all true at the same moment."""
+    closing = b',"as_of":%d}' % as_of
+    joined = (closing + b",").join(bodies)
+    return b'{"type":"presence.statuses","statuses":[%b%b]%b}' % (joined, joined and closing, _id_field(id))
+
+
+def closed_statuses_frame(statuses: Iterable[bytes], id: FrameId = None) -> bytes:
+    """Several statuses, each already closed by `with_as_of` with a moment of its own."""
+    return b'{"type":"presence.statuses","statuses":[%b]%b}' % (b",".join(statuses), _id_field(id))
+
+
+# --- The user's own presence -----------------------------------------------------------------------------------------
+
+
+def self_body(view: OwnView) -> bytes:
+    """What `GET /presence/me` answers and `presence.self` says: complete, for it has no `as_of`."""
+    return _encode(
+        SelfShape(
+            _STATUSES[view.status],
+            _MODES[view.mode],
+            view.until,
+            None if view.custom is None else _custom(view.custom),
+            tuple(DeviceShape(d.device, _PLATFORMS[d.platform], d.active, d.since) for d in view.devices),
+        )
+    )
+
+
+def self_frame(body: bytes) -> bytes:
+    return b'{"type":"presence.self",' + body[1:]
+
+
+# --- Answers and the rest --------------------------------------------------------------------------------------------
+
+
+def welcome_frame(
+    *,
+    user_id: str,
+    device_id: str,
+    session_id: str,
+    beat_every: float,
+    idle_after: float,
+    server_time: int,
+    limits: Limits,
+) -> bytes:
+    """Durations in seconds; `server_time` in epoch milliseconds."""
+    beat_every, idle_after = _seconds(beat_every), _seconds(idle_after)
+    return _encode(WelcomeFrame(user_id, device_id, session_id, beat_every, idle_after, server_time, limits))
+
+
+def denied_frame(target_user_id: str, reason: str, id: FrameId = None) -> bytes:
+    return _encode(DeniedFrame(target_user_id, reason, _echo(id)))
+
+
+def denied_list_frame(denied: Iterable[tuple[str, str]], id: FrameId = None) -> bytes:
+    """(target, reason) of each."""
+    return _encode(DeniedListFrame(tuple(Denied(target, reason) for target, reason in denied), _echo(id)))
+
+
+def unsubscribed_frame(targets: Iterable[str], id: FrameId = None) -> bytes:
+    return _encode(UnsubscribedFrame(tuple(targets), _echo(id)))
+
+
+def typing_frame(user_id: str, *, to: str | None = None, room: str | None = None, expires_in: float) -> bytes:
+    """`user_id` types to a user or in a room, for so many seconds; 0: no longer."""
+    return _encode(
+        TypingFrame(
+            user_id, _seconds(expires_in), UNSET if to is None else to, UNSET if room is None else room
+        )
+    )
+
+
+def error_frame(code: str, message: str, id: FrameId = None) -> bytes:
+    return _encode(ErrorFrame(code, message, _echo(id)))
+
+
+def ok_frame(id: FrameId = None) -> bytes:
+    return _encode(OkFrame(_echo(id)))
+
+
+def _custom(custom: Custom) -> CustomShape:
+    return CustomShape(custom.text, custom.emoji, custom.until)
+
+
+def _echo(id: FrameId) -> _Echo:
+    return UNSET if id is None else id
+
+
+def _id_field(id: FrameId) -> bytes:
+    return b"" if id is None else b',"id":' + _encode(id)
+
+
+def _seconds(duration: float) -> float:
+    """Whole seconds as an integer: 30 and not 30.0."""
+    return int(duration) if duration == int(duration) else duration

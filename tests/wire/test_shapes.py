@@ -1,0 +1,234 @@
+"""What leaves is correct JSON in the shape of the contract, for any id and text."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herenow.core.model import NOBODY_HERE, Custom, Device, Mode, OwnView, Platform, Status, View
+from herenow.wire import shapes
+
+ODD = 'a"b\\c/é😀\u2028<>&'  # everything that a careless encoder gets wrong
+HERE = View(Status.ONLINE, since=1, platforms=(Platform.WEB,))
+
+read = msgspec.json.decode
+
+
+def closed(body):
+    return read(shapes.with_as_of(body, 9))
+
+
+def test_a_body_is_left_open_and_ordered():
+    assert shapes.status_body("a", HERE) == (
+        b'{"user_id":"a","status":"online","since":1,"last_seen":null,"custom_status":null,"platforms":["web"]'
+    )
+
+
+def test_optional_fields_come_last_in_their_order():
+    body = shapes.status_body("a", NOBODY_HERE, delivery="paced", stale=True, bucket="recently")
+    assert body.endswith(b'"platforms":[],"last_seen_bucket":"recently","stale":true,"delivery":"paced"')
+
+
+@pytest.mark.parametrize(
+    ("view", "options", "expected"),
+    [
+        (HERE, {}, {"status": "online", "since": 1, "platforms": ["web"]}),
+        (NOBODY_HERE, {}, {}),
+        (View(Status.OFFLINE, 5, 5), {}, {"since": 5, "last_seen": 5}),
+        (View(Status.AWAY, 5), {}, {"status": "away", "since": 5}),
+        (View(Status.BUSY, 5), {}, {"status": "busy", "since": 5}),
+        (
+            View(
+                Status.ONLINE,
+                5,
+                None,
+                Custom(ODD, "🍜", 7),
+                (Platform.OTHER, Platform.DESKTOP, Platform.MOBILE),
+            ),
+            {},
+            {
+                "status": "online",
+                "since": 5,
+                "custom_status": {"text": ODD, "emoji": "🍜", "expires_at": 7},
+                "platforms": ["other", "desktop", "mobile"],
+            },
+        ),
+        (
+            View(Status.ONLINE, 5, None, Custom("x")),
+            {},
+            {"status": "online", "since": 5, "custom_status": {"text": "x", "emoji": "", "expires_at": None}},
+        ),
+        (NOBODY_HERE, {"stale": True}, {"stale": True}),
+        (NOBODY_HERE, {"bucket": "long_ago"}, {"last_seen_bucket": "long_ago"}),
+        (NOBODY_HERE, {"delivery": "poll"}, {"delivery": "poll"}),
+    ],
+)
+@pytest.mark.parametrize("user", ["a", ODD])
+def test_a_status_in_each_of_its_frames(user, view, options, expected):
+    empty: dict[str, object] = {
+        "status": "offline",
+        "since": None,
+        "last_seen": None,
+        "custom_status": None,
+        "platforms": [],
+    }
+    shape = {"user_id": user, **empty, **expected, "as_of": 9}
+    body = shapes.status_body(user, view, **options)
+    assert closed(body) == shape
+    assert read(shapes.status_frame(body, 9)) == {"type": "presence.status", **shape}
+    assert read(shapes.status_frame(body, 9, "q")) == {"type": "presence.status", **shape, "id": "q"}
+    for several in (
+        shapes.statuses_frame([body], 9),
+        shapes.closed_statuses_frame([shapes.with_as_of(body, 9)]),
+    ):
+        assert read(several) == {"type": "presence.statuses", "statuses": [shape]}
+
+
+def test_equal_views_have_equal_bodies_and_different_ones_do_not():
+    assert shapes.status_body("a", HERE) == shapes.status_body(
+        "a", View(Status.ONLINE, 1, platforms=(Platform.WEB,))
+    )
+    bodies = {
+        shapes.status_body("a", HERE),
+        shapes.status_body("b", HERE),
+        shapes.status_body("a", HERE, stale=True),
+        shapes.status_body("a", HERE, delivery="paced"),
+        shapes.status_body("a", NOBODY_HERE),
+        shapes.status_body("a", NOBODY_HERE, bucket="recently"),
+    }
+    assert len(bodies) == 6
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 10])
+@pytest.mark.parametrize("frame_id", [None, 0, 7, "", ODD, 10**63])
+def test_several_statuses_keep_their_order(count, frame_id):
+    bodies = [shapes.status_body(f"u{n}", HERE) for n in range(count)]
+    frame = read(shapes.statuses_frame(iter(bodies), 9, frame_id))
+    assert [status["user_id"] for status in frame["statuses"]] == [f"u{n}" for n in range(count)]
+    assert all(status["as_of"] == 9 for status in frame["statuses"])
+    assert frame.get("id") == frame_id
+    assert ("id" in frame) == (frame_id is not None)
+
+
+def test_statuses_may_each_have_their_own_moment():
+    statuses = [shapes.with_as_of(shapes.status_body(f"u{n}", HERE), n) for n in range(3)]
+    frame = read(shapes.closed_statuses_frame(statuses, "q"))
+    assert [status["as_of"] for status in frame["statuses"]] == [0, 1, 2]
+    assert frame["id"] == "q"
+
+
+def test_the_users_own_presence():
+    devices = (Device("d1", Platform.WEB, True, 3), Device(ODD, Platform.OTHER, False, 4))
+    body = shapes.self_body(OwnView(Status.BUSY, Mode.INVISIBLE, 8, Custom("x", "", 7), devices))
+    shape = {
+        "status": "busy",
+        "mode": "invisible",
+        "until": 8,
+        "custom_status": {"text": "x", "emoji": "", "expires_at": 7},
+        "devices": [
+            {"device_id": "d1", "platform": "web", "active": True, "since": 3},
+            {"device_id": ODD, "platform": "other", "active": False, "since": 4},
+        ],
+    }
+    assert read(body) == shape
+    assert read(shapes.self_frame(body)) == {"type": "presence.self", **shape}
+
+
+def test_the_users_own_presence_when_nothing_is_chosen():
+    body = shapes.self_body(OwnView(Status.OFFLINE, Mode.AUTO, None, None, ()))
+    assert read(body) == {
+        "status": "offline",
+        "mode": "auto",
+        "until": None,
+        "custom_status": None,
+        "devices": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(30, b"30"), (30.0, b"30"), (0.25, b"0.25"), (2.5, b"2.5"), (86400.0, b"86400")]
+)
+def test_a_welcome_says_durations_in_seconds_whole_when_they_are(seconds, text):
+    frame = shapes.welcome_frame(
+        user_id=ODD,
+        device_id="d",
+        session_id="s",
+        beat_every=seconds,
+        idle_after=seconds,
+        server_time=5,
+        limits=shapes.Limits(subscriptions=500, frame=65536, bulk=1000),
+    )
+    assert b'"beat_every":%b,"idle_after":%b,' % (text, text) in frame
+    assert read(frame) == {
+        "type": "presence.welcome",
+        "user_id": ODD,
+        "device_id": "d",
+        "session_id": "s",
+        "beat_every": seconds,
+        "idle_after": seconds,
+        "server_time": 5,
+        "limits": {"subscriptions": 500, "frame": 65536, "bulk": 1000},
+    }
+
+
+@pytest.mark.parametrize(
+    ("encode", "expected"),
+    [
+        (
+            lambda **id: shapes.denied_frame(ODD, "invalid_user_id", **id),
+            {"type": "presence.subscribe.denied", "target_user_id": ODD, "reason": "invalid_user_id"},
+        ),
+        (
+            lambda **id: shapes.denied_list_frame(
+                [("a", "not_mutual_followers"), (ODD, "invalid_user_id")], **id
+            ),
+            {
+                "type": "presence.subscribe.denied",
+                "denied": [
+                    {"target_user_id": "a", "reason": "not_mutual_followers"},
+                    {"target_user_id": ODD, "reason": "invalid_user_id"},
+                ],
+            },
+        ),
+        (
+            lambda **id: shapes.unsubscribed_frame(["a", ODD], **id),
+            {"type": "presence.unsubscribed", "target_user_ids": ["a", ODD]},
+        ),
+        (
+            lambda **id: shapes.unsubscribed_frame([], **id),
+            {"type": "presence.unsubscribed", "target_user_ids": []},
+        ),
+        (
+            lambda **id: shapes.error_frame("bad_json", ODD, **id),
+            {"type": "presence.error", "code": "bad_json", "message": ODD},
+        ),
+        (lambda **id: shapes.ok_frame(**id), {"type": "presence.ok"}),
+    ],
+)
+@pytest.mark.parametrize("frame_id", [0, 7, "", ODD, 10**63])
+def test_answers_echo_the_id_and_leave_it_out_when_there_is_none(encode, expected, frame_id):
+    assert read(encode()) == expected
+    assert read(encode(id=None)) == expected
+    assert read(encode(id=frame_id)) == {**expected, "id": frame_id}
+
+
+@pytest.mark.parametrize(
+    ("where", "expires_in"), [({"to": ODD}, 6), ({"room": "r"}, 6.0), ({"room": "r"}, 0), ({"to": "b"}, 2.5)]
+)
+def test_typing_names_a_user_or_a_room(where, expires_in):
+    frame = shapes.typing_frame("a", expires_in=expires_in, **where)
+    assert read(frame) == {"type": "presence.typing", "user_id": "a", "expires_in": expires_in, **where}
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+    st.text(st.characters(exclude_categories=["Cs"])),
+    st.integers(0, 2**53),
+)
+def test_any_id_and_text_survive_the_way(user, text, as_of):
+    body = shapes.status_body(user, View(Status.ONLINE, 1, None, Custom(text, text, None)))
+    frame = read(shapes.statuses_frame([body, body], as_of, user))
+    assert frame["id"] == user
+    assert frame["statuses"][0] == frame["statuses"][1] == read(shapes.with_as_of(body, as_of))
+    assert frame["statuses"][1]["user_id"] == user
+    assert frame["statuses"][1]["custom_status"]["text"] == text
