@@ -1,0 +1,57 @@
+"""Which engine does a URL ask for?
+
+A table from scheme to factory; a new engine is one file and one line here. This module knows no engine's workings and
+reads no setting but what it is handed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from herenow.engines.memory import MemoryEngine, MemoryStore, wall_clock
+from herenow.errors import ConfigurationError
+from herenow.ports import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What an engine may want to know beside its URL; each takes what it needs."""
+
+    shards: int
+    clock: Callable[[], int]
+    """Epoch milliseconds, for engines that have no server of their own to ask for the time."""
+
+
+def make_engine(url: str, *, shards: int = 16, clock: Callable[[], int] = wall_clock) -> Engine:
+    """Not yet connected: `Engine.open` does that."""
+    scheme, separator, _ = url.partition("://")
+    factory = ENGINES.get(scheme)
+    if factory is None or not separator:
+        raise ConfigurationError(
+            f"engine {_without_password(url)!r} is not one this version has: {_known()}."
+        )
+    return factory(url, EngineOptions(shards, clock))
+
+
+def _memory(url: str, options: EngineOptions) -> Engine:
+    if url not in ("memory://", "memory:///"):
+        raise ConfigurationError(
+            f"engine {url!r}: memory:// takes nothing behind it, it lives in this process."
+        )
+    return MemoryEngine(MemoryStore(options.shards, clock=options.clock))
+
+
+ENGINES: Mapping[str, Callable[[str, EngineOptions], Engine]] = {
+    "memory": _memory,
+}
+
+
+def _known() -> str:
+    return ", ".join(f"{scheme}://" for scheme in ENGINES)
+
+
+def _without_password(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    _, at, place = rest.rpartition("@")
+    return f"{scheme}{separator}…@{place}" if at else url

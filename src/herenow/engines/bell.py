@@ -1,0 +1,46 @@
+"""How do readers wait for "something new" without costing the writers anything?
+
+Every waiter holds one future; a ring completes them all. Nothing is queued and no task is made: however often the bell
+rings before a waiter runs again, that waiter wakes once and looks for itself. Waiting uses the loop's own time only, so
+it works on a loop whose time is moved by a test. It does not know what it is rung for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+
+class Bell:
+    """Wakes everybody who waits at the moment it rings, in the order they came."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        # A dict as an ordered set: a run of a simulation must wake its nodes in the same order every time.
+        self._waiting: dict[asyncio.Future[None], None] = {}
+
+    def ring(self) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for woken in waiting:
+                _wake(woken)
+
+    async def wait(self, until: float) -> bool:
+        """True when it rang, False when the loop's time reached `until` first (infinity: wait for the ring)."""
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        self._waiting[woken] = None
+        timer = None if until == math.inf else loop.call_at(until, _wake, woken)
+        try:
+            await woken
+            return woken not in self._waiting
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._waiting.pop(woken, None)
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)

@@ -1,0 +1,264 @@
+"""What does one shard consist of, when it lies in this process?
+
+Plain synchronous data: nothing here waits, so every method is one atomic act. Knows no node, no other shard and no
+clock. Changes when a promise of `herenow.ports.Engine` about a single shard changes.
+
+Cost: a write is a handful of dict operations; `due` touches what it answers and never scans; a walk's page touches what
+it answers and what was removed since. Three things are cleaned lazily (stale wake-ups, arrivals that left, old log
+entries), each when its waste exceeds what is alive, so the cleaning is paid for by the writes that caused it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from itertools import islice
+
+from herenow.core.record import version_of
+from herenow.ports import Batch, Committed, Conflict, Due, Entry, Fenced, LogPart, Offer, Page, Write, Written
+
+WASTE = 1024
+"""How many dead entries are always tolerated: below it, cleaning costs more than it saves."""
+
+_WRITTEN = Written()
+
+
+class Shard:
+    """Records with their wake-ups, marks, log, fences, and whether absence is evidence here."""
+
+    __slots__ = (
+        "arrivals",
+        "fences",
+        "generation",
+        "log",
+        "marks",
+        "number",
+        "records",
+        "settled",
+        "unsettled_at",
+        "wakes",
+    )
+
+    def __init__(self, number: int, log_limit: int, *, settled: bool) -> None:
+        self.number = number
+        self.records: dict[str, bytes] = {}
+        self.wakes = Wakes()
+        self.marks: dict[str, None] = {}
+        self.log = Log(number, log_limit)
+        self.fences: dict[str, int] = {}
+        self.settled = settled
+        self.unsettled_at: int | None = None
+        self.arrivals: list[str] = []
+        """Users in the order they came, those who left included: what a walk goes along."""
+        self.generation = 0
+        """Raised whenever `arrivals` is rewritten: a cursor into the old list starts again."""
+
+    def copy(self) -> Shard:
+        twin = Shard(self.number, self.log.limit, settled=self.settled)
+        twin.records = self.records.copy()
+        twin.wakes = self.wakes.copy()
+        twin.marks = self.marks.copy()
+        twin.log = self.log.copy()
+        twin.fences = self.fences.copy()
+        twin.unsettled_at = self.unsettled_at
+        twin.arrivals = self.arrivals.copy()
+        twin.generation = self.generation
+        return twin
+
+    # Records
+
+    def commit(self, batch: Batch) -> Committed | Fenced:
+        row = self.fences.get(batch.epoch)
+        if row is None or row != batch.last:
+            return Fenced(row)
+        self.fences[batch.epoch] = batch.next
+        return Committed(tuple([self._write(write) for write in batch.writes]), self.settled)
+
+    def _write(self, write: Write) -> Written | Conflict:
+        user, record = write.user, write.record
+        current = self.records.get(user)
+        if current != write.expected:
+            return Conflict(current)
+        if record is not None:
+            self._put(user, record, unsaved=write.unsaved)
+        elif current is not None:
+            self._remove(user)
+        self.wakes.set(user, write.wake_at)
+        if write.note is not None:
+            self.log.append(user, record, write.note)
+        return _WRITTEN
+
+    def offer(self, offer: Offer) -> None:
+        current = self.records.get(offer.user)
+        if current is None or version_of(current) < offer.version:
+            self._put(offer.user, offer.record, unsaved=offer.unsaved)
+            self.wakes.set(offer.user, offer.wake_at)
+
+    def _put(self, user: str, record: bytes, *, unsaved: bool) -> None:
+        if user not in self.records:
+            self.arrivals.append(user)
+        self.records[user] = record
+        if unsaved:
+            self.marks[user] = None
+
+    def _remove(self, user: str) -> None:
+        del self.records[user]
+        self.marks.pop(user, None)
+        if len(self.arrivals) > 2 * len(self.records) + WASTE:
+            self.arrivals = list(self.records)
+            self.generation += 1
+
+    def walk(self, cursor: str | None, limit: int) -> Page:
+        at = self._position(cursor)
+        found: list[tuple[str, bytes]] = []
+        while at < len(self.arrivals) and len(found) < limit:
+            user = self.arrivals[at]
+            record = self.records.get(user)
+            if record is not None:
+                found.append((user, record))
+            at += 1
+        return Page(tuple(found), f"{self.generation}.{at}" if at < len(self.arrivals) else None)
+
+    def _position(self, cursor: str | None) -> int:
+        if cursor is None:
+            return 0
+        generation, _, at = cursor.partition(".")
+        return int(at) if int(generation) == self.generation else 0
+
+    # Marks
+
+    def unsaved(self, limit: int) -> list[tuple[str, bytes]]:
+        return [(user, self.records[user]) for user in islice(self.marks, limit)]
+
+    def saved(self, rows: Iterable[tuple[str, bytes, bool]]) -> None:
+        for user, record, drop in rows:
+            if self.records.get(user) != record:
+                continue
+            self.marks.pop(user, None)
+            if drop:
+                self._remove(user)
+                self.wakes.set(user, None)
+
+    # Fences
+
+    def join(self, epoch: str, number: int) -> None:
+        self.fences[epoch] = max(number, self.fences.get(epoch, number))
+
+    def jump(self, epoch: str, number: int) -> int | None:
+        row = self.fences.get(epoch)
+        if row is not None:
+            self.fences[epoch] = max(number, row)
+        return row
+
+    # Settledness
+
+    def unsettle(self, now: int) -> bool:
+        """Whether this was the first to say so."""
+        if self.unsettled_at is not None:
+            return False
+        self.settled = False
+        self.unsettled_at = now
+        self.log.restart(now)
+        return True
+
+    def settle(self, now: int, after: int) -> bool:
+        if not self.settled and self.unsettled_at is not None and now - self.unsettled_at >= after:
+            self.settled = True
+            self.unsettled_at = None
+        return self.settled
+
+
+class Wakes:
+    """Who has to be decided again, and when: the truth in a dict, the order in a heap that may hold stale entries."""
+
+    __slots__ = ("_at", "_heap")
+
+    def __init__(self) -> None:
+        self._at: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+
+    def copy(self) -> Wakes:
+        twin = Wakes()
+        twin._at = self._at.copy()
+        twin._heap = self._heap.copy()
+        return twin
+
+    def set(self, user: str, at: int | None) -> None:
+        if at is None:
+            self._at.pop(user, None)
+        elif self._at.get(user) != at:
+            self._at[user] = at
+            heappush(self._heap, (at, user))
+            if len(self._heap) > 2 * len(self._at) + WASTE:
+                self._heap = [(at, user) for user, at in self._at.items()]
+                heapify(self._heap)
+
+    def due(self, now: int, limit: int) -> Due:
+        """Take out, look, put back: whoever is due stays due until a write says otherwise (P4)."""
+        found: list[tuple[int, str]] = []
+        first = self._first(None)
+        while first is not None and first[0] <= now and len(found) < limit:
+            found.append(heappop(self._heap))
+            first = self._first(first)
+        for entry in found:
+            heappush(self._heap, entry)
+        return Due(
+            users=tuple([user for _, user in found]),
+            next_at=None if first is None else first[0],
+            wakes=tuple([at for at, _ in found]),
+        )
+
+    def _first(self, taken: tuple[int, str] | None) -> tuple[int, str] | None:
+        """The earliest true entry, after throwing away stale ones. One that was moved away and back lies there twice,
+        and equal entries come out one after the other: hence `taken`."""
+        heap, at = self._heap, self._at
+        while heap and (at.get(heap[0][1]) != heap[0][0] or heap[0] == taken):
+            heappop(heap)
+        return heap[0] if heap else None
+
+
+class Log:
+    """The last entries of a shard. `head` is the number given last; the entries held are the ones up to it."""
+
+    __slots__ = ("_entries", "_shard", "head", "limit")
+
+    def __init__(self, shard: int, limit: int) -> None:
+        self._shard = shard
+        self.limit = limit
+        self.head = 0
+        self._entries: deque[Entry] = deque(maxlen=limit)
+
+    def copy(self) -> Log:
+        twin = Log(self._shard, self.limit)
+        twin.head = self.head
+        twin._entries = self._entries.copy()
+        return twin
+
+    def append(self, user: str, record: bytes | None, note: bytes) -> None:
+        self.head += 1
+        self._entries.append(Entry(self.head, user, record, note))
+
+    def after(self, cursor: int) -> LogPart | None:
+        asked = self.head - cursor
+        if asked == 0:
+            return None
+        if asked < 0:
+            return LogPart(self._shard, (), self.head, gap=True)
+        latest = list(islice(reversed(self._entries), asked))
+        latest.reverse()
+        return LogPart(self._shard, tuple(latest), self.head, gap=len(latest) < asked)
+
+    def trim(self, keep: int) -> None:
+        while len(self._entries) > keep:
+            self._entries.popleft()
+
+    def restart(self, now: int) -> None:
+        """Give every reader a gap, one that is ahead because the log was rolled back included.
+
+        A shard rolled back from entry 9 to 5 that then gets 6, 7, 8, 9 anew looks unbroken to a reader at 9. So the
+        numbers go on from the time in milliseconds: no reader got so far, as long as a shard has fewer than 1 000
+        entries per second on average.
+        """
+        self._entries.clear()
+        self.head = max(self.head + 1, now)
