@@ -1,0 +1,30 @@
+"""`herenow config`: what is in force, and why."""
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from herenow.cli.flags import with_settings
+from herenow.settings import Settings
+
+PIPED_WIDTH = 200  # columns, where there is no terminal: nothing should be cut for grep
+
+
+@click.command()
+@with_settings()
+def config(settings: Settings) -> None:
+    """Show every setting with its default, unit, value in force and where that comes from."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPED_WIDTH)
+    console.print(_table(settings))
+
+
+def _table(settings: Settings) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("setting", "value", "default", "unit", "from", "about"):
+        table.add_column(heading, overflow="fold")
+    for row in settings.rows():
+        style = "" if row.source == "default" else "green"
+        table.add_row(row.name, row.value, row.default, row.unit, row.source, row.about, style=style)
+    return table

@@ -1,0 +1,209 @@
+"""`herenow doctor`: would a node run well here, and if not, what is to be fixed?
+
+It looks and changes nothing: no ledger is created or migrated, no secret is made. A finding is fine, an advice
+(exit code 0) or a problem (exit code 1).
+"""
+
+import asyncio
+import contextlib
+import os
+import resource
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from herenow.cli.flags import with_settings
+from herenow.errors import ConfigurationError, HerenowError
+from herenow.secret import resolve_secret, secret_path
+from herenow.settings import Settings
+
+EXPECTED_FILES = 10_240  # a socket is a file: ten thousand clients on a node, and some for itself
+LEAST_FILES = 1_024  # what every common system grants
+CLOCK_SLACK = 60.0  # seconds by which a file's time may lie ahead (network file systems)
+OLDEST_TIME = datetime(2025, 1, 1, tzinfo=UTC).timestamp()  # no clock is right that says an earlier time
+
+
+class Weight(Enum):
+    """How bad a finding is: its mark and its colour."""
+
+    FINE = ("ok", "green")
+    ADVICE = ("advice", "yellow")
+    PROBLEM = ("problem", "red")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    subject: str
+    weight: Weight
+    sentence: str
+
+
+@click.command()
+@with_settings()
+@click.pass_context
+def doctor(ctx: click.Context, /, settings: Settings) -> None:
+    """Check configuration, engine, ledger, clock and file limits, and say what to fix."""
+    findings = [
+        *configuration(settings),
+        *engine(settings),
+        *ledger(settings),
+        *clock(settings.ledger_path, time.time()),
+        *files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+    ]
+    console = Console(soft_wrap=True)
+    for finding in findings:
+        mark, colour = finding.weight.value
+        console.print(f"[{colour}]{mark:8}[/]{finding.subject:14} {escape(finding.sentence)}")
+    ctx.exit(int(any(finding.weight is Weight.PROBLEM for finding in findings)))
+
+
+def configuration(settings: Settings) -> Iterator[Finding]:
+    # A wrong value has stopped the command before: whoever comes here has settings that fit together.
+    yield _fine("configuration", "Every setting is allowed; herenow config shows them.")
+    for warning in settings.warnings:
+        yield Finding("configuration", Weight.ADVICE, warning)
+    yield _secret(settings)
+
+
+def engine(settings: Settings) -> Iterator[Finding]:
+    try:
+        asyncio.run(_asked_for_the_time(settings))
+    except HerenowError as error:
+        yield _problem(
+            "engine", f"{settings.engine} does not answer ({error}): is it running, and reachable?"
+        )
+    else:
+        yield _fine("engine", f"{settings.engine} answers.")
+
+
+def ledger(settings: Settings) -> Iterator[Finding]:
+    path = settings.ledger_path
+    if path is None:
+        yield Finding(
+            "ledger",
+            Weight.ADVICE,
+            "It lives in memory: last seen, modes and relations end with the process.",
+        )
+    elif not path.exists():
+        yield _place_for(path)
+    else:
+        yield from _opened(settings.ledger, path)
+
+
+def clock(ledger_path: Path | None, now: float) -> Iterator[Finding]:
+    written = _last_written(ledger_path)
+    if now < OLDEST_TIME:
+        yield _problem("clock", f"It says {_date(now)}, which is past: set it, and keep it right with NTP.")
+    elif written is not None and written > now + CLOCK_SLACK:
+        yield _problem(
+            "clock", f"It says {_date(now)}, but the ledger was written at {_date(written)}: set it right."
+        )
+    else:
+        yield _fine("clock", f"It says {_date(now)}.")
+
+
+def files(limit: int) -> Iterator[Finding]:
+    remedy = f"raise it, for example to {EXPECTED_FILES} (ulimit -n, or LimitNOFILE= of the systemd unit)"
+    said = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
+    if limit == resource.RLIM_INFINITY or limit >= EXPECTED_FILES:
+        yield _fine("file limit", f"This process may open {said} files; every connection is one.")
+    elif limit >= LEAST_FILES:
+        yield Finding(
+            "file limit", Weight.ADVICE, f"Only {said} files may be open, one per connection: {remedy}."
+        )
+    else:
+        yield _problem("file limit", f"Only {said} files may be open, one per connection: {remedy}.")
+
+
+def _secret(settings: Settings) -> Finding:
+    path = secret_path(settings)
+    if settings.secret is not None:
+        return _fine("secret", f"Configured by {settings.source_of('secret')}.")
+    if path is None or not path.exists():
+        return _fine("secret", "None is configured: one is generated at the first start.")
+    try:
+        resolve_secret(settings)
+    except ConfigurationError as error:
+        return _problem("secret", str(error))
+    return _fine("secret", f"Generated earlier, kept in {path}.")
+
+
+async def _asked_for_the_time(settings: Settings) -> None:
+    from herenow.engines import make_engine
+
+    made = make_engine(settings.engine, shards=settings.shards, clock=lambda: round(time.time() * 1000))
+    try:
+        await made.store_time()
+    finally:
+        await made.close()
+
+
+def _place_for(path: Path) -> Finding:
+    folder = path.absolute().parent
+    if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
+        return _fine("ledger", f"{path} does not exist yet and is created at the first start.")
+    return _problem("ledger", f"{path} cannot be created: make sure that {folder} exists and is writable.")
+
+
+def _opened(url: str, path: Path) -> Iterator[Finding]:
+    try:
+        current, newest = asyncio.run(_schema(url))
+        _take_write_lock(path)
+    except (HerenowError, sqlite3.Error, OSError) as error:
+        yield _problem("ledger", f"{path} cannot be used ({error}): check its owner, its mode and the disk.")
+        return
+    yield _fine("ledger", f"{path} opens and can be written.")
+    if current == newest:
+        yield _fine("schema", f"Up to date ({newest}).")
+    else:
+        yield Finding(
+            "schema",
+            Weight.ADVICE,
+            f"At {current or 'empty'}, the newest is {newest}: herenow migrate brings it up to date, "
+            "or the next start does.",
+        )
+
+
+async def _schema(url: str) -> tuple[str | None, str]:
+    from herenow.ledgers import open_ledger
+
+    opened = open_ledger(url)
+    try:
+        return await opened.schema()
+    finally:
+        await opened.close()
+
+
+def _take_write_lock(path: Path) -> None:
+    """Begin a write and take it back: a read-only file or disk shows here and not in the file's mode."""
+    uri = path.absolute().as_uri() + "?mode=rw"
+    with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5, isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("ROLLBACK")
+
+
+def _last_written(path: Path | None) -> float | None:
+    try:
+        return None if path is None else path.stat().st_mtime
+    except OSError:
+        return None
+
+
+def _date(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def _fine(subject: str, sentence: str) -> Finding:
+    return Finding(subject, Weight.FINE, sentence)
+
+
+def _problem(subject: str, sentence: str) -> Finding:
+    return Finding(subject, Weight.PROBLEM, sentence)

@@ -1,0 +1,106 @@
+"""`herenow import`: the graph from a file, in batches, with a bar.
+
+A batch is written whole or not at all, and putting an edge twice is harmless: after a bad line, fix it and run
+the same import again.
+"""
+
+import asyncio
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from herenow.cli.flags import with_settings
+from herenow.ports import RelationRow
+from herenow.settings import Settings
+from herenow.wire.relation_rows import BadRow, parse_csv, parse_ndjson
+
+BATCH = 5_000  # rows per transaction: short enough that a running node's own writes hardly wait
+
+
+@click.command("import")
+@click.argument("file", type=click.File("rb"))
+@with_settings("ledger")
+def import_(settings: Settings, file: BinaryIO) -> None:
+    """Import follows, contacts and rooms from FILE ("-" is standard input).
+
+    CSV lines are kind,a,b[,until]; NDJSON lines are objects with these keys. The kind is follow, contact or room
+    (then a is the room and b the member).
+    """
+    with _bar() as bar:
+        task = bar.add_task("rows", total=_size(file))
+        counted = _counting(file, lambda bytes_read: bar.advance(task, bytes_read))
+        read, changed = asyncio.run(
+            _import(settings.ledger, _parsed(str(getattr(file, "name", "-")), counted))
+        )
+    click.echo(f"Imported {read} rows; {changed} of them were new.")
+
+
+async def _import(url: str, rows: Iterable[RelationRow | BadRow]) -> tuple[int, int]:
+    from herenow.ledgers import open_ledger
+
+    ledger = open_ledger(url)
+    read = changed = 0
+    try:
+        await ledger.open()
+        for batch in _batches(rows):
+            changed += await ledger.apply(_all_good(batch, read))
+            read += len(batch)
+    finally:
+        await ledger.close()
+    return read, changed
+
+
+def _batches(rows: Iterable[RelationRow | BadRow]) -> Iterator[list[RelationRow | BadRow]]:
+    remaining = iter(rows)
+    while batch := list(itertools.islice(remaining, BATCH)):
+        yield batch
+
+
+def _all_good(batch: list[RelationRow | BadRow], written: int) -> list[RelationRow]:
+    good: list[RelationRow] = []
+    for row in batch:
+        if isinstance(row, BadRow):
+            raise click.ClickException(
+                f"Line {row.line}: {row.message} {written} rows before it were imported; "
+                "fix the line and run the import again, repeating rows is harmless."
+            )
+        good.append(row)
+    return good
+
+
+def _parsed(name: str, lines: Iterator[bytes]) -> Iterator[RelationRow | BadRow]:
+    """By the file's ending; where that says nothing, a first line that opens a brace is JSON."""
+    suffix = Path(name).suffix.lower()
+    if suffix == ".csv":
+        return parse_csv(lines)
+    first = next(lines, b"")
+    looks_like_json = suffix in (".ndjson", ".jsonl", ".json") or first.lstrip(b"\xef\xbb\xbf \t").startswith(
+        b"{"
+    )
+    parse = parse_ndjson if looks_like_json else parse_csv
+    return parse(itertools.chain([first], lines))
+
+
+def _counting(file: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
+    for line in file:
+        advance(len(line))
+        yield line
+
+
+def _size(file: BinaryIO) -> int | None:
+    """Bytes; None for a pipe, which shows a bar without an end."""
+    try:
+        return os.fstat(file.fileno()).st_size or None
+    except OSError:
+        return None
+
+
+def _bar() -> Progress:
+    columns = (TextColumn("importing"), BarColumn(), TaskProgressColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)

@@ -1,0 +1,30 @@
+"""`herenow token`: a token signed with the secret in force, for scripts and for trying things out."""
+
+import time
+
+import click
+
+from herenow.cli.flags import with_settings
+from herenow.errors import ConfigurationError
+from herenow.gateway.tokens import SERVICE, mint
+from herenow.secret import resolve_secret
+from herenow.settings import Settings
+
+
+@click.command()
+@click.argument("user")
+@click.option("--scope", type=click.Choice([SERVICE]), help="What the token may do besides being the user.")
+@click.option("--ttl", type=float, default=3600.0, show_default=True, help="Seconds until it expires.")
+@with_settings("ledger", "secret", "token_max_ttl")
+def token(settings: Settings, user: str, scope: str | None, ttl: float) -> None:
+    """Print a token for USER."""
+    if not 0 < ttl <= settings.token_max_ttl:
+        raise ConfigurationError(
+            f"--ttl = {ttl:g} is not allowed: it must be greater than 0 and at most token_max_ttl, "
+            f"which is {settings.token_max_ttl:g} s."
+        )
+    if settings.secret is None and settings.ledger_path is None:
+        raise ConfigurationError(
+            f"ledger = {settings.ledger!r} lives in memory, and so would the secret: configure a secret to mint tokens."
+        )
+    click.echo(mint(resolve_secret(settings), user, scope=scope, ttl=ttl, now=time.time()))

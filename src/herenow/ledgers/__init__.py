@@ -1,0 +1,41 @@
+"""Durable facts: which ledger does a URL mean?
+
+A ledger is chosen here and nowhere else. Its promises are in `herenow.ports.Ledger`, the suite that checks them in
+`herenow.testing.ledger_contract`. A new ledger is a module and a line in `LEDGERS`.
+
+Ledgers are imported when they are asked for: commands that need none start without SQLAlchemy.
+"""
+
+from collections.abc import Callable
+
+from herenow.errors import ConfigurationError
+from herenow.ports import Ledger
+
+
+def open_ledger(url: str) -> Ledger:
+    """The ledger that this URL names, not yet opened: `await ledger.open()` is the caller's."""
+    scheme, separator, place = url.partition("://")
+    choose = LEDGERS.get(scheme)
+    if not separator or choose is None:
+        # Only the scheme is repeated: a URL may hold a password.
+        said = f"ledger {scheme + separator!r}" if separator else "a ledger without a scheme"
+        allowed = ", ".join(f"{name}://" for name in LEDGERS)
+        raise ConfigurationError(f"{said} is not known: allowed is {allowed} (such as sqlite:///herenow.db).")
+    return choose(place)
+
+
+def _sqlite(place: str) -> Ledger:
+    from herenow.ledgers.sqlite import SqliteLedger
+
+    if place in ("", "/:memory:"):
+        return SqliteLedger(None)
+    if not place.startswith("/") or place == "/":
+        raise ConfigurationError(
+            f"ledger 'sqlite://{place}' names no file: write sqlite:///herenow.db (beside the current directory's "
+            "files), sqlite:////var/lib/herenow.db (absolute) or sqlite:// (in memory)."
+        )
+    return SqliteLedger(place.removeprefix("/"))
+
+
+LEDGERS: dict[str, Callable[[str], Ledger]] = {"sqlite": _sqlite}
+"""Scheme → what makes a ledger of the rest of the URL."""

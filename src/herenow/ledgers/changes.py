@@ -1,0 +1,49 @@
+"""The change table: what nodes poll, so that a lost message never lets somebody see who may not.
+
+A row says *that* something about these two (or this one) changed, never what: readers look again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, bindparam, delete, insert, select
+
+from herenow.ledgers.flavour import Flavour, Row, rows
+from herenow.ledgers.schema import changes
+from herenow.ports import LedgerChange
+
+
+class Changes:
+    def __init__(self, flavour: Flavour) -> None:
+        told = (changes.c.kind, changes.c.a, changes.c.b)
+        self._tell = insert(changes).from_select(
+            [column.name for column in told], select(flavour.batch(*told))
+        )
+        self._head = flavour.newest_change()
+        self._after = flavour.query(
+            select(changes.c.id, *told)
+            .where(changes.c.id > bindparam("after"))
+            .order_by(changes.c.id)
+            .limit(bindparam("most"))
+        )
+        self._forget = delete(changes).where(changes.c.id <= bindparam("before"))
+
+    def tell(self, connection: Connection, told: Iterable[LedgerChange]) -> None:
+        connection.execute(self._tell, rows((change.kind, change.a, change.b) for change in told))
+
+    def head(self, connection: Connection) -> int:
+        newest: int | None = connection.scalar(self._head)
+        return newest or 0
+
+    def after(self, connection: Connection, after: int, limit: int) -> tuple[list[LedgerChange], int]:
+        found = sorted(self._after(connection, {"after": after, "most": limit}), key=_by_id)
+        return [LedgerChange(kind, a, b) for _, kind, a, b in found], found[-1][0] if found else after
+
+    def forget(self, connection: Connection, before: int) -> None:
+        connection.execute(self._forget, {"before": before})
+
+
+def _by_id(row: Row) -> int:
+    number: int = row[0]
+    return number

@@ -1,0 +1,78 @@
+"""What databases say differently, so that everything else is said once.
+
+A batch travels as *one* bound variable, a JSON array. The text of a statement therefore does not depend on how many
+rows it gets (it is compiled and prepared once), there is no limit of variables to mind, and a batch is one statement.
+That matters most for SQLite: `executemany` gives up the interpreter lock at every row and then waits for a busy event
+loop to hand it back (measured: 2 000 upserts beside a saturated loop take 0.7 to 8 s, as one statement 10 ms).
+
+A reason to change this is a database that can do none of it with JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    FromClause,
+    Select,
+    Table,
+    select,
+    true,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+Insert = sqlite.Insert | postgresql.Insert
+Row = Sequence[Any]
+Query = Callable[[Connection, Mapping[str, object]], Sequence[Row]]
+"""A prepared question: rows as plain values, in no particular order."""
+
+
+class Flavour(Protocol):
+    """One database's way to say it."""
+
+    def insert(self, table: Table) -> Insert:
+        """An INSERT that knows ON CONFLICT."""
+
+    def batch(self, *columns: Column[Any]) -> FromClause:
+        """The variable made by `rows`, as a table with these columns' names."""
+
+    def query(self, asked: Select[Any] | CompoundSelect[Any]) -> Query: ...
+
+    def newest_change(self) -> Select[Any]:
+        """The id of the newest change there ever was, forgotten or not; NULL or no row: none."""
+
+
+def rows(values: Iterable[object]) -> dict[str, object]:
+    """The variable that `batch` reads: one plain value per row where it has one column, otherwise a tuple."""
+    return {"rows": msgspec.json.encode(list(values)).decode()}
+
+
+def upsert(
+    flavour: Flavour,
+    table: Table,
+    source: Select[Any],
+    only_if: Callable[[Any], ColumnElement[bool]] | None = None,
+) -> Insert:
+    """Put the rows of `source`; where a key exists, overwrite the other columns that `source` has.
+
+    `only_if` gets the new row's columns and may keep the old row. A source with nothing but the key keeps it too.
+    """
+    names = [column.name for column in source.selected_columns]
+    keys = [column.name for column in table.primary_key]
+    insert = flavour.insert(table).from_select(names, source)
+    values = {name: insert.excluded[name] for name in names if name not in keys}
+    if not values:
+        return insert.on_conflict_do_nothing(index_elements=keys)
+    where = None if only_if is None else only_if(insert.excluded)
+    return insert.on_conflict_do_update(index_elements=keys, set_=values, where=where)
+
+
+def every(batch: FromClause) -> Select[Any]:
+    """All rows of a batch. The condition ends the FROM for SQLite, which otherwise takes ON CONFLICT for a join's."""
+    return select(batch).where(true())

@@ -1,0 +1,14 @@
+"""Alembic's way in: runs the revisions on the connection it is given, inside the transaction that is open there."""
+
+from alembic import context
+from sqlalchemy import Connection
+
+from herenow.ledgers.schema import VERSION_TABLE, metadata
+
+
+def run(connection: Connection) -> None:
+    context.configure(connection=connection, target_metadata=metadata, version_table=VERSION_TABLE)
+    context.run_migrations()
+
+
+run(context.config.attributes["connection"])

@@ -1,0 +1,1 @@
+"""One module per revision. A published one is never edited again."""

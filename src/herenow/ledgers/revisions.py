@@ -1,0 +1,56 @@
+"""Which schema does a database have, and how does it become the newest one?
+
+The migrations lie inside this package and are run by alembic on a connection, and in the transaction, of the caller:
+either all of them happen or none. Alembic is imported only where there is something to migrate.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, column, inspect, select, table
+
+from herenow.errors import ConfigurationError
+from herenow.ledgers.schema import NEWEST, VERSION_TABLE
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+_one_at_a_time = threading.Lock()
+"""Alembic hands the running migration to its scripts through module globals."""
+
+
+def found(connection: Connection) -> str | None:
+    """The revision that stands in the database; None: no ledger was ever made in it."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    revision: str | None = connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
+    return revision
+
+
+def upgrade(connection: Connection) -> None:
+    """Bring the schema up to date; `ConfigurationError` for one that only a newer herenow knows."""
+    from alembic import command
+    from alembic.script import ScriptDirectory
+
+    config = _config()
+    revision = found(connection)
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if revision is not None and revision not in known:
+        raise ConfigurationError(
+            f"The ledger has schema {revision!r}, but this herenow knows none newer than {NEWEST!r}: "
+            "run the version that wrote it, or a newer one."
+        )
+    config.attributes["connection"] = connection
+    with _one_at_a_time:
+        command.upgrade(config, "head")
+
+
+def _config() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", "herenow.ledgers:migrations")
+    config.set_main_option("path_separator", "os")
+    return config

@@ -1,0 +1,55 @@
+"""The kill -9 rule of the embedded engine: who was visibly here when the process last stamped its run?
+
+A process that ends in order takes its marks away. One that was killed leaves them, and the next one turns them into
+last seen, all in SQL: nobody needs to be carried through Python for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import Connection, bindparam, delete, func, select
+
+from herenow.ledgers.flavour import Flavour, every, rows, upsert
+from herenow.ledgers.schema import last_seen, open_marks, runs
+
+
+class Runs:
+    def __init__(self, flavour: Flavour) -> None:
+        users = flavour.batch(open_marks.c.user)
+        self._stamp = upsert(flavour, runs, every(flavour.batch(*runs.c)))
+        self._mark = upsert(flavour, open_marks, every(flavour.batch(*open_marks.c)))
+        self._unmark = delete(open_marks).where(
+            open_marks.c.run == bindparam("of_run"), open_marks.c.user.in_(select(users))
+        )
+        left_open = open_marks.join(runs, runs.c.run == open_marks.c.run)
+        self._count = select(func.count(open_marks.c.user.distinct())).select_from(left_open)
+        self._close = upsert(
+            flavour,
+            last_seen,
+            select(open_marks.c.user, func.max(runs.c.at).label("at"))
+            .select_from(left_open)
+            .group_by(open_marks.c.user),
+            lambda new: new.at > last_seen.c.at,
+        )
+
+    def mark(self, connection: Connection, run: str, here: Collection[str], gone: Collection[str]) -> None:
+        """Who is named in both is gone: a mark too few costs some seconds of a last seen, one too many shows when
+        somebody was here whom nobody was to see."""
+        connection.execute(self._mark, rows((run, user) for user in sorted(here)))
+        connection.execute(self._unmark, rows(gone) | {"of_run": run})
+
+    def stamp(self, connection: Connection, run: str, at: int) -> None:
+        connection.execute(self._stamp, rows([(run, at)]))
+
+    def end(self, connection: Connection, run: str) -> None:
+        connection.execute(delete(open_marks).where(open_marks.c.run == run))
+        connection.execute(delete(runs).where(runs.c.run == run))
+
+    def close(self, connection: Connection) -> int:
+        """Marks of a run that was never stamped say nothing about a time: they just go."""
+        count = connection.scalar(self._count) or 0
+        connection.execute(self._close)
+        connection.execute(delete(open_marks))
+        connection.execute(delete(runs))
+        return count

@@ -1,0 +1,116 @@
+"""What the ledger keeps, as tables: the one schema of every SQL ledger.
+
+The tables are narrow and clustered by their key (`WITHOUT ROWID` where SQLite offers it): an edge or a last seen is one
+B-tree entry. No reader orders or compares ids in SQL except for equality, so the database's collation is of no matter.
+
+The migrations say how a ledger comes to be; a test keeps them equal to this. Change both, and `NEWEST`, together.
+Every `*_at`, `at` and `until` is epoch milliseconds.
+"""
+
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, SmallInteger, Table, Text
+
+NEWEST = "0001"
+"""The newest revision. Written here so that opening an up-to-date ledger does not have to import alembic."""
+
+VERSION_TABLE = "herenow_schema"
+"""Where the revision stands. Not alembic's default, so that a shared database may have other alembic users."""
+
+metadata = MetaData()
+
+meta = Table(
+    "meta",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""`id` → the ledger's random id, made with the tables."""
+
+last_seen = Table(
+    "last_seen",
+    metadata,
+    Column("user", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+choices = Table(
+    "choices",
+    metadata,
+    Column("user", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("mode", SmallInteger, nullable=False),
+    Column("mode_until", BigInteger),
+    Column("custom_text", Text),
+    Column("custom_emoji", Text),
+    Column("custom_until", BigInteger),
+    sqlite_with_rowid=False,
+)
+"""Mode and custom status. They share a version, so they share a row. `custom_text` NULL: no custom status. A row stays
+when everything in it has ended: its version keeps late writes out."""
+
+preferences = Table(
+    "preferences",
+    metadata,
+    Column("user", Text, primary_key=True),
+    Column("idle_after", BigInteger),
+    sqlite_with_rowid=False,
+)
+"""One nullable column per preference, NULL is the default: a later one is added by `ALTER TABLE ADD COLUMN`."""
+
+follows = Table(
+    "follows",
+    metadata,
+    Column("a", Text, primary_key=True),
+    Column("b", Text, primary_key=True),
+    sqlite_with_rowid=False,
+)
+"""a follows b. Both directions of a mutual follow are looked up by this key: (a, b), then (b, a)."""
+
+contacts = Table(
+    "contacts",
+    metadata,
+    Column("a", Text, primary_key=True),
+    Column("b", Text, primary_key=True),
+    Column("until", BigInteger),
+    Index("contacts_of_b", "b"),
+    sqlite_with_rowid=False,
+)
+"""a and b are in contact. Stored once per pair, a < b by code points; the index finds those who stand second."""
+
+members = Table(
+    "members",
+    metadata,
+    Column("room", Text, primary_key=True),
+    Column("user", Text, primary_key=True),
+    sqlite_with_rowid=False,
+)
+
+changes = Table(
+    "changes",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("kind", Text, nullable=False),
+    Column("a", Text, nullable=False),
+    Column("b", Text, nullable=False),
+    # Ids are never used again, also when the newest rows were forgotten: readers hold them as cursors.
+    sqlite_autoincrement=True,
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("run", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""When a process last stamped its run."""
+
+open_marks = Table(
+    "open_marks",
+    metadata,
+    Column("run", Text, primary_key=True),
+    Column("user", Text, primary_key=True),
+    sqlite_with_rowid=False,
+)
+"""Who was visibly here in a run."""

@@ -1,0 +1,150 @@
+"""A ledger in SQL, whatever the database: the port's methods, each one transaction.
+
+What is asked stands in `people`, `graph`, `runs` and `changes`; what databases say differently in `flavour`; how one is
+reached, locked and found broken in a subclass (`sqlite`). A method is a plain function over a connection, handed whole
+to the subclass: it may run it in a thread, or on an async driver by `AsyncConnection.run_sync`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from sqlalchemy import Connection, select
+
+from herenow.errors import Unavailable
+from herenow.ledgers.changes import Changes
+from herenow.ledgers.flavour import Flavour
+from herenow.ledgers.graph import Graph
+from herenow.ledgers.people import People
+from herenow.ledgers.runs import Runs
+from herenow.ledgers.schema import meta
+from herenow.ports import Choice, LedgerChange, Relation, RelationRow, Remembered
+
+T = TypeVar("T")
+
+
+class Statements:
+    """All that can be asked, in one flavour. It holds no state and takes some milliseconds to build: do it once."""
+
+    def __init__(self, flavour: Flavour) -> None:
+        self.people = People(flavour)
+        self.graph = Graph(flavour)
+        self.runs = Runs(flavour)
+        self.changes = Changes(flavour)
+
+
+class SqlLedger(ABC):
+    """Subclasses add `open` (which sets `_id`), `close`, `schema`, `migrate` and the two ways to a connection.
+
+    What the caller gave is copied before it is handed on: the caller may go on filling it while a thread reads.
+    """
+
+    def __init__(self, statements: Statements) -> None:
+        self._people = statements.people
+        self._graph = statements.graph
+        self._runs = statements.runs
+        self._changes = statements.changes
+        self._id: str | None = None
+
+    @abstractmethod
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        """Run one statement; raise `Unavailable` for the driver's errors."""
+
+    @abstractmethod
+    async def _write(self, work: Callable[[Connection], T]) -> T:
+        """Run in one transaction, committed when `work` returns; raise `Unavailable` for the driver's errors."""
+
+    @property
+    def id(self) -> str:
+        if self._id is None:
+            raise Unavailable("The ledger has not been opened.")
+        return self._id
+
+    # What a presence starts from, and what it leaves
+
+    async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
+        asked = frozenset(users)
+        return await self._read(lambda c: self._people.remembered(c, asked))
+
+    async def save_last_seen(self, rows: Mapping[str, int]) -> None:
+        seen = dict(rows)
+        if seen:
+            await self._write(lambda c: self._people.save_last_seen(c, seen))
+
+    async def save_choices(self, rows: Sequence[Choice]) -> None:
+        chosen = tuple(rows)
+        if chosen:
+            await self._write(lambda c: self._people.save_choices(c, chosen))
+
+    async def chosen(self, after: str, limit: int) -> list[Choice]:
+        return await self._read(lambda c: self._people.chosen(c, after, limit))
+
+    async def set_idle_after(self, user: str, idle_after: int | None) -> None:
+        def work(connection: Connection) -> None:
+            if self._people.set_idle_after(connection, user, idle_after):
+                self._changes.tell(connection, [LedgerChange("preferences", user, "")])
+
+        await self._write(work)
+
+    # Runs
+
+    async def open_marks(self, run: str, here: Iterable[str], gone: Iterable[str]) -> None:
+        came, left = frozenset(here), frozenset(gone)
+        if came or left:
+            await self._write(lambda c: self._runs.mark(c, run, came, left))
+
+    async def stamp_run(self, run: str, at: int) -> None:
+        await self._write(lambda c: self._runs.stamp(c, run, at))
+
+    async def end_run(self, run: str) -> None:
+        await self._write(lambda c: self._runs.end(c, run))
+
+    async def close_runs(self) -> int:
+        return await self._write(self._runs.close)
+
+    # The graph
+
+    async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]:
+        asked = tuple(targets)
+        return await self._read(lambda c: self._graph.between(c, viewer, asked, now))
+
+    async def contacts(self, user: str, now: int) -> list[str]:
+        return await self._read(lambda c: self._graph.contacts(c, user, now))
+
+    async def contact(self, a: str, b: str, now: int) -> tuple[bool, int | None]:
+        [relation] = await self.between(a, [b], now)
+        return relation.contact, relation.contact_until
+
+    async def follows(self, a: str, b: str) -> bool:
+        return await self._read(lambda c: self._graph.follows(c, a, b))
+
+    async def is_member(self, room: str, user: str) -> bool:
+        return await self._read(lambda c: self._graph.is_member(c, room, user))
+
+    async def apply(self, rows: Sequence[RelationRow]) -> int:
+        asked = tuple(rows)
+
+        def work(connection: Connection) -> int:
+            count, changes = self._graph.apply(connection, asked)
+            self._changes.tell(connection, changes)
+            return count
+
+        return await self._write(work) if asked else 0
+
+    # What changed
+
+    async def changes_head(self) -> int:
+        return await self._read(self._changes.head)
+
+    async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
+        return await self._read(lambda c: self._changes.after(c, after, limit))
+
+    async def forget_changes(self, before: int) -> None:
+        await self._write(lambda c: self._changes.forget(c, before))
+
+
+def read_id(connection: Connection) -> str:
+    found: str = connection.execute(select(meta.c.value).where(meta.c.key == "id")).scalar_one()
+    return found

@@ -1,0 +1,65 @@
+"""How SQLite says what databases say differently.
+
+Answers of many rows come back as one JSON text, for the reason that batches go there as one: fetching gives up the
+interpreter lock at every row (see `flavour`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import (
+    Column,
+    CompoundSelect,
+    Connection,
+    FromClause,
+    Select,
+    Table,
+    bindparam,
+    column,
+    func,
+    literal_column,
+    select,
+    table,
+)
+from sqlalchemy.dialects import sqlite
+
+from herenow.ledgers.flavour import Query, Row
+from herenow.ledgers.schema import changes
+
+MINIMUM = (3, 38, 0)
+"""JSON is built in from here on; upserts and RETURNING are older."""
+
+
+class SqliteFlavour:
+    def insert(self, table: Table) -> sqlite.Insert:
+        return sqlite.insert(table)
+
+    def batch(self, *columns: Column[Any]) -> FromClause:
+        each = func.json_each(bindparam("rows")).table_valued("value", name="each")
+        if len(columns) == 1:
+            return select(each.c.value.label(columns[0].name)).subquery("batch")
+        values = (
+            func.json_extract(each.c.value, literal_column(f"'$[{place}]'"), type_=named.type).label(
+                named.name
+            )
+            for place, named in enumerate(columns)
+        )
+        return select(*values).subquery("batch")
+
+    def query(self, asked: Select[Any] | CompoundSelect[Any]) -> Query:
+        answer = asked.subquery("answer")
+        packed = select(func.json_group_array(func.json_array(*answer.c)))
+
+        def ask(connection: Connection, variables: Mapping[str, object]) -> Sequence[Row]:
+            return msgspec.json.decode(
+                connection.execute(packed, variables).scalar_one(), type=list[list[Any]]
+            )
+
+        return ask
+
+    def newest_change(self) -> Select[Any]:
+        kept = table("sqlite_sequence", column("name"), column("seq"))  # SQLite's own, for AUTOINCREMENT
+        return select(kept.c.seq).where(kept.c.name == changes.name)

@@ -1,0 +1,300 @@
+"""Which settings are there, with which defaults, and which values fit together?
+
+Only what this version can do is accepted, and the refusal says what that is. Timings may be as short as one
+likes (tests use seconds); only their relations are checked. How a value was found is the business of `layers`;
+how it is used, of whoever uses it. A new setting is one field here, and appears by itself as a flag, a
+variable, a key of the file and a row of `herenow config`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from herenow.settings.kinds import (
+    About,
+    Allowed,
+    Bytes,
+    Count,
+    ExistingFile,
+    Host,
+    Name,
+    Networks,
+    Origins,
+    Port,
+    Seconds,
+    SecondsOrZero,
+    Shards,
+    Unit,
+    refused,
+)
+
+MIN_SECRET_BYTES = 32  # RFC 7518, section 3.2: an HS256 key is at least as long as the hash
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One setting as `herenow config` shows it; a secret's value is hidden."""
+
+    name: str
+    value: str
+    default: str
+    unit: str
+    source: str
+    about: str
+
+
+class Settings(BaseSettings):
+    """Every setting, with the value in force. Built by `layers.load`; tests build it directly."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="HERENOW_",
+        enable_decoding=False,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_default=True,
+    )
+    _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _warnings: tuple[str, ...] = PrivateAttr(default=())
+
+    # A validator sees the fields above its own: what others are compared with stands first.
+
+    # Secrets and places
+    secret: Annotated[
+        SecretStr | None,
+        About("HMAC secret that signs tokens; without one, one is generated beside the ledger"),
+        Allowed(f"at least {MIN_SECRET_BYTES} bytes long"),
+    ] = None
+    host: Annotated[Host, About("address to listen on")] = "127.0.0.1"
+    port: Annotated[Port, About("port to listen on, for WebSocket and HTTP")] = 8000
+    tls_cert: Annotated[ExistingFile, About("TLS certificate chain, PEM")] = None
+    tls_key: Annotated[ExistingFile, About("private key of the TLS certificate, PEM")] = None
+    engine: Annotated[
+        str, About("where hot state lives"), Allowed("memory://, the engine of this version")
+    ] = "memory://"
+    ledger: Annotated[
+        str,
+        About("where durable facts live"),
+        Allowed("sqlite:///path, or sqlite:// to keep it in memory (the ledgers of this version)"),
+    ] = "sqlite:///herenow.db"
+    relations: Annotated[
+        Literal["ledger"],
+        About("who knows who may see whom"),
+        Allowed("ledger, the only source of relations in this version"),
+    ] = "ledger"
+    workers: Annotated[
+        int,
+        Field(ge=1, le=1),
+        About("processes that share the port"),
+        Allowed("1: the engine memory:// lives in one process"),
+    ] = 1
+    namespace: Annotated[Name, About("keeps several products on one store apart")] = "herenow"
+    capacity: Annotated[Count, Unit("users"), About("users expected; a hint for the layout of the store")] = (
+        1_000_000
+    )
+    shards: Annotated[Shards, About("parts into which users are divided")] = 16
+
+    # Who may ask
+    origins: Annotated[Origins, About("web origins that may connect, besides the server's own")] = ()
+    trusted_proxies: Annotated[Networks, About("proxies whose forwarding headers are believed")] = ()
+    token_max_ttl: Annotated[Seconds, About("how far ahead a token may expire")] = 86_400.0
+
+    # What a status means
+    beat_every: Annotated[Seconds, About("how often a client is asked to send a beat")] = 30.0
+    dead_after: Annotated[Seconds, About("silence after which a session is lost")] = 90.0
+    idle_after: Annotated[Seconds, About("inactivity after which a user is away; users may override it")] = (
+        300.0
+    )
+    grace: Annotated[SecondsOrZero, About("time a lost session has to come back unnoticed")] = 30.0
+    online_delay: Annotated[SecondsOrZero, About("how long an arrival is withheld")] = 0.0
+    node_lease: Annotated[Seconds, About("silence after which a node counts as dead")] = 10.0
+    typing_for: Annotated[Seconds, About("how long a typing notice lasts")] = 6.0
+    typing_min: Annotated[SecondsOrZero, About("typing notices closer than this are dropped")] = 2.0
+    beat_min: Annotated[
+        SecondsOrZero, About("beats closer than this skip all work; at most half of beat_every")
+    ] = 5.0
+
+    # How much, how fast
+    flush_every: Annotated[SecondsOrZero, About("pause between two frames to a socket; 0: by load")] = 0.0
+    stuck_after: Annotated[Seconds, About("a socket that has not read for so long is closed")] = 10.0
+    ledger_flush: Annotated[Seconds, About("how often facts are written to the ledger")] = 1.0
+    max_subscriptions: Annotated[Count, Unit("per socket"), About("people one socket may watch")] = 500
+    max_bulk: Annotated[Count, Unit("ids"), About("people one request may ask for")] = 1000
+    max_sessions_per_user: Annotated[Count, Unit("per user"), About("devices of a user in the cluster")] = 50
+    max_connections_per_user: Annotated[Count, Unit("per node"), About("sockets of a user on one node")] = 20
+    max_frame: Annotated[Bytes, About("largest WebSocket message")] = 65_536
+    max_body: Annotated[Bytes, About("largest HTTP request body")] = 2_097_152
+
+    # How it runs
+    websocket: Annotated[
+        Literal["picows", "websockets"],
+        About("WebSocket implementation; websockets is slower"),
+        Allowed("picows or websockets"),
+    ] = "picows"
+    log_format: Annotated[
+        Literal["console", "json"], About("how log lines look"), Allowed("console or json")
+    ] = "console"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        About("least important lines that are logged"),
+        Allowed("debug, info, warning or error"),
+    ] = "info"
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_boolean_is_a_number(cls, value: object) -> object:
+        if isinstance(value, bool):
+            raise ValueError("a boolean")
+        return value
+
+    @field_validator("secret")
+    @classmethod
+    def _secret_is_long_enough(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            length = len(value.get_secret_value().encode(errors="replace"))
+            if length < MIN_SECRET_BYTES:
+                raise refused(f"it must be at least {MIN_SECRET_BYTES} bytes long and has {length}")
+        return value
+
+    @field_validator("host")
+    @classmethod
+    def _strangers_need_a_secret(cls, value: str, info: ValidationInfo) -> str:
+        # If the secret was refused, that is the sentence to show, not this one.
+        if not _is_loopback(value) and "secret" in info.data and info.data["secret"] is None:
+            raise refused(
+                "listening beyond this machine needs a configured secret (HERENOW_SECRET or HERENOW_SECRET_FILE); "
+                "without one it must be a loopback address"
+            )
+        return value
+
+    @field_validator("tls_key")
+    @classmethod
+    def _certificate_and_key_come_together(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if "tls_cert" in info.data and (value is None) != (info.data["tls_cert"] is None):
+            raise refused("tls_cert and tls_key must be given together, or neither")
+        return value
+
+    @field_validator("engine")
+    @classmethod
+    def _engine_exists(cls, value: str) -> str:
+        if value != "memory://":
+            raise ValueError("unknown engine")
+        return value
+
+    @field_validator("ledger")
+    @classmethod
+    def _ledger_exists(cls, value: str) -> str:
+        path = value.removeprefix("sqlite:///")
+        if value != "sqlite://" and (path in (value, "") or "?" in path):
+            raise ValueError("unknown ledger")
+        return value
+
+    @field_validator("dead_after")
+    @classmethod
+    def _one_lost_beat_is_not_death(cls, value: float, info: ValidationInfo) -> float:
+        beat_every = info.data.get("beat_every", 0.0)
+        if value < 2 * beat_every:
+            raise refused(f"it must be at least twice beat_every, which is {beat_every:g} s")
+        return value
+
+    @field_validator("beat_min")
+    @classmethod
+    def _asked_beats_are_not_too_fast(cls, value: float, info: ValidationInfo) -> float:
+        beat_every: float = info.data.get("beat_every", value * 2)
+        return min(value, beat_every / 2)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences for the operator about what looks like a mistake but stops nothing."""
+        return self._warnings
+
+    @property
+    def ledger_path(self) -> Path | None:
+        """The ledger's file; None when it lives in memory."""
+        path = self.ledger.removeprefix("sqlite://").removeprefix("/")
+        return Path(path) if path not in ("", ":memory:") else None
+
+    def source_of(self, name: str) -> str:
+        """Where the value comes from: a flag, a variable, a file, or "default"."""
+        if name in self._sources:
+            return self._sources[name]
+        return "argument" if name in self.model_fields_set else "default"
+
+    def rows(self) -> Iterator[Row]:
+        """Every setting as `herenow config` shows it."""
+        for name, field in type(self).model_fields.items():
+            yield Row(
+                name=name,
+                value=_shown(getattr(self, name)),
+                default=_shown(field.default),
+                unit=unit_of(field),
+                source=self.source_of(name),
+                about=about(field),
+            )
+
+    def found_in(self, sources: Mapping[str, str], warnings: tuple[str, ...]) -> Self:
+        """These settings, knowing where they come from."""
+        self._sources, self._warnings = dict(sources), warnings
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments only: `layers` reads the other places itself, to know which one a value came from."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+
+def about(field: FieldInfo) -> str:
+    return next(mark.text for mark in field.metadata if isinstance(mark, About))
+
+
+def unit_of(field: FieldInfo) -> str:
+    return next((mark.name for mark in field.metadata if isinstance(mark, Unit)), "")
+
+
+def allowed(field: FieldInfo) -> str:
+    return next(mark.words for mark in field.metadata if isinstance(mark, Allowed))
+
+
+def is_secret(field: FieldInfo) -> bool:
+    return "SecretStr" in str(field.annotation)
+
+
+def without_password(text: str) -> str:
+    """A URL may carry a password; an answer or a log line may not."""
+    return re.sub(r"(://[^/@\s]*:)[^/\s]*@", r"\1***@", text)
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None | ():
+            return "-"
+        case SecretStr():
+            return "(set)"
+        case tuple():
+            return ", ".join(map(str, value))
+        case float():
+            return f"{value:g}"
+        case _:
+            return without_password(str(value))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"

@@ -1,0 +1,95 @@
+"""How is a process stopped in the middle of whatever it does, when it is only some tasks on a shared event loop?
+
+A `Freezer` steps the coroutines of one simulated process. While frozen none of them is resumed, though time goes on for
+everybody else: what they wait for arrives, deadlines pass, and all of it is found at once when the ice breaks, as after
+SIGSTOP and SIGCONT. A process that is killed is one that never thaws: no `finally` of it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from types import coroutine
+from typing import Any
+
+from herenow.engines.bell import Bell
+
+
+class Freezer:
+    def __init__(self) -> None:
+        self.frozen = False
+        self.killed = False
+        self._thaw = Bell()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._missed: list[Callable[[], object]] = []
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """A task of this process."""
+        if self.killed:
+            work.close()
+            work = _nothing()
+        task = asyncio.get_running_loop().create_task(self._run(work), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def deliver(self, what: Callable[[], object]) -> None:
+        """Something from outside reaches the process: now, or when it runs again, in order; never when it is dead."""
+        if self.frozen:
+            self._missed.append(what)
+        else:
+            what()
+
+    def freeze(self) -> None:
+        self.frozen = True
+
+    def thaw(self) -> None:
+        self.frozen = False
+        self._thaw.ring()
+        missed, self._missed = self._missed, []
+        for what in missed:
+            what()
+
+    def kill(self) -> None:
+        self.frozen = self.killed = True
+
+    async def bury(self) -> None:
+        """The test is over: let go of what a killed process left behind."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - whatever it returns
+        return await self._step(work)
+
+    @coroutine
+    def _step(self, work: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        error: BaseException | None = None
+        while True:
+            while self.frozen:
+                try:
+                    yield from self._thaw.wait(float("inf")).__await__()
+                except asyncio.CancelledError as cancelled:
+                    if self.killed:
+                        work.close()
+                        raise
+                    error = cancelled
+            try:
+                if error is None:
+                    awaited = work.send(None)
+                else:
+                    thrown, error = error, None
+                    awaited = work.throw(thrown)
+            except StopIteration as stop:
+                return stop.value
+            try:
+                yield awaited
+            except GeneratorExit:
+                work.close()
+                raise
+            except BaseException as thrown:  # noqa: BLE001 - passed on, when it runs again
+                error = thrown
+
+
+async def _nothing() -> None:
+    pass

@@ -1,0 +1,534 @@
+"""The promises of a ledger, as a suite that any ledger can be put to.
+
+Subclass it in a test module and give it your ledger, empty and open:
+
+    class TestMyLedger(LedgerContract):
+        @pytest.fixture
+        async def ledger(self):
+            ledger = MyLedger(...)
+            await ledger.open()
+            yield ledger
+            await ledger.close()
+
+It needs pytest and pytest-asyncio (in auto mode, or with `pytest_asyncio.fixture`). For readable failures call
+`pytest.register_assert_rewrite("herenow.testing.ledger_contract")` in your `conftest.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable
+
+import pytest
+
+from herenow.core.model import Custom, Mode
+from herenow.errors import Unavailable
+from herenow.ports import Choice, Ledger, LedgerChange, Relation, RelationRow, Remembered
+
+NOW = 1_750_000_000_000
+MANY = 5_000
+
+ODD_IDS = (
+    "1",
+    "01",
+    "ana",
+    "Ana",
+    "a'; DROP TABLE follows; --",
+    'she said "hi"',
+    "back\\slash",
+    "100%_",
+    "[1,2]",
+    "null",
+    "josé",
+    "jose",
+    "Ж中🎉",
+    "👩‍👩‍👧",
+    "é" * 64,  # 128 bytes
+    "x" * 128,
+    "x" * 127 + "y",
+)
+
+
+@pytest.mark.asyncio
+class LedgerContract:
+    durable = True
+    """False: closing the ledger ends what it holds (one in memory)."""
+
+    @pytest.fixture
+    def ledger(self) -> Ledger:
+        raise NotImplementedError("Override the fixture `ledger` with one that gives yours.")
+
+    # --- Opening and closing
+
+    async def test_an_open_ledger_has_an_id_and_the_newest_schema(self, ledger: Ledger) -> None:
+        assert ledger.id
+        found, newest = await ledger.schema()
+        assert found == newest
+
+    async def test_migrating_an_up_to_date_ledger_changes_nothing(self, ledger: Ledger) -> None:
+        await ledger.save_last_seen({"ana": NOW})
+        before = ledger.id, await ledger.schema()
+        await ledger.migrate()
+        assert (ledger.id, await ledger.schema()) == before
+        assert await seen(ledger, "ana") == NOW
+
+    async def test_id_and_facts_survive_reopening(self, ledger: Ledger) -> None:
+        if not self.durable:
+            pytest.skip("this ledger ends when it is closed")
+        await ledger.save_last_seen({"ana": NOW})
+        await ledger.save_choices([Choice("ana", 3, Mode.BUSY, NOW, Custom("lunch", "🍜", NOW))])
+        await ledger.set_idle_after("ana", 60_000)
+        await ledger.apply([*mutual("ana", "bo"), contact("ana", "cy"), room("r", "ana")])
+        before = (ledger.id, await everything(ledger))
+        await ledger.close()
+        await ledger.open()
+        assert (ledger.id, await everything(ledger)) == before
+
+    async def test_a_closed_ledger_is_unavailable_and_may_be_closed_again(self, ledger: Ledger) -> None:
+        await ledger.close()
+        with pytest.raises(Unavailable):
+            await ledger.remembered(["ana"])
+        with pytest.raises(Unavailable):
+            await ledger.save_last_seen({"ana": NOW})
+        await ledger.close()
+
+    # --- What a presence starts from
+
+    async def test_strangers_are_not_remembered(self, ledger: Ledger) -> None:
+        await ledger.save_last_seen({"ana": NOW})
+        assert await ledger.remembered(["bo", "ana", "cy"]) == {"ana": Remembered(last_seen=NOW)}
+        assert await ledger.remembered([]) == {}
+
+    async def test_a_user_asked_for_twice_is_answered_once(self, ledger: Ledger) -> None:
+        await ledger.save_last_seen({"ana": NOW})
+        assert await ledger.remembered(["ana", "bo", "ana"]) == {"ana": Remembered(last_seen=NOW)}
+
+    async def test_everything_known_of_a_user_comes_together(self, ledger: Ledger) -> None:
+        choice = Choice("ana", 3, Mode.AWAY, NOW + 1, Custom("out", "🌴", NOW + 2))
+        await ledger.save_last_seen({"ana": NOW})
+        await ledger.save_choices([choice])
+        await ledger.set_idle_after("ana", 60_000)
+        assert await ledger.remembered(["ana"]) == {"ana": Remembered(NOW, choice, 60_000)}
+
+    async def test_one_fact_is_enough_to_be_remembered(self, ledger: Ledger) -> None:
+        await ledger.save_last_seen({"ana": NOW})
+        await ledger.save_choices([Choice("bo", 1)])
+        await ledger.set_idle_after("cy", 60_000)
+        assert await ledger.remembered(["ana", "bo", "cy"]) == {
+            "ana": Remembered(last_seen=NOW),
+            "bo": Remembered(choice=Choice("bo", 1)),
+            "cy": Remembered(idle_after=60_000),
+        }
+
+    async def test_the_later_last_seen_is_kept(self, ledger: Ledger) -> None:
+        await ledger.save_last_seen({"ana": NOW, "bo": NOW})
+        await ledger.save_last_seen({"ana": NOW - 1, "bo": NOW + 1, "cy": 0})
+        known = await ledger.remembered(["ana", "bo", "cy"])
+        assert {user: fact.last_seen for user, fact in known.items()} == {"ana": NOW, "bo": NOW + 1, "cy": 0}
+
+    async def test_a_choice_comes_back_as_it_was(self, ledger: Ledger) -> None:
+        odd = Custom('"quoted"\n\\ {} – é', "👩‍👩‍👧", NOW)
+        customs = (None, Custom("lunch"), Custom("", "🍜"), odd)
+        combined = enumerate(itertools.product(Mode, (None, NOW), customs))
+        choices = {f"user-{number}": Choice(f"user-{number}", NOW, *parts) for number, parts in combined}
+        await ledger.save_choices(list(choices.values()))
+        known = await ledger.remembered(list(choices))
+        assert {user: fact.choice for user, fact in known.items()} == choices
+        assert all(isinstance(fact.choice and fact.choice.mode, Mode) for fact in known.values())
+
+    async def test_only_a_greater_version_replaces_a_choice(self, ledger: Ledger) -> None:
+        await ledger.save_choices([Choice("ana", 5, Mode.BUSY, None, Custom("lunch"))])
+        await ledger.save_choices([Choice("ana", 4, Mode.AWAY)])
+        await ledger.save_choices([Choice("ana", 5, Mode.INVISIBLE)])
+        assert await chosen(ledger, "ana") == Choice("ana", 5, Mode.BUSY, None, Custom("lunch"))
+        await ledger.save_choices([Choice("ana", 6)])
+        assert await chosen(ledger, "ana") == Choice("ana", 6)
+
+    @pytest.mark.parametrize("versions", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
+    async def test_of_several_choices_in_a_batch_the_newest_stays(
+        self, ledger: Ledger, versions: tuple[int, ...]
+    ) -> None:
+        await ledger.save_choices([Choice("ana", version, Mode(version)) for version in versions])
+        assert await chosen(ledger, "ana") == Choice("ana", 3, Mode(3))
+
+    async def test_an_idle_after_is_set_replaced_and_taken_back(self, ledger: Ledger) -> None:
+        await ledger.set_idle_after("ana", 60_000)
+        await ledger.set_idle_after("ana", 90_000)
+        assert await ledger.remembered(["ana"]) == {"ana": Remembered(idle_after=90_000)}
+        await ledger.set_idle_after("ana", None)
+        assert await ledger.remembered(["ana"]) == {}
+
+    async def test_empty_batches_are_fine(self, ledger: Ledger) -> None:
+        await ledger.save_last_seen({})
+        await ledger.save_choices([])
+        await ledger.open_marks("run", [], [])
+        assert await ledger.apply([]) == 0
+        assert await ledger.between("ana", [], NOW) == []
+
+    async def test_big_batches_are_whole(self, ledger: Ledger) -> None:
+        users = [f"user-{number}" for number in range(MANY)]
+        await ledger.save_last_seen({user: NOW + number for number, user in enumerate(users)})
+        await ledger.save_choices([Choice(user, 1, Mode.BUSY) for user in users])
+        known = await ledger.remembered(users)
+        assert [known[user].last_seen for user in users] == [NOW + number for number in range(MANY)]
+        assert all(known[user].choice == Choice(user, 1, Mode.BUSY) for user in users)
+
+    async def test_ids_are_taken_to_the_letter(self, ledger: Ledger) -> None:
+        """No folding of case or accents, no numbers made of digits, nothing cut, nothing executed."""
+        await ledger.save_last_seen({user: NOW + number for number, user in enumerate(ODD_IDS)})
+        await ledger.save_choices([Choice(user, 1) for user in ODD_IDS])
+        await ledger.apply([row for user in ODD_IDS for row in (follow("me", user), room(user, user))])
+        await ledger.apply([contact("me", user) for user in ODD_IDS])
+        known = await ledger.remembered(ODD_IDS)
+        assert {user: fact.last_seen for user, fact in known.items()} == {
+            user: NOW + number for number, user in enumerate(ODD_IDS)
+        }
+        assert all(fact.choice == Choice(user, 1) for user, fact in known.items())
+        assert await ledger.contacts("me", NOW) == sorted(ODD_IDS)
+        assert [await ledger.follows("me", user) for user in ODD_IDS] == [True] * len(ODD_IDS)
+        assert await ledger.is_member("x" * 128, "x" * 128)
+        assert not await ledger.is_member("x" * 128, "x" * 127 + "y")
+        assert not await ledger.follows("me", "JOSÉ")
+
+    # --- Runs: who was here when the process was killed?
+
+    async def test_who_was_left_open_gets_the_last_stamp_as_last_seen(self, ledger: Ledger) -> None:
+        await ledger.open_marks("run", ["ana", "bo"], [])
+        await ledger.stamp_run("run", NOW)
+        await ledger.stamp_run("run", NOW + 1_000)
+        assert await ledger.close_runs() == 2
+        assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW + 1_000] * 2
+
+    async def test_who_went_in_order_is_left_alone(self, ledger: Ledger) -> None:
+        await ledger.open_marks("run", ["ana", "bo"], [])
+        await ledger.open_marks("run", [], ["ana", "never-marked"])
+        await ledger.stamp_run("run", NOW)
+        assert await ledger.close_runs() == 1
+        assert await ledger.remembered(["ana", "never-marked"]) == {}
+
+    async def test_closing_runs_keeps_a_later_last_seen(self, ledger: Ledger) -> None:
+        await ledger.save_last_seen({"ana": NOW + 5, "bo": NOW - 5})
+        await ledger.open_marks("run", ["ana", "bo"], [])
+        await ledger.stamp_run("run", NOW)
+        assert await ledger.close_runs() == 2
+        assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW + 5, NOW]
+
+    async def test_runs_are_closed_once(self, ledger: Ledger) -> None:
+        await ledger.open_marks("run", ["ana"], [])
+        await ledger.stamp_run("run", NOW)
+        assert await ledger.close_runs() == 1
+        assert await ledger.close_runs() == 0
+        await ledger.stamp_run("run", NOW + 1_000)
+        assert await ledger.close_runs() == 0
+        assert await seen(ledger, "ana") == NOW
+
+    async def test_marking_twice_is_marking_once(self, ledger: Ledger) -> None:
+        await ledger.open_marks("run", ["ana"], [])
+        await ledger.open_marks("run", iter(["ana", "bo"]), iter(["ana"]))
+        await ledger.stamp_run("run", NOW)
+        assert await ledger.close_runs() == 1
+        assert await ledger.remembered(["ana", "bo"]) == {"bo": Remembered(last_seen=NOW)}
+
+    async def test_who_was_open_in_two_runs_counts_once_with_the_later_stamp(self, ledger: Ledger) -> None:
+        for run, stamp in (("one", NOW), ("two", NOW + 9), ("three", NOW + 3)):
+            await ledger.open_marks(run, ["ana"], [])
+            await ledger.stamp_run(run, stamp)
+        await ledger.open_marks("two", [], ["bo"])
+        await ledger.open_marks("one", ["bo"], [])
+        assert await ledger.close_runs() == 2
+        assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW + 9, NOW]
+
+    async def test_a_run_without_a_stamp_says_nothing_about_when(self, ledger: Ledger) -> None:
+        await ledger.open_marks("run", ["ana"], [])
+        await ledger.close_runs()
+        await ledger.stamp_run("run", NOW)
+        assert await ledger.close_runs() == 0
+        assert await ledger.remembered(["ana"]) == {}
+
+    async def test_thousands_can_be_left_open(self, ledger: Ledger) -> None:
+        users = [f"user-{number}" for number in range(MANY)]
+        await ledger.open_marks("run", users, [])
+        await ledger.open_marks("run", [], users[::2])
+        await ledger.stamp_run("run", NOW)
+        assert await ledger.close_runs() == MANY // 2
+        assert sorted(await ledger.remembered(users)) == sorted(users[1::2])
+
+    # --- The graph
+
+    async def test_a_follow_connects_only_when_it_is_mutual(self, ledger: Ledger) -> None:
+        await ledger.apply([follow("ana", "bo")])
+        assert await ledger.follows("ana", "bo")
+        assert not await ledger.follows("bo", "ana")
+        assert await both_ways(ledger, "ana", "bo") == Relation()
+        await ledger.apply([follow("bo", "ana")])
+        assert await both_ways(ledger, "ana", "bo") == Relation(mutual_follow=True)
+        await ledger.apply([gone(follow("ana", "bo"))])
+        assert await both_ways(ledger, "ana", "bo") == Relation()
+        assert await ledger.follows("bo", "ana")
+
+    @pytest.mark.parametrize(("a", "b"), [("ana", "bo"), ("bo", "ana")])
+    async def test_a_contact_has_no_direction(self, ledger: Ledger, a: str, b: str) -> None:
+        await ledger.apply([contact(a, b)])
+        assert await both_ways(ledger, "ana", "bo") == Relation(contact=True)
+        assert await ledger.apply([contact(b, a)]) == 0
+        assert await ledger.apply([contact(b, a, NOW + 1)]) == 1
+        assert await both_ways(ledger, "ana", "bo") == Relation(contact=True, contact_until=NOW + 1)
+        assert await ledger.apply([gone(contact(b, a))]) == 1
+        assert await both_ways(ledger, "ana", "bo") == Relation()
+
+    @pytest.mark.parametrize("until", [None, NOW + 1])
+    async def test_a_contact_counts_until_its_end(self, ledger: Ledger, until: int | None) -> None:
+        await ledger.apply([contact("ana", "bo", until)])
+        assert await both_ways(ledger, "ana", "bo") == Relation(contact=True, contact_until=until)
+        for one, other in (("ana", "bo"), ("bo", "ana")):
+            assert await ledger.contact(one, other, NOW) == (True, until)
+            assert await ledger.contacts(one, NOW) == [other]
+
+    @pytest.mark.parametrize("until", [NOW, NOW - 1, 0])
+    async def test_a_contact_whose_end_has_come_is_none(self, ledger: Ledger, until: int) -> None:
+        await ledger.apply([contact("ana", "bo", until)])
+        assert await both_ways(ledger, "ana", "bo") == Relation()
+        for one, other in (("ana", "bo"), ("bo", "ana")):
+            assert await ledger.contact(one, other, NOW) == (False, None)
+            assert await ledger.contacts(one, NOW) == []
+
+    async def test_the_end_of_a_contact_leaves_the_mutual_follow(self, ledger: Ledger) -> None:
+        await ledger.apply([*mutual("ana", "bo"), contact("ana", "bo", NOW)])
+        assert await both_ways(ledger, "ana", "bo", NOW - 1) == Relation(
+            mutual_follow=True, contact=True, contact_until=NOW
+        )
+        assert await both_ways(ledger, "ana", "bo", NOW) == Relation(mutual_follow=True)
+        assert await ledger.contacts("ana", NOW) == ["bo"]
+
+    async def test_answers_come_in_the_order_asked_and_repeat_what_was_repeated(self, ledger: Ledger) -> None:
+        await ledger.apply([*mutual("ana", "bo"), contact("ana", "cy", NOW + 1)])
+        asked = ["dee", "cy", "bo", "ana", "cy", "bo", "dee"]
+        known = {"bo": Relation(mutual_follow=True), "cy": Relation(contact=True, contact_until=NOW + 1)}
+        assert await ledger.between("ana", asked, NOW) == [known.get(user, Relation()) for user in asked]
+
+    async def test_contacts_are_sorted_and_named_once(self, ledger: Ledger) -> None:
+        others = ["🎉", "é", "a", "Z", "zebra", "10", "9"]
+        await ledger.apply([row for other in others[::2] for row in mutual("me", other)])
+        await ledger.apply([contact(other, "me") for other in others[1:]])
+        await ledger.apply([follow("me", "idol"), follow("fan", "me"), contact("me", "old", NOW)])
+        assert await ledger.contacts("me", NOW) == sorted(others)
+        assert await ledger.contacts("nobody", NOW) == []
+
+    async def test_nobody_is_their_own_contact(self, ledger: Ledger) -> None:
+        assert await ledger.apply([follow("ana", "ana"), contact("ana", "ana")]) == 0
+        assert await ledger.contacts("ana", NOW) == []
+        assert await ledger.between("ana", ["ana"], NOW) == [Relation()]
+
+    async def test_a_room_knows_its_members(self, ledger: Ledger) -> None:
+        await ledger.apply([room("r1", "ana"), room("r1", "bo"), room("r2", "bo")])
+        assert await ledger.is_member("r1", "ana")
+        assert not await ledger.is_member("r2", "ana")
+        assert not await ledger.is_member("ana", "r1")
+        assert not await ledger.is_member("unknown", "ana")
+        await ledger.apply([gone(room("r1", "ana"))])
+        assert not await ledger.is_member("r1", "ana")
+        assert await ledger.is_member("r1", "bo")
+
+    async def test_apply_counts_what_changed(self, ledger: Ledger) -> None:
+        rows = [follow("ana", "bo"), contact("ana", "cy", NOW), room("r", "ana")]
+        assert await ledger.apply(rows) == 3
+        assert await ledger.apply(rows) == 0
+        assert await ledger.apply([*rows, follow("bo", "ana"), contact("ana", "cy")]) == 2
+        assert await ledger.apply([gone(row) for row in rows]) == 3
+        assert await ledger.apply([gone(row) for row in rows]) == 0
+
+    async def test_the_last_row_about_an_edge_counts(self, ledger: Ledger) -> None:
+        put = [follow("ana", "bo"), contact("ana", "bo"), room("r", "ana")]
+        take = [gone(row) for row in put]
+        assert await ledger.apply([*put, *take, *put, *put]) == 3
+        assert await ledger.follows("ana", "bo")
+        await ledger.apply([*take, *put, *take, contact("bo", "ana", NOW + 9)])
+        assert not await ledger.follows("ana", "bo")
+        assert await ledger.contact("ana", "bo", NOW) == (True, NOW + 9)
+        assert not await ledger.is_member("r", "ana")
+
+    async def test_a_row_of_no_kind_stops_all_of_them(self, ledger: Ledger) -> None:
+        await ledger.apply([follow("ana", "bo")])
+        head = await ledger.changes_head()
+        with pytest.raises(ValueError, match="enemy"):
+            await ledger.apply(
+                [follow("bo", "ana"), gone(follow("ana", "bo")), RelationRow("enemy", "ana", "bo")]
+            )
+        assert await ledger.follows("ana", "bo")
+        assert not await ledger.follows("bo", "ana")
+        assert await ledger.changes(head, 10) == ([], head)
+
+    async def test_thousands_of_edges_in_one_batch(self, ledger: Ledger) -> None:
+        others = [f"user-{number:05}" for number in range(MANY)]
+        assert await ledger.apply([row for other in others for row in mutual("me", other)]) == 2 * MANY
+        assert await ledger.contacts("me", NOW) == others
+        assert await ledger.between("me", others, NOW) == [Relation(mutual_follow=True)] * MANY
+        assert await ledger.apply([gone(follow(other, "me")) for other in others[::2]]) == MANY // 2
+        assert await ledger.contacts("me", NOW) == others[1::2]
+
+    # --- What changed
+
+    async def test_a_new_ledger_has_no_changes(self, ledger: Ledger) -> None:
+        head = await ledger.changes_head()
+        assert await ledger.changes(head, 10) == ([], head)
+        assert await ledger.changes(0, 10) == ([], 0)
+
+    async def test_every_kind_of_change_is_told(self, ledger: Ledger) -> None:
+        head = await ledger.changes_head()
+        await ledger.apply([follow("ana", "bo")])
+        await ledger.apply([contact("cy", "ana")])
+        await ledger.apply([room("r", "ana")])
+        await ledger.set_idle_after("ana", 60_000)
+        told, last = await ledger.changes(head, 10)
+        assert list(map(pair, told)) == [
+            ("relation", {"ana", "bo"}),
+            ("relation", {"ana", "cy"}),
+            ("member", {"r", "ana"}),
+            ("preferences", {"ana", ""}),
+        ]
+        assert (told[2].a, told[2].b) == ("r", "ana")
+        assert (told[3].a, told[3].b) == ("ana", "")
+        assert await ledger.changes_head() == last > head
+
+    async def test_taking_away_and_changing_an_end_are_told_too(self, ledger: Ledger) -> None:
+        await ledger.apply([follow("ana", "bo"), contact("ana", "cy"), room("r", "ana")])
+        await ledger.set_idle_after("ana", 60_000)
+        head = await ledger.changes_head()
+        await ledger.apply([gone(follow("ana", "bo")), contact("ana", "cy", NOW), gone(room("r", "ana"))])
+        await ledger.set_idle_after("ana", None)
+        told, _ = await ledger.changes(head, 10)
+        assert sorted(change.kind for change in told) == ["member", "preferences", "relation", "relation"]
+
+    async def test_what_changed_nothing_is_not_told(self, ledger: Ledger) -> None:
+        rows = [follow("ana", "bo"), contact("ana", "cy", NOW), room("r", "ana")]
+        await ledger.apply(rows)
+        await ledger.set_idle_after("ana", 60_000)
+        head = await ledger.changes_head()
+        await ledger.apply([*rows, gone(follow("bo", "ana")), gone(contact("x", "y")), gone(room("r", "bo"))])
+        await ledger.set_idle_after("ana", 60_000)
+        await ledger.set_idle_after("stranger", None)
+        await ledger.save_last_seen({"ana": NOW})
+        await ledger.save_choices([Choice("ana", 1)])
+        assert await ledger.changes(head, 10) == ([], head)
+
+    async def test_changes_are_read_page_by_page(self, ledger: Ledger) -> None:
+        for number in range(7):
+            await ledger.set_idle_after(f"user-{number}", 60_000)
+        read: list[str] = []
+        cursor = 0
+        for expected in (3, 3, 1, 0):
+            page, cursor = await ledger.changes(cursor, 3)
+            assert len(page) == expected
+            read += [change.a for change in page]
+        assert read == [f"user-{number}" for number in range(7)]
+        assert cursor == await ledger.changes_head()
+
+    async def test_forgotten_changes_are_gone_and_later_ones_stay(self, ledger: Ledger) -> None:
+        await ledger.set_idle_after("ana", 60_000)
+        old = await ledger.changes_head()
+        await ledger.set_idle_after("bo", 60_000)
+        await ledger.forget_changes(old)
+        assert await ledger.changes(0, 10) == (
+            [LedgerChange("preferences", "bo", "")],
+            await ledger.changes_head(),
+        )
+
+    async def test_the_head_never_goes_back(self, ledger: Ledger) -> None:
+        """A reader's cursor stays good when all rows were forgotten: later ones get greater ids."""
+        await ledger.set_idle_after("ana", 60_000)
+        cursor = await ledger.changes_head()
+        await ledger.forget_changes(cursor)
+        assert await ledger.changes_head() == cursor
+        await ledger.set_idle_after("ana", 90_000)
+        told, head = await ledger.changes(cursor, 10)
+        assert told == [LedgerChange("preferences", "ana", "")]
+        assert head > cursor
+
+    async def test_thousands_of_changes_are_all_told(self, ledger: Ledger) -> None:
+        await ledger.apply([follow("me", f"user-{number}") for number in range(MANY)])
+        told, head = await ledger.changes(0, 2 * MANY)
+        assert len({frozenset((change.a, change.b)) for change in told}) == MANY
+        assert head == await ledger.changes_head()
+
+    # --- Many at once
+
+    async def test_callers_do_not_disturb_each_other(self, ledger: Ledger) -> None:
+        async def one(number: int) -> None:
+            user = f"user-{number}"
+            await ledger.save_last_seen({user: NOW})
+            await ledger.apply(mutual("me", user))
+            await ledger.set_idle_after(user, 60_000 + number)
+            assert await both_ways(ledger, "me", user) == Relation(mutual_follow=True)
+            assert await ledger.remembered([user]) == {user: Remembered(NOW, None, 60_000 + number)}
+
+        await asyncio.gather(*(one(number) for number in range(25)))
+        assert len(await ledger.contacts("me", NOW)) == 25
+
+    async def test_a_caller_that_gave_up_leaves_the_ledger_in_order(self, ledger: Ledger) -> None:
+        calls = [asyncio.ensure_future(ledger.apply(mutual("me", f"user-{number}"))) for number in range(10)]
+        await asyncio.sleep(0)
+        for call in calls[::2]:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await ledger.save_last_seen({"ana": NOW})
+        assert await seen(ledger, "ana") == NOW
+        friends = await ledger.contacts("me", NOW)
+        assert set(friends) >= {f"user-{number}" for number in range(1, 10, 2)}
+        told, _ = await ledger.changes(0, 100)
+        assert {frozenset((change.a, change.b)) for change in told} == {
+            frozenset(("me", friend)) for friend in friends
+        }
+
+
+# --- Words of the suite
+
+
+def follow(a: str, b: str) -> RelationRow:
+    return RelationRow("follow", a, b)
+
+
+def mutual(a: str, b: str) -> list[RelationRow]:
+    return [follow(a, b), follow(b, a)]
+
+
+def contact(a: str, b: str, until: int | None = None) -> RelationRow:
+    return RelationRow("contact", a, b, until)
+
+
+def room(name: str, user: str) -> RelationRow:
+    return RelationRow("room", name, user)
+
+
+def gone(row: RelationRow) -> RelationRow:
+    return RelationRow(row.kind, row.a, row.b, remove=True)
+
+
+def pair(change: LedgerChange) -> tuple[str, set[str]]:
+    """A change of a relation has no direction."""
+    return change.kind, {change.a, change.b}
+
+
+async def seen(ledger: Ledger, user: str) -> int | None:
+    return (await ledger.remembered([user]))[user].last_seen
+
+
+async def chosen(ledger: Ledger, user: str) -> Choice | None:
+    return (await ledger.remembered([user]))[user].choice
+
+
+async def both_ways(ledger: Ledger, a: str, b: str, now: int = NOW) -> Relation:
+    """What connects two is the same from either side."""
+    [there], [back] = await ledger.between(a, [b], now), await ledger.between(b, [a], now)
+    assert there == back
+    return there
+
+
+async def everything(ledger: Ledger, users: Iterable[str] = ("ana", "bo", "cy")) -> tuple[object, ...]:
+    known = tuple(users)
+    return (
+        await ledger.remembered(known),
+        [await ledger.contacts(user, NOW) for user in known],
+        await ledger.is_member("r", "ana"),
+        await ledger.changes(0, 100),
+    )

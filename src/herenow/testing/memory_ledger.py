@@ -1,0 +1,229 @@
+"""A ledger in this process, for tests whose time is moved.
+
+The real ledgers answer from threads or sockets. On an event loop whose time jumps to the next timer, such an answer
+comes at an arbitrary moment of that time, or after a deadline that nobody meant to reach. This one answers at once, and
+passes the same contract suite. It can be told to be away, or to take its time. Nothing here is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from herenow.core.model import Mode
+from herenow.errors import Unavailable
+from herenow.ports import Choice, LedgerChange, Relation, RelationRow, Remembered
+
+KINDS = ("follow", "contact", "room")
+
+
+@dataclass
+class _Run:
+    stamp: int | None = None
+    open: set[str] = field(default_factory=set)
+
+
+class MemoryLedger:
+    """What it holds outlives the nodes that use it, as a file would."""
+
+    def __init__(self, ledger_id: str = "memory-ledger") -> None:
+        self._id = ledger_id
+        self.away = False
+        """Every call raises `Unavailable`."""
+        self.delay = 0.0
+        """Seconds every call takes."""
+        self.calls = 0
+        self.people: dict[str, Remembered] = {}
+        self.runs: dict[str, _Run] = {}
+        self._follows: set[tuple[str, str]] = set()
+        self._contacts: dict[tuple[str, str], int | None] = {}
+        self._rooms: set[tuple[str, str]] = set()
+        self._changes: list[tuple[int, LedgerChange]] = []
+        self._head = 0
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    async def open(self) -> None:
+        await self._answer()
+
+    async def close(self) -> None:
+        pass
+
+    async def schema(self) -> tuple[str | None, str]:
+        return "memory", "memory"
+
+    async def migrate(self) -> None:
+        pass
+
+    async def _answer(self) -> None:
+        """Where every call goes through."""
+        self.calls += 1
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        if self.away:
+            raise Unavailable("The ledger is away.")
+
+    # What a presence starts from, and what it leaves
+
+    async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
+        await self._answer()
+        return {user: self.people[user] for user in dict.fromkeys(users) if user in self.people}
+
+    async def save_last_seen(self, rows: Mapping[str, int]) -> None:
+        rows = dict(rows)
+        await self._answer()
+        for user, at in rows.items():
+            self._save_last_seen(user, at)
+
+    def _save_last_seen(self, user: str, at: int) -> None:
+        known = self.people.get(user, _STRANGER)
+        self.people[user] = replace(known, last_seen=max(at, known.last_seen or 0))
+
+    async def save_choices(self, rows: Sequence[Choice]) -> None:
+        rows = tuple(rows)
+        await self._answer()
+        for row in rows:
+            known = self.people.get(row.user, _STRANGER)
+            if known.choice is None or row.version > known.choice.version:
+                self.people[row.user] = replace(known, choice=row)
+
+    async def chosen(self, after: str, limit: int) -> list[Choice]:
+        await self._answer()
+        choices = (known.choice for _, known in sorted(self.people.items()))
+        return [c for c in choices if c is not None and c.user > after and _is_more_than_default(c)][:limit]
+
+    async def set_idle_after(self, user: str, idle_after: int | None) -> None:
+        await self._answer()
+        known = self.people.get(user, _STRANGER)
+        if known.idle_after != idle_after:
+            self.people[user] = replace(known, idle_after=idle_after)
+            self._tell([LedgerChange("preferences", user, "")])
+        if self.people.get(user) == _STRANGER:
+            del self.people[user]
+
+    # Runs
+
+    async def open_marks(self, run: str, here: Iterable[str], gone: Iterable[str]) -> None:
+        came, left = set(here), set(gone)
+        await self._answer()
+        marks = self.runs.setdefault(run, _Run()).open
+        marks |= came
+        marks -= left
+
+    async def stamp_run(self, run: str, at: int) -> None:
+        await self._answer()
+        self.runs.setdefault(run, _Run()).stamp = at
+
+    async def end_run(self, run: str) -> None:
+        await self._answer()
+        self.runs.pop(run, None)
+
+    async def close_runs(self) -> int:
+        await self._answer()
+        left = {(user, run.stamp) for run in self.runs.values() for user in run.open if run.stamp is not None}
+        for user, stamp in left:
+            self._save_last_seen(user, stamp)
+        self.runs.clear()
+        return len({user for user, _ in left})
+
+    # The graph
+
+    async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]:
+        targets = tuple(targets)
+        await self._answer()
+        return [self._between(viewer, target, now) for target in targets]
+
+    def _between(self, a: str, b: str, now: int) -> Relation:
+        mutual = (a, b) in self._follows and (b, a) in self._follows
+        pair = _pair(a, b)
+        until = self._contacts.get(pair)
+        if pair not in self._contacts or (until is not None and until <= now):
+            return Relation(mutual)
+        return Relation(mutual, contact=True, contact_until=until)
+
+    async def contacts(self, user: str, now: int) -> list[str]:
+        await self._answer()
+        edges = [*self._follows, *self._contacts]
+        others = {b if a == user else a for a, b in edges if user in (a, b)}
+        return sorted(other for other in others if self._between(user, other, now) != _STRANGERS)
+
+    async def contact(self, a: str, b: str, now: int) -> tuple[bool, int | None]:
+        [relation] = await self.between(a, [b], now)
+        return relation.contact, relation.contact_until
+
+    async def follows(self, a: str, b: str) -> bool:
+        await self._answer()
+        return (a, b) in self._follows
+
+    async def is_member(self, room: str, user: str) -> bool:
+        await self._answer()
+        return (room, user) in self._rooms
+
+    async def apply(self, rows: Sequence[RelationRow]) -> int:
+        wishes = {_edge(row): row for row in rows if row.kind == "room" or row.a != row.b}
+        await self._answer()
+        changed = [edge for edge, row in wishes.items() if self._put(edge, row)]
+        self._tell(dict.fromkeys(map(_change, changed)))
+        return len(changed)
+
+    def _put(self, edge: tuple[str, str, str], row: RelationRow) -> bool:
+        kind, *ends = edge
+        pair = ends[0], ends[1]
+        if kind == "contact":
+            before = self._contacts.get(pair, 0)
+            if row.remove:
+                self._contacts.pop(pair, None)
+            else:
+                self._contacts[pair] = row.until
+            return before != self._contacts.get(pair, 0)
+        edges = self._follows if kind == "follow" else self._rooms
+        if (pair in edges) is not row.remove:
+            return False
+        (edges.remove if row.remove else edges.add)(pair)
+        return True
+
+    # What changed
+
+    async def changes_head(self) -> int:
+        await self._answer()
+        return self._head
+
+    async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
+        await self._answer()
+        found = [row for row in self._changes if row[0] > after][:limit]
+        return [change for _, change in found], found[-1][0] if found else after
+
+    async def forget_changes(self, before: int) -> None:
+        await self._answer()
+        self._changes = [row for row in self._changes if row[0] > before]
+
+    def _tell(self, changes: Iterable[LedgerChange]) -> None:
+        for change in changes:
+            self._head += 1
+            self._changes.append((self._head, change))
+
+
+_STRANGER = Remembered()
+_STRANGERS = Relation()
+
+
+def _is_more_than_default(choice: Choice) -> bool:
+    return choice.mode is not Mode.AUTO or choice.custom is not None
+
+
+def _pair(a: str, b: str) -> tuple[str, str]:
+    return (a, b) if a < b else (b, a)
+
+
+def _edge(row: RelationRow) -> tuple[str, str, str]:
+    if row.kind not in KINDS:
+        raise ValueError(f"{row.kind!r} is no kind of relation: allowed are {', '.join(KINDS)}")
+    return row.kind, *(_pair(row.a, row.b) if row.kind == "contact" else (row.a, row.b))
+
+
+def _change(edge: tuple[str, str, str]) -> LedgerChange:
+    kind, a, b = edge
+    return LedgerChange("member", a, b) if kind == "room" else LedgerChange("relation", *_pair(a, b))

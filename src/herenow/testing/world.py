@@ -1,0 +1,471 @@
+"""A whole cluster in one process, under time that is moved: nodes, the people who connect to them, and who looks on.
+
+    world = World(shards=4)
+    node = await world.start("n1")
+    ana, bob = world.client("ana", "phone"), world.client("bob", "web")
+    world.befriend("ana", "bob")
+    await ana.connect(node)
+    await bob.connect(node)
+    await bob.watch("ana")
+    ana.vanish()                                    # a half-open socket: nobody is told
+    await world.sleep(120)
+    assert bob.saw("ana") == ["online", "offline"]
+
+Nothing here knows what should happen. Each node has a handle of its own on one store, a clock that goes with the event
+loop, and a `Freezer`, so that it can be stopped and killed. A client does what a gateway would do for it: it answers
+pings, and tells the node that its socket is closed after the node has closed it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, TypeVar
+
+import msgspec
+
+from herenow.core.model import Platform, Presence
+from herenow.core.record import EPOCH_BYTES, decode
+from herenow.engines.memory import MemoryEngine, MemoryStore
+from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
+from herenow.ports import RelationRow
+from herenow.service.clock import NodeClock
+from herenow.service.connection import Connection
+from herenow.service.node import Node, NodeSettings
+from herenow.testing.faulty_engine import Faults, FaultyEngine
+from herenow.testing.freezing import Freezer
+from herenow.testing.manual_clock import START, LoopClock
+from herenow.testing.memory_ledger import MemoryLedger
+from herenow.wire.codes import Close
+from herenow.wire.inputs import Activity
+
+PONG_EVERY = 25.0
+"""Seconds between two signs of life of a client that does nothing: it answers pings."""
+
+RESET = 1006
+"""What a client sees when its node dies."""
+
+T = TypeVar("T")
+
+
+class World:
+    def __init__(
+        self,
+        *,
+        shards: int = 4,
+        seed: int = 0,
+        settings: NodeSettings | None = None,
+        ledger: MemoryLedger | None = None,
+        store: MemoryStore | None = None,
+    ) -> None:
+        self.clock = LoopClock()
+        self.store = store or MemoryStore(shards, clock=self.clock.now)
+        self.faults = Faults(seed, store=self.store)
+        self.ledger = ledger or MemoryLedger()
+        self.settings = settings or NodeSettings(embedded=False)
+        self.rng = Random(seed)
+        self.nodes: dict[str, SimNode] = {}
+        self.clients: list[Client] = []
+        self._buried: list[SimNode] = []
+
+    @property
+    def now(self) -> int:
+        """Epoch milliseconds, by the store's clock."""
+        return self.clock.now()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass, for everybody."""
+        await asyncio.sleep(seconds)
+
+    async def until(self, at: int) -> None:
+        """Let time pass until this moment of the store's clock."""
+        while self.now < at:
+            await asyncio.sleep((at - self.now) / 1000)
+
+    # Nodes
+
+    async def start(self, name: str, *, settings: NodeSettings | None = None, ahead: int = 0) -> SimNode:
+        """`ahead`: how far the machine's clock is off, in milliseconds, before it hears of the store's."""
+        node = SimNode(self, name, settings or self.settings, ahead)
+        self.nodes[name] = node
+        await node.run(node.node.start({"ledger": self.ledger.id}))
+        return node
+
+    async def start_all(self, *names: str) -> list[SimNode]:
+        return [await self.start(name) for name in names]
+
+    def dead(self, node: SimNode) -> None:
+        self._buried.append(node)
+        if self.nodes.get(node.name) is node:
+            del self.nodes[node.name]
+
+    async def close(self) -> None:
+        """Let go of everything. What was not stopped by the test is not stopped in order."""
+        for client in self.clients:
+            client.stop()
+        for node in [*self.nodes.values(), *self._buried]:
+            await node.bury()
+
+    # People
+
+    def client(self, user: str, device: str = "d1", platform: Platform = Platform.WEB) -> Client:
+        client = Client(self, user, device, platform)
+        self.clients.append(client)
+        return client
+
+    async def befriend(self, *users: str) -> None:
+        """Everybody with everybody, in the ledger."""
+        pairs = [(a, b) for a in users for b in users if a != b]
+        await self.ledger.apply([RelationRow("follow", a, b) for a, b in pairs])
+
+    # The store, as it is
+
+    def stored(self, user: str) -> Presence | None:
+        for shard in self.store.shards:
+            if user in shard.records:
+                return decode(shard.records[user])
+        return None
+
+    def everybody_stored(self) -> dict[str, Presence]:
+        return {user: decode(record) for shard in self.store.shards for user, record in shard.records.items()}
+
+
+class SimNode:
+    """One process."""
+
+    def __init__(self, world: World, name: str, settings: NodeSettings, ahead: int = 0) -> None:
+        loop = asyncio.get_running_loop()
+        self.world = world
+        self.name = name
+        self.freezer = Freezer()
+        self.faulty = FaultyEngine(MemoryEngine(world.store), world.faults, name)
+        rng = Random(world.rng.random())
+        self.node = Node(
+            self.faulty,
+            world.ledger,
+            settings,
+            clock=NodeClock(START + round(loop.time() * 1000) + ahead, monotonic=loop.time),
+            make_epoch=lambda: urlsafe_b64encode(rng.randbytes(EPOCH_BYTES)).decode(),
+        )
+        self.node.tasks.spawn_with(self.freezer.spawn)
+        self.links: dict[Link, None] = {}
+
+    @property
+    def alive(self) -> bool:
+        return not self.freezer.killed
+
+    @property
+    def frozen(self) -> bool:
+        return self.freezer.frozen
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do this as a part of the process: it stands still and dies with it."""
+        result: T = await self.freezer.spawn(work, "errand")
+        return result
+
+    def freeze(self) -> None:
+        self.freezer.freeze()
+
+    def thaw(self) -> None:
+        self.freezer.thaw()
+
+    def kill(self) -> None:
+        """At once and without a word: sockets are reset by the machine."""
+        self.freezer.kill()
+        self.node.hub.close()
+        self.node.decider.close()
+        self.world.dead(self)
+        for link in list(self.links):
+            if not link.silent:
+                link.client.ended(link, RESET, "reset")
+
+    async def stop(self) -> None:
+        await self.run(self.node.stop())
+        self.world.dead(self)
+
+    async def bury(self) -> None:
+        self.node.hub.close()
+        self.node.decider.close()
+        self.freezer.kill()
+        await self.freezer.bury()
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a client was sent about somebody, and when."""
+
+    at: int
+    user: str
+    status: str
+    since: int | None = None
+    last_seen: int | None = None
+    custom: str | None = None
+    platforms: tuple[str, ...] = ()
+    stale: bool = False
+    as_of: int = field(default=0, compare=False)
+    answer: bool = field(default=False, compare=False)
+    """It came as an answer, so it may repeat what is known."""
+
+    @property
+    def value(self) -> Shown:
+        """What it says, whenever it was said."""
+        return replace(self, at=0)
+
+    @classmethod
+    def of(cls, status: dict[str, Any], at: int, *, answer: bool = False) -> Shown:
+        custom = status["custom_status"]
+        return cls(
+            at=at,
+            user=status["user_id"],
+            status=status["status"],
+            since=status["since"],
+            last_seen=status["last_seen"],
+            custom=None if custom is None else custom["text"],
+            platforms=tuple(status["platforms"]),
+            stale=status.get("stale", False),
+            as_of=status["as_of"],
+            answer=answer,
+        )
+
+
+class Client:
+    """One device of one user: at most one socket at a time; what it received stays."""
+
+    def __init__(self, world: World, user: str, device: str, platform: Platform) -> None:
+        self.world = world
+        self.user = user
+        self.device = device
+        self.platform = platform
+        self.link: Link | None = None
+        self.frames: list[tuple[int, dict[str, Any]]] = []
+        self.shown: dict[str, list[Shown]] = {}
+        self.closed_with: list[tuple[int, int, str]] = []
+        """(when, code, reason) of every close by a node."""
+        self.on_closed: Callable[[Client, int], None] | None = None
+        self.on_shown: Callable[[Client, Shown], None] | None = None
+        self._pongs: asyncio.Task[None] | None = None
+
+    @property
+    def node(self) -> SimNode | None:
+        return None if self.link is None else self.link.node
+
+    @property
+    def connected(self) -> bool:
+        """As the client knows it."""
+        return self.link is not None and not self.link.silent
+
+    @property
+    def connection(self) -> Connection:
+        """The node's side of the socket."""
+        assert self.link is not None
+        assert self.link.connection is not None
+        return self.link.connection
+
+    # Coming and going
+
+    async def connect(self, node: SimNode) -> None:
+        """Returns when the node has had a moment to act on it."""
+        self.open(node)
+        await asyncio.sleep(0.001)
+
+    def open(self, node: SimNode) -> None:
+        """At once. A frozen node's machine takes the socket; the node hears of it when it goes on."""
+        assert self.link is None, f"{self.user} {self.device} is connected already"
+        self.link = Link(self, node)
+        node.links[self.link] = None
+        node.freezer.deliver(self.link.opened)
+        if self._pongs is None:
+            self._pongs = asyncio.get_running_loop().create_task(self._answer_pings(), name="pongs")
+
+    def close(self) -> None:
+        """The socket is closed in order: a FIN, or an RST."""
+        link = self._cut()
+        link.node.freezer.deliver(link.closed)
+
+    def vanish(self) -> None:
+        """Half-open: no FIN, no RST, no answer to pings. The device may come back on another socket."""
+        link, self.link = self._link(), None
+        link.silent = True
+
+    async def bye(self) -> None:
+        """Sign this device out through its own socket."""
+        link = self._link()
+        await link.node.run(
+            link.node.node.sessions.sign_out(self.user, self.device, but=link.connection)
+        )
+        if self.link is link:
+            self.close()
+
+    def _cut(self) -> Link:
+        link, self.link = self._link(), None
+        link.node.links.pop(link, None)
+        return link
+
+    def _link(self) -> Link:
+        assert self.link is not None, f"{self.user} {self.device} is not connected"
+        return self.link
+
+    def stop(self) -> None:
+        if self._pongs is not None:
+            self._pongs.cancel()
+
+    # Life
+
+    def pong(self) -> None:
+        self._tell(lambda node, connection: node.sessions.alive(connection.session))
+
+    def beat(self, activity: Activity | None = None) -> None:
+        self._tell(lambda node, connection: node.sessions.beat(connection.session, activity))
+
+    def act(self) -> None:
+        self._tell(lambda node, connection: node.sessions.act(connection.session, Activity.ACTIVE))
+
+    def rest(self) -> None:
+        """Say that this device is idle."""
+        self._tell(lambda node, connection: node.sessions.act(connection.session, Activity.IDLE))
+
+    def _tell(self, what: Callable[[Node, Connection], None]) -> None:
+        if self.link is not None:
+            self.link.tell(what)
+
+    async def _answer_pings(self) -> None:
+        while True:
+            await asyncio.sleep(PONG_EVERY)
+            self.pong()
+
+    # Looking
+
+    async def watch(self, *users: str) -> list[str]:
+        """Answers who was denied."""
+        link = self._link()
+        return await link.node.run(self._subscribe(link, list(users)))
+
+    async def watch_contacts(self) -> list[str]:
+        link = self._link()
+        return await link.node.run(self._subscribe(link, None))
+
+    async def _subscribe(self, link: Link, users: list[str] | None) -> list[str]:
+        subscriptions, outbox = link.node.node.subscriptions, self.connection.outbox
+        if users is None:
+            granted = await subscriptions.subscribe_contacts(outbox)
+        else:
+            granted = await subscriptions.subscribe(outbox, users)
+        for body, as_of in granted.statuses:
+            self._show(msgspec.json.decode(body + b"}") | {"as_of": as_of}, answer=True)
+        return [user for user, _ in granted.denied]
+
+    def saw(self, user: str) -> list[str]:
+        """Statuses in their order, repetitions because of other fields left out."""
+        words: list[str] = []
+        for shown in self.shown.get(user, ()):
+            if not words or words[-1] != shown.status:
+                words.append(shown.status)
+        return words
+
+    def last(self, user: str) -> Shown:
+        return self.shown[user][-1]
+
+    def forget(self) -> None:
+        """What came so far is of no interest."""
+        self.frames.clear()
+        self.shown.clear()
+
+    def own(self) -> dict[str, Any]:
+        """The last `presence.self`."""
+        return self.of_type("presence.self")[-1]
+
+    def of_type(self, kind: str) -> list[dict[str, Any]]:
+        return [frame for _, frame in self.frames if frame["type"] == kind]
+
+    # What the node does to this socket
+
+    def receive(self, frame: bytes) -> None:
+        said = msgspec.json.decode(frame)
+        self.frames.append((self.world.now, said))
+        match said["type"]:
+            case "presence.status":
+                self._show(said)
+            case "presence.statuses":
+                for status in said["statuses"]:
+                    self._show(status)
+
+    def _show(self, status: dict[str, Any], *, answer: bool = False) -> None:
+        shown = Shown.of(status, self.world.now, answer=answer)
+        self.shown.setdefault(shown.user, []).append(shown)
+        if self.on_shown is not None:
+            self.on_shown(self, shown)
+
+    def ended(self, link: Link, code: int, reason: str) -> None:
+        """The node closed the socket."""
+        if self.link is link:
+            self.closed_with.append((self.world.now, code, reason))
+            self._cut()
+            if self.on_closed is not None:
+                self.on_closed(self, code)
+
+
+class Link:
+    """One socket: the way from a client to its node and back."""
+
+    def __init__(self, client: Client, node: SimNode) -> None:
+        self.client = client
+        self.node = node
+        self.silent = False
+        """Half-open: nothing gets through any more, and the node does not know."""
+        self.connection: Connection | None = None
+
+    def opened(self) -> None:
+        client = self.client
+        try:
+            self.connection = self.node.node.sessions.connect(
+                client.user,
+                client.device,
+                client.platform,
+                send=self._send,
+                end=self._end,
+                abort=lambda: self._end(Close.NO_LIFE, "stuck"),
+            )
+        except ProtocolError as error:
+            client.ended(self, Close.TOO_MANY_CONNECTIONS, error.code)
+            return
+        self.connection.welcomed = True
+        if self.connection.session.asserted:
+            self.node.node.sessions.greet(self.connection.session)
+
+    def tell(self, what: Callable[[Node, Connection], None]) -> None:
+        if not self.silent:
+            self.node.freezer.deliver(lambda: self._told(what))
+
+    def _told(self, what: Callable[[Node, Connection], None]) -> None:
+        if self.connection is not None:
+            what(self.node.node, self.connection)
+
+    def closed(self, *, alive: bool = True) -> None:
+        """What the gateway does when the socket is closed, for whatever reason."""
+        self.node.links.pop(self, None)
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            self.node.node.sessions.gone(connection, alive=alive)
+
+    def _send(self, frame: bytes) -> None:
+        if not self.silent:
+            self.client.receive(frame)
+
+    def _end(self, code: int, reason: str) -> None:
+        """The socket is closed a moment later, as a gateway does it."""
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self.node.freezer.deliver, lambda: self.closed(alive=False))
+        if not self.silent:
+            self.client.ended(self, code, reason)
+
+
+async def patiently(work: Callable[[], Awaitable[T]], every: float = 0.5) -> T:
+    """Again until the store takes it, as a client library would."""
+    while True:
+        try:
+            return await work()
+        except (Unavailable, UnknownOutcome):
+            await asyncio.sleep(every)

@@ -1,0 +1,39 @@
+"""`herenow config` answers what is in force, and why."""
+
+from herenow.settings import Settings
+
+SECRET = "correct horse battery staple, twice over"
+
+
+def test_every_setting_is_listed(herenow):
+    shown = herenow("config").stdout
+    lines = {line.split()[0] for line in shown.splitlines() if line.strip()}
+    assert set(Settings.model_fields) <= lines
+
+
+def test_a_value_is_shown_with_its_default_unit_and_source(herenow, monkeypatch):
+    monkeypatch.setenv("HERENOW_GRACE", "2.5")
+    (row,) = [line.split() for line in herenow("config").stdout.splitlines() if line.startswith("grace ")]
+    assert row[:5] == ["grace", "2.5", "30", "s", "HERENOW_GRACE"]
+
+
+def test_a_secret_is_said_to_be_set_and_not_shown(herenow, monkeypatch):
+    monkeypatch.setenv("HERENOW_SECRET", SECRET)
+    shown = herenow("config").stdout
+    assert SECRET not in shown
+    assert "(set)" in shown
+
+
+def test_a_wrong_value_is_one_sentence_and_exit_code_2(herenow):
+    result = herenow("config", "--port", "none")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
+        "Error: port = 'none' (--port) is not allowed: it must be a port from 1 to 65535, or 0 for any free one."
+    ]
+
+
+def test_an_unknown_variable_is_warned_about_on_stderr(herenow, monkeypatch):
+    monkeypatch.setenv("HERENOW_PROT", "1")
+    result = herenow("config")
+    assert result.exit_code == 0
+    assert "HERENOW_PROT is not a setting" in result.stderr

@@ -1,0 +1,79 @@
+"""`herenow import` puts a graph into the ledger, whole batches at a time."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from herenow.cli import importing
+from herenow.ledgers import open_ledger
+
+NOW = 1_790_000_000_000
+
+
+def test_a_csv_file_becomes_edges(herenow):
+    Path("graph.csv").write_text(
+        "kind,a,b,until\nfollow,ana,bob\nfollow,bob,ana\nroom,r1,ana\ncontact,ana,eva,1790000000001\n"
+    )
+    result = herenow("import", "graph.csv")
+    assert result.exit_code == 0
+    assert result.stdout == "Imported 4 rows; 4 of them were new.\n"
+    assert contacts("ana") == ["bob", "eva"]
+    assert member("r1", "ana")
+
+
+def test_an_ndjson_file_becomes_edges(herenow):
+    Path("graph.ndjson").write_text('{"kind":"contact","a":"ana","b":7}\n\n')
+    assert herenow("import", "graph.ndjson").exit_code == 0
+    assert contacts("ana") == ["7"]
+
+
+@pytest.mark.parametrize("text", ["contact,ana,bob\n", '{"kind":"contact","a":"ana","b":"bob"}\n'])
+def test_standard_input_is_recognised_by_its_first_line(herenow, text):
+    assert herenow("import", "-", stdin=text).exit_code == 0
+    assert contacts("ana") == ["bob"]
+
+
+def test_an_import_can_be_repeated(herenow):
+    Path("graph.csv").write_text("contact,ana,bob\n")
+    herenow("import", "graph.csv")
+    assert herenow("import", "graph.csv").stdout == "Imported 1 rows; 0 of them were new.\n"
+
+
+def test_an_empty_file_is_no_mistake(herenow):
+    Path("graph.csv").write_text("")
+    assert herenow("import", "graph.csv").stdout == "Imported 0 rows; 0 of them were new.\n"
+
+
+def test_a_bad_line_is_named_and_nothing_of_its_batch_is_written(herenow, monkeypatch):
+    monkeypatch.setattr(importing, "BATCH", 2)
+    Path("graph.csv").write_text("contact,ana,b1\ncontact,ana,b2\ncontact,ana,b3\nlikes,ana,b4\n")
+    result = herenow("import", "graph.csv")
+    assert result.exit_code == 1
+    assert "Line 4: The kind is one of follow, contact, room." in result.stderr
+    assert "2 rows before it were imported" in result.stderr
+    assert contacts("ana") == ["b1", "b2"]
+
+
+def test_a_missing_file_is_wrong_usage(herenow):
+    assert herenow("import", "no.csv").exit_code == 2
+
+
+def contacts(user):
+    return ask(lambda ledger: ledger.contacts(user, NOW))
+
+
+def member(room, user):
+    return ask(lambda ledger: ledger.is_member(room, user))
+
+
+def ask(question):
+    async def opened():
+        ledger = open_ledger("sqlite:///herenow.db")
+        await ledger.open()
+        try:
+            return await question(ledger)
+        finally:
+            await ledger.close()
+
+    return asyncio.run(opened())

@@ -1,0 +1,20 @@
+"""`herenow migrate` brings a ledger up to date and says what it did."""
+
+from pathlib import Path
+
+
+def test_an_empty_ledger_is_brought_up_to_date_once(herenow):
+    first = herenow("migrate")
+    assert first.exit_code == 0
+    assert first.stdout.startswith("The ledger went from empty to ")
+    second = herenow("migrate")
+    assert second.exit_code == 0
+    assert second.stdout.startswith("The ledger is up to date")
+
+
+def test_a_ledger_that_cannot_be_opened_is_a_sentence(herenow):
+    Path("herenow.db").mkdir()
+    result = herenow("migrate")
+    assert result.exit_code in (1, 2)
+    assert result.stderr.startswith("Error: ")
+    assert len(result.stderr.splitlines()) == 1

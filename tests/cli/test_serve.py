@@ -1,0 +1,52 @@
+"""`herenow serve` hands the settings to the composition root, and its exit code back."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from herenow.settings import Settings
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Stands for the composition root, which has its own tests."""
+    calls = []
+    app = ModuleType("herenow.app")
+
+    def serve(settings, *, demo):
+        calls.append((settings, demo))
+        return 7
+
+    vars(app)["serve"] = serve
+    monkeypatch.setitem(sys.modules, "herenow.app", app)
+    return calls
+
+
+def test_flags_become_settings(herenow, started):
+    result = herenow("serve", "--port", "0", "--beat-every", "2", "--dead-after=6", "--demo")
+    ((settings, demo),) = started
+    assert result.exit_code == 7
+    assert (settings.port, settings.beat_every, settings.dead_after, demo) == (0, 2.0, 6.0, True)
+    assert settings.source_of("port") == "--port"
+
+
+def test_a_settings_file_can_be_named(herenow, started, tmp_path):
+    (tmp_path / "other.toml").write_text("port = 5")
+    herenow("serve", "--config", "other.toml")
+    ((settings, demo),) = started
+    assert (settings.port, demo) == (5, False)
+
+
+def test_a_wrong_setting_starts_nothing(herenow, started):
+    result = herenow("serve", "--host", "0.0.0.0")
+    assert result.exit_code == 2
+    assert "needs a configured secret" in result.stderr
+    assert started == []
+
+
+def test_every_setting_is_a_flag_with_its_variable(herenow):
+    shown = herenow("serve", "--help").stdout
+    for name in Settings.model_fields:
+        assert f"--{name.replace('_', '-')} " in shown
+        assert f"HERENOW_{name.upper()}" in shown

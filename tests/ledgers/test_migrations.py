@@ -1,0 +1,100 @@
+"""How a ledger's schema comes to be: by migrations, all at once, never backwards."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+import sqlalchemy
+from alembic.script import ScriptDirectory
+from sqlalchemy.exc import OperationalError
+
+from herenow.errors import ConfigurationError, Unavailable
+from herenow.ledgers import revisions
+from herenow.ledgers.schema import NEWEST, VERSION_TABLE, metadata
+from herenow.ledgers.sqlite import SqliteLedger
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "herenow.db"
+
+
+def test_the_newest_revision_is_the_one_the_code_knows():
+    assert ScriptDirectory.from_config(revisions._config()).get_heads() == [NEWEST]
+
+
+async def test_migrations_lead_to_the_schema_of_the_code(path, tmp_path):
+    await SqliteLedger(path).migrate()
+    plain = tmp_path / "plain.db"
+    engine = sqlalchemy.create_engine(f"sqlite:///{plain}")
+    metadata.create_all(engine)
+    engine.dispose()
+    migrated = definitions(path)
+    assert migrated.pop(VERSION_TABLE)
+    migrated.pop(f"sqlite_autoindex_{VERSION_TABLE}_1", None)
+    assert migrated == definitions(plain)
+
+
+async def test_looking_at_a_ledger_that_is_not_there_creates_nothing(path):
+    assert await SqliteLedger(path).schema() == (None, NEWEST)
+    assert not path.exists()
+    assert await SqliteLedger(None).schema() == (None, NEWEST)
+
+
+async def test_an_empty_file_is_an_empty_ledger(path):
+    path.touch()
+    ledger = SqliteLedger(path)
+    assert await ledger.schema() == (None, NEWEST)
+    await ledger.open()
+    assert await ledger.schema() == (NEWEST, NEWEST)
+    await ledger.close()
+
+
+async def test_a_ledger_can_be_migrated_without_being_opened(path):
+    ledger = SqliteLedger(path)
+    await ledger.migrate()
+    assert await ledger.schema() == (NEWEST, NEWEST)
+    with pytest.raises(Unavailable):
+        _ = ledger.id
+    await ledger.open()
+    assert ledger.id
+    await ledger.close()
+
+
+async def test_a_newer_schema_is_refused_and_left_alone(path):
+    await SqliteLedger(path).migrate()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+        connection.execute("ALTER TABLE meta ADD COLUMN from_the_future TEXT")
+        connection.commit()
+    before = definitions(path)
+    ledger = SqliteLedger(path)
+    with pytest.raises(ConfigurationError, match=r"schema '9999'.*none newer than '0001'.*or a newer one\."):
+        await ledger.open()
+    with pytest.raises(ConfigurationError):
+        await ledger.migrate()
+    assert await ledger.schema() == ("9999", NEWEST)
+    assert definitions(path) == before
+
+
+async def test_a_migration_that_fails_half_way_leaves_nothing(path):
+    def fail(_connection, _cursor, statement, *_):
+        if "CREATE TABLE members" in statement:
+            raise OperationalError(statement, None, sqlite3.OperationalError("disk I/O error"))
+
+    ledger = SqliteLedger(path)
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", fail)
+    try:
+        with pytest.raises(Unavailable, match="I/O error"):
+            await ledger.open()
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", fail)
+    assert definitions(path) == {}
+    await ledger.open()
+    assert await ledger.schema() == (NEWEST, NEWEST)
+    await ledger.close()
+
+
+def definitions(path):
+    with closing(sqlite3.connect(path)) as connection:
+        return dict(connection.execute("SELECT name, sql FROM sqlite_master"))

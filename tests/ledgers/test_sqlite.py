@@ -1,0 +1,180 @@
+"""The SQLite ledger keeps the contract, in a file and in memory, and ends what it started."""
+
+import asyncio
+import shutil
+import sqlite3
+import threading
+
+import pytest
+import sqlalchemy
+
+from herenow.core.model import Mode
+from herenow.ledgers.sqlite import SqliteLedger
+from herenow.ports import Choice, RelationRow
+from herenow.testing.ledger_contract import NOW, LedgerContract, contact, follow, gone, room, seen
+
+
+@pytest.fixture(scope="session")
+def made_before(tmp_path_factory):
+    """A new ledger's file: copying it is quicker than making it again for every test."""
+    path = tmp_path_factory.mktemp("ledger") / "herenow.db"
+    asyncio.run(SqliteLedger(path).migrate())
+    return path
+
+
+@pytest.fixture
+async def ledger(tmp_path, made_before):
+    ledger = SqliteLedger(shutil.copy(made_before, tmp_path / "herenow.db"))
+    await ledger.open()
+    yield ledger
+    await ledger.close()
+
+
+class TestInAFile(LedgerContract):
+    @pytest.fixture
+    def ledger(self, ledger):
+        return ledger
+
+
+class TestInMemory(LedgerContract):
+    durable = False
+
+    @pytest.fixture
+    async def ledger(self):
+        ledger = SqliteLedger(None)
+        await ledger.open()
+        yield ledger
+        await ledger.close()
+
+
+async def test_two_ledgers_have_two_ids(tmp_path):
+    ledgers = [
+        SqliteLedger(None),
+        SqliteLedger(None),
+        SqliteLedger(tmp_path / "a.db"),
+        SqliteLedger(tmp_path / "b.db"),
+    ]
+    for ledger in ledgers:
+        await ledger.open()
+    assert len({ledger.id for ledger in ledgers}) == len(ledgers)
+    for ledger in ledgers:
+        await ledger.close()
+
+
+async def test_a_commit_is_synced_to_the_disk_before_it_is_answered(ledger):
+    assert await ledger._write(lambda c: c.exec_driver_sql("PRAGMA journal_mode").scalar()) == "wal"
+    assert await ledger._write(lambda c: c.exec_driver_sql("PRAGMA synchronous").scalar()) == 2  # FULL
+
+
+async def test_an_import_beside_a_running_node_is_seen_through_the_changes(ledger, tmp_path):
+    head = await ledger.changes_head()
+    importer = SqliteLedger(tmp_path / "herenow.db")
+    await importer.open()
+    assert importer.id == ledger.id
+    await importer.apply([follow("ana", "bo"), follow("bo", "ana")])
+    told, _ = await ledger.changes(head, 10)
+    assert [(change.kind, {change.a, change.b}) for change in told] == [("relation", {"ana", "bo"})]
+    assert await ledger.contacts("ana", NOW) == ["bo"]
+    await ledger.save_last_seen({"ana": NOW})
+    assert await seen(importer, "ana") == NOW
+    await importer.close()
+
+
+async def test_processes_that_create_a_ledger_at_once_make_one(tmp_path):
+    handles = [SqliteLedger(tmp_path / "herenow.db") for _ in range(4)]
+    await asyncio.gather(*(handle.open() for handle in handles))
+    assert len({handle.id for handle in handles}) == 1
+    await asyncio.gather(*(handle.close() for handle in handles))
+
+
+async def test_what_is_saved_is_what_was_given_at_the_call(ledger):
+    """The recorder goes on filling its backlog while a batch of it is being written."""
+    backlog = {f"user-{number}": NOW for number in range(1_000)}
+    saving = asyncio.ensure_future(ledger.save_last_seen(backlog))
+    await asyncio.sleep(0)
+    backlog.clear()
+    await saving
+    assert len(await ledger.remembered([f"user-{number}" for number in range(1_000)])) == 1_000
+
+
+async def test_closing_lets_what_is_under_way_end(tmp_path):
+    ledger = SqliteLedger(tmp_path / "herenow.db")
+    await ledger.open()
+    saving = [asyncio.ensure_future(ledger.save_last_seen({f"user-{number}": NOW})) for number in range(10)]
+    await asyncio.sleep(0)
+    await ledger.close()
+    await asyncio.gather(*saving)
+    await ledger.open()
+    assert len(await ledger.remembered([f"user-{number}" for number in range(10)])) == 10
+    await ledger.close()
+
+
+async def test_no_thread_and_no_file_is_left_open(tmp_path):
+    ledger = SqliteLedger(tmp_path / "herenow.db")
+    await ledger.open()
+    await asyncio.gather(*(ledger.remembered(["ana"]) for _ in range(10)))
+    assert any(thread.name.startswith("herenow-ledger") for thread in threading.enumerate())
+    await ledger.close()
+    assert not any(thread.name.startswith("herenow-ledger") for thread in threading.enumerate())
+    # The last one to close an SQLite file in WAL mode removes its companions.
+    assert [file.name for file in tmp_path.iterdir()] == ["herenow.db"]
+
+
+async def test_nothing_is_looked_up_by_scanning_a_table(ledger, tmp_path):
+    asked: list[tuple[str, object]] = []
+
+    def note(_connection, _cursor, statement, parameters, *_):
+        asked.append((statement, parameters))
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", note)
+    try:
+        await use_everything(ledger)
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", note)
+    looked = [
+        query
+        for query in asked
+        if not query[0].startswith(("BEGIN", "DELETE FROM runs", "DELETE FROM open_marks "))
+    ]
+    steps = [(step, statement) for statement, step in plans(tmp_path / "herenow.db", looked)]
+    assert steps
+    tables = (
+        "last_seen",
+        "choices",
+        "preferences",
+        "follows",
+        "contacts",
+        "members",
+        "changes",
+        "forth",
+        "back",
+    )
+    assert not [step for step in steps if step[0].startswith(tuple(f"SCAN {table}" for table in tables))]
+
+
+async def use_everything(ledger: SqliteLedger) -> None:
+    rows: list[RelationRow] = [follow("ana", "bo"), contact("ana", "bo"), room("r", "ana")]
+    await ledger.apply(rows)
+    await ledger.apply([gone(row) for row in rows])
+    await ledger.between("ana", ["bo"], NOW)
+    await ledger.contacts("ana", NOW)
+    await ledger.follows("ana", "bo")
+    await ledger.is_member("r", "ana")
+    await ledger.save_last_seen({"ana": NOW})
+    await ledger.save_choices([Choice("ana", 1, Mode.BUSY)])
+    await ledger.set_idle_after("ana", 60_000)
+    await ledger.set_idle_after("ana", None)
+    await ledger.remembered(["ana"])
+    await ledger.open_marks("run", ["ana"], ["bo"])
+    await ledger.stamp_run("run", NOW)
+    await ledger.changes_head()
+    await ledger.changes(0, 10)
+    await ledger.forget_changes(1)
+
+
+def plans(path, asked):
+    connection = sqlite3.connect(path)
+    for statement, parameters in asked:
+        for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters):
+            yield statement, row[3]
+    connection.close()

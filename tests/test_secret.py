@@ -1,0 +1,69 @@
+"""Without a configured secret, one is made once, kept beside the ledger, and read by nobody else."""
+
+import stat
+
+import pytest
+
+from herenow import secret as secrets_kept
+from herenow.errors import ConfigurationError
+from herenow.secret import resolve_secret, secret_path
+from herenow.settings import Settings
+
+CONFIGURED = "correct horse battery staple, twice over"
+
+
+def test_the_configured_secret_is_used_and_nothing_is_written(tmp_path):
+    settings = Settings(secret=CONFIGURED, ledger=f"sqlite:///{tmp_path}/herenow.db")
+    assert resolve_secret(settings) == CONFIGURED
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_generated_secret_stays_the_same_and_is_private(tmp_path):
+    settings = Settings(ledger=f"sqlite:///{tmp_path}/herenow.db")
+    first = resolve_secret(settings)
+    assert resolve_secret(settings) == first
+    assert len(first.encode()) >= 32
+    assert [path.name for path in tmp_path.iterdir()] == ["herenow.secret"]
+    assert stat.S_IMODE((tmp_path / "herenow.secret").stat().st_mode) == 0o600
+
+
+def test_a_ledger_in_memory_has_a_secret_for_the_run_only():
+    settings = Settings(ledger="sqlite://")
+    assert secret_path(settings) is None
+    assert resolve_secret(settings) != resolve_secret(settings)
+
+
+def test_of_two_that_start_at_once_the_first_wins_for_both(tmp_path, monkeypatch):
+    settings = Settings(ledger=f"sqlite:///{tmp_path}/herenow.db")
+    winner = "w" * 43
+    drafted = secrets_kept._new_secret
+
+    def the_other_is_faster():
+        secrets_kept._keep(winner, tmp_path / "herenow.secret")
+        return drafted()
+
+    monkeypatch.setattr(secrets_kept, "_new_secret", the_other_is_faster)
+    assert resolve_secret(settings) == winner
+    assert [path.name for path in tmp_path.iterdir()] == ["herenow.secret"]
+
+
+def test_a_secret_that_others_may_read_is_refused(tmp_path):
+    settings = Settings(ledger=f"sqlite:///{tmp_path}/herenow.db")
+    resolve_secret(settings)
+    (tmp_path / "herenow.secret").chmod(0o640)
+    with pytest.raises(ConfigurationError, match="chmod 600"):
+        resolve_secret(settings)
+
+
+def test_a_damaged_secret_is_refused_without_showing_it(tmp_path):
+    path = tmp_path / "herenow.secret"
+    path.write_text("hunter2")
+    path.chmod(0o600)
+    with pytest.raises(ConfigurationError, match="shorter than 32 bytes") as caught:
+        resolve_secret(Settings(ledger=f"sqlite:///{tmp_path}/herenow.db"))
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_missing_folder_is_said(tmp_path):
+    with pytest.raises(ConfigurationError, match="No such file or directory"):
+        resolve_secret(Settings(ledger=f"sqlite:///{tmp_path}/no/herenow.db"))

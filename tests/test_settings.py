@@ -1,0 +1,280 @@
+"""Every setting has one value in force and a known source; a wrong one stops the start with one sentence."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from herenow.errors import ConfigurationError
+from herenow.settings import Settings, load
+from herenow.settings.model import about, allowed
+
+SECRET = "correct horse battery staple, twice over"
+
+
+@pytest.fixture(autouse=True)
+def nothing_configured(monkeypatch, tmp_path):
+    for name in list(os.environ):
+        if name.upper().startswith("HERENOW_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_nothing_needs_to_be_configured():
+    settings = load()
+    assert (settings.host, settings.port) == ("127.0.0.1", 8000)
+    assert (settings.engine, settings.ledger) == ("memory://", "sqlite:///herenow.db")
+    assert settings.source_of("port") == "default"
+    assert settings.warnings == ()
+
+
+def test_a_flag_wins_over_a_variable_over_a_file_over_the_toml_over_the_default(monkeypatch, tmp_path):
+    seen = [(load().port, load().source_of("port"))]
+    Path("herenow.toml").write_text("port = 1\n")
+    seen.append((load().port, load().source_of("port")))
+    mounted = tmp_path / "port"
+    mounted.write_text(" 2\n")
+    monkeypatch.setenv("HERENOW_PORT_FILE", str(mounted))
+    seen.append((load().port, load().source_of("port")))
+    monkeypatch.setenv("HERENOW_PORT", "3")
+    seen.append((load().port, load().source_of("port")))
+    flagged = load({"port": "4"})
+    seen.append((flagged.port, flagged.source_of("port")))
+    assert seen == [
+        (8000, "default"),
+        (1, "herenow.toml"),
+        (2, f"HERENOW_PORT_FILE ({mounted})"),
+        (3, "HERENOW_PORT"),
+        (4, "--port"),
+    ]
+
+
+def test_a_flag_that_was_not_given_hides_nothing(monkeypatch):
+    monkeypatch.setenv("HERENOW_PORT", "3")
+    assert load({"port": None}).port == 3
+
+
+def test_another_file_can_be_named(tmp_path):
+    Path("herenow.toml").write_text("port = 1")
+    other = tmp_path / "other.toml"
+    other.write_text("grace = 3\norigins = ['https://a.example']")
+    settings = load(config=other)
+    assert (settings.port, settings.grace, settings.origins) == (8000, 3.0, ("https://a.example",))
+    assert settings.source_of("grace") == str(other)
+
+
+def test_a_list_is_written_with_commas_where_there_are_no_lists(monkeypatch):
+    monkeypatch.setenv("HERENOW_ORIGINS", "https://a.example, http://localhost:3000")
+    monkeypatch.setenv("HERENOW_TRUSTED_PROXIES", "10.0.0.0/8,::1")
+    settings = load()
+    assert settings.origins == ("https://a.example", "http://localhost:3000")
+    assert settings.trusted_proxies == ("10.0.0.0/8", "::1/128")
+
+
+def test_timings_accept_fractions_and_may_be_short():
+    settings = load({"beat_every": "0.2", "dead_after": "0.4", "grace": "0", "idle_after": "0.5"})
+    assert (settings.beat_every, settings.dead_after, settings.grace) == (0.2, 0.4, 0.0)
+
+
+def test_asked_beats_never_count_as_too_fast():
+    assert load().beat_min == 5.0
+    assert load({"beat_every": "2"}).beat_min == 1.0
+    assert load({"beat_every": "2", "beat_min": "9"}).beat_min == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("port", "x"),
+        ("port", "65536"),
+        ("port", "-1"),
+        ("port", ""),
+        ("port", True),
+        ("host", ""),
+        ("host", "[::1]"),
+        ("engine", "redis://localhost"),
+        ("engine", "memory"),
+        ("ledger", "postgresql://localhost/x"),
+        ("ledger", "sqlite:///"),
+        ("ledger", "herenow.db"),
+        ("relations", "open"),
+        ("workers", "2"),
+        ("workers", "0"),
+        ("namespace", "Two Words"),
+        ("namespace", ""),
+        ("capacity", "0"),
+        ("shards", "0"),
+        ("beat_every", "0"),
+        ("beat_every", "-1"),
+        ("beat_every", "nan"),
+        ("beat_every", "inf"),
+        ("beat_every", "30s"),
+        ("grace", "-0.1"),
+        ("max_frame", "1.5"),
+        ("max_bulk", "0"),
+        ("origins", "example.org"),
+        ("origins", "https://a.example/path"),
+        ("trusted_proxies", "proxy.example"),
+        ("tls_cert", "/does/not/exist"),
+        ("websocket", "wsproto"),
+        ("log_format", "xml"),
+        ("log_level", "loud"),
+    ],
+)
+def test_a_wrong_value_stops_with_the_setting_the_value_and_what_is_allowed(name, value):
+    with pytest.raises(ConfigurationError) as caught:
+        load({name: value})
+    sentence = str(caught.value)
+    assert sentence.startswith(f"{name} = {value!r} (--{name.replace('_', '-')}) is not allowed: it must be ")
+    assert allowed(Settings.model_fields[name]) in sentence
+    assert "\n" not in sentence
+
+
+def test_dead_after_leaves_room_for_a_lost_beat():
+    with pytest.raises(
+        ConfigurationError, match=r"dead_after = '59' .* at least twice beat_every, which is 30 s"
+    ):
+        load({"dead_after": "59"})
+    with pytest.raises(ConfigurationError, match=r"dead_after = 90.0 \(default\) .* which is 60 s"):
+        load({"beat_every": "60"})
+    assert load({"dead_after": "60"}).dead_after == 60.0
+
+
+def test_certificate_and_key_come_together():
+    Path("cert.pem").write_text("")
+    for given in ({"tls_cert": "cert.pem"}, {"tls_key": "cert.pem"}):
+        with pytest.raises(ConfigurationError, match="tls_cert and tls_key must be given together"):
+            load(given)
+    assert load({"tls_cert": "cert.pem", "tls_key": "cert.pem"}).tls_key == Path("cert.pem")
+
+
+def test_kubernetes_own_variable_gets_its_explanation(monkeypatch):
+    monkeypatch.setenv("HERENOW_PORT", "tcp://10.0.0.1:8000")
+    with pytest.raises(ConfigurationError, match="enableServiceLinks"):
+        load()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost", "LOCALHOST"])
+def test_loopback_needs_no_secret(host):
+    assert load({"host": host}).secret is None
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "10.0.0.1", "presence.example.org", "localhost.example.org"]
+)
+def test_listening_for_strangers_needs_a_configured_secret(host):
+    with pytest.raises(
+        ConfigurationError, match=re.escape(f"host = {host!r}") + ".*needs a configured secret"
+    ):
+        load({"host": host})
+    assert load({"host": host, "secret": SECRET}).host == host
+
+
+@pytest.mark.parametrize("secret", ["", "hunter2", "x" * 31])
+def test_a_short_secret_is_refused_and_never_shown(secret):
+    with pytest.raises(
+        ConfigurationError, match=r"^secret \(--secret\) is not allowed: .* at least 32 bytes"
+    ) as caught:
+        load({"secret": secret, "host": "0.0.0.0"})
+    assert not secret or secret not in str(caught.value)
+
+
+def test_a_secret_is_measured_in_bytes():
+    assert load({"secret": "é" * 16}).secret is not None
+
+
+def test_a_secret_is_not_shown_by_anything():
+    settings = load({"secret": SECRET})
+    assert SECRET not in repr(settings)
+    assert SECRET not in str(list(settings.rows()))
+
+
+def test_a_password_in_an_address_is_not_shown():
+    with pytest.raises(ConfigurationError, match=r"redis://ops:\*\*\*@cache") as caught:
+        load({"engine": "redis://ops:hunter2@cache"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_mounted_secret_is_read_without_its_newline(monkeypatch, tmp_path):
+    mounted = tmp_path / "secret"
+    mounted.write_text(SECRET + "\n")
+    monkeypatch.setenv("HERENOW_SECRET_FILE", str(mounted))
+    secret = load().secret
+    assert secret is not None
+    assert secret.get_secret_value() == SECRET
+
+
+@pytest.mark.parametrize("content", [None, b"\xff"])
+def test_a_file_that_cannot_be_read_stops_the_start(monkeypatch, tmp_path, content):
+    mounted = tmp_path / "secret"
+    if content is not None:
+        mounted.write_bytes(content)
+    monkeypatch.setenv("HERENOW_SECRET_FILE", str(mounted))
+    with pytest.raises(ConfigurationError, match=r"HERENOW_SECRET_FILE = .* must be a readable file"):
+        load()
+
+
+@pytest.mark.parametrize(
+    ("toml", "sentence"),
+    [
+        ("prot = 1", "herenow.toml has an unknown setting 'prot'; the nearest one is port."),
+        ("[timings]\ngrace = 1", "herenow.toml has an unknown setting 'timings'"),
+        ("port =", "herenow.toml is not valid TOML"),
+        ("port = true", r"port = True \(herenow.toml\) is not allowed"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(toml, sentence):
+    Path("herenow.toml").write_text(toml)
+    with pytest.raises(ConfigurationError, match=sentence):
+        load()
+
+
+def test_a_named_file_must_exist():
+    with pytest.raises(ConfigurationError, match=r"--config = 'no.toml' must be an existing file"):
+        load(config=Path("no.toml"))
+
+
+def test_an_unknown_variable_is_warned_about_with_the_nearest_name(monkeypatch):
+    monkeypatch.setenv("HERENOW_BEAT_EVRY", "1")
+    monkeypatch.setenv("HERENOW_ZZZZZZ", "1")
+    near, far = load().warnings
+    assert (
+        near
+        == "The variable HERENOW_BEAT_EVRY is not a setting and is ignored; the nearest one is HERENOW_BEAT_EVERY."
+    )
+    assert far == "The variable HERENOW_ZZZZZZ is not a setting and is ignored."
+
+
+def test_a_test_can_build_settings_without_looking_around(monkeypatch):
+    monkeypatch.setenv("HERENOW_PORT", "1")
+    settings = Settings(ledger="sqlite://", beat_every=2, dead_after=6, grace=3)
+    assert settings.port == 8000
+    assert settings.source_of("grace") == "argument"
+    assert settings.source_of("port") == "default"
+
+
+@pytest.mark.parametrize(
+    ("ledger", "path"),
+    [
+        ("sqlite:///herenow.db", Path("herenow.db")),
+        ("sqlite:////var/lib/herenow.db", Path("/var/lib/herenow.db")),
+        ("sqlite://", None),
+        ("sqlite:///:memory:", None),
+    ],
+)
+def test_the_ledgers_file_is_known(ledger, path):
+    assert Settings(ledger=ledger).ledger_path == path
+
+
+@pytest.mark.parametrize("name", list(Settings.model_fields))
+def test_every_setting_is_described_and_says_what_is_allowed(name):
+    field = Settings.model_fields[name]
+    assert about(field)
+    assert allowed(field)
+
+
+def test_every_duration_has_its_unit():
+    for row in Settings().rows():
+        if Settings.model_fields[row.name].annotation is float:
+            assert row.unit == "s", row.name
