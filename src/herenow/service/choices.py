@@ -1,0 +1,44 @@
+"""What users choose: mode, custom status, their own `idle_after`. Committed first, then waited for in the ledger.
+
+A choice is accepted while the ledger is away and written when it is back; a preference is not, for the ledger is its truth.
+"""
+
+from __future__ import annotations
+
+from herenow.core.machine import Edit, Timings, set_custom, set_idle_after, set_mode
+from herenow.core.model import Custom, Mode, Presence
+from herenow.ports import Ledger
+from herenow.service.calls import writing
+from herenow.service.decide import Decider
+from herenow.service.recorder import Recorder
+
+
+class Choices:
+    def __init__(self, decider: Decider, recorder: Recorder, ledger: Ledger) -> None:
+        self._decider = decider
+        self._recorder = recorder
+        self._ledger = ledger
+
+    async def set_mode(self, user: str, mode: Mode, until: int | None) -> Presence:
+        return await self._choose(user, set_mode(mode, until))
+
+    async def set_custom(self, user: str, custom: Custom | None) -> Presence:
+        return await self._choose(user, set_custom(custom))
+
+    async def set_both(self, user: str, mode: Mode, until: int | None, custom: Custom | None) -> Presence:
+        """At once: nobody sees one without the other."""
+        first, second = set_mode(mode, until), set_custom(custom)
+
+        def both(presence: Presence, now: int, timings: Timings) -> Presence:
+            return second(first(presence, now, timings), now, timings)
+
+        return await self._choose(user, both)
+
+    async def set_idle_after(self, user: str, idle_after: int | None) -> Presence:
+        await writing(self._ledger.set_idle_after(user, idle_after))
+        return await self._decider.ask(user, set_idle_after(idle_after))
+
+    async def _choose(self, user: str, edit: Edit) -> Presence:
+        presence = await self._decider.ask(user, edit)
+        await self._recorder.written(user)
+        return presence

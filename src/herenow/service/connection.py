@@ -1,0 +1,30 @@
+"""One connection of a user's device to this node, as the service sees it: no socket, only ways to send and to end it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from herenow.service.outbox import Outbox
+from herenow.service.people import HeldSession
+
+
+class Connection:
+    __slots__ = ("end", "greeted", "outbox", "rooms", "session", "session_id", "welcomed")
+
+    def __init__(
+        self, session: HeldSession, outbox: Outbox, session_id: str, end: Callable[[int, str], None]
+    ) -> None:
+        self.session = session
+        self.outbox = outbox
+        self.session_id = session_id
+        self.end = end
+        """Close the socket with a code and a reason."""
+        self.rooms: set[str] = set()
+        self.welcomed = False
+        """It has been told who it is: the first frame of all."""
+        self.greeted = False
+        """`presence.self` has been sent."""
+
+    @property
+    def user(self) -> str:
+        return self.outbox.user

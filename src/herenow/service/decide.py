@@ -1,0 +1,256 @@
+"""The one door: every event only marks a user dirty; this decides what it amounts to, once per user at a time.
+
+A connect, a close, activity, a sign-out, a wake-up, an audit, the end of an outage: each says "look at this user again".
+Looking again is always the same: take the record as we know it, merge what we truly hold *now*, apply what was asked,
+let the core settle, commit over the old bytes; on conflict again, until nothing changes. So a close that overtakes its
+connect leaves no ghost, and what was kept while the store was away is asserted by the same lines as anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from herenow.core.machine import Edit, Outcome, Timings, droppable, settle
+from herenow.core.model import UNLEASED, Presence, public
+from herenow.core.record import UnknownFormat, encode
+from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
+from herenow.ports import Conflict, Write
+from herenow.service.clock import Clock
+from herenow.service.hub import Hub
+from herenow.service.metrics import Metrics
+from herenow.service.people import Ask, HeldSession, People, Person
+from herenow.service.reader import Reader
+from herenow.service.recorder import Recorder
+from herenow.service.standing import Standing
+from herenow.service.tasks import Tasks
+from herenow.service.writer import Writer
+
+AGAIN = 0.25
+"""Seconds after which those that could not be decided are tried again."""
+
+PATIENCE = 5.0
+"""Seconds somebody who asked for something waits for its commit; what was asked stays asked."""
+
+log = structlog.get_logger(__name__)
+
+
+class Decider:
+    def __init__(
+        self,
+        *,
+        people: People,
+        reader: Reader,
+        writer: Writer,
+        hub: Hub,
+        recorder: Recorder,
+        standing: Standing,
+        clock: Clock,
+        timings: Timings,
+        tasks: Tasks,
+        metrics: Metrics,
+        on_ended: Callable[[HeldSession, str], None],
+        on_standing: Callable[[HeldSession], None],
+    ) -> None:
+        """`on_ended(session, why)`: a session we hold must be closed: `signed_out` elsewhere, or `refused`.
+        `on_standing(session)`: a session we hold stands in the record."""
+        self._people = people
+        self._reader = reader
+        self._writer = writer
+        self._hub = hub
+        self._recorder = recorder
+        self._standing = standing
+        self._clock = clock
+        self._timings = timings
+        self._tasks = tasks
+        self._metrics = metrics
+        self._on_ended = on_ended
+        self._on_standing = on_standing
+        self._waiting: set[Person] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def touch(self, person: Person) -> None:
+        """Something about this user may have to change. Cheap, and never too often."""
+        person.dirty = True
+        if not person.deciding:
+            person.deciding = True
+            self._tasks.spawn(self._decide(person), "decide")
+
+    async def ask(self, user: str, edit: Edit) -> Presence:
+        """Apply an edit and wait for its commit. Raises `Unavailable` when that takes too long; the edit stays asked."""
+        person = self._people.get(user)
+        person.pins += 1
+        try:
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            person.asks.append(Ask(edit, done))
+            self.touch(person)
+            async with asyncio.timeout(PATIENCE):
+                await asyncio.shield(done)
+            return person.presence
+        except TimeoutError:
+            raise Unavailable("The store is out of reach; what you asked for will be done when it is back.") from None
+        finally:
+            person.pins -= 1
+            self._people.release(person, self._clock.now())
+
+    async def decided(self, user: str) -> Presence:
+        """Wait until everything known now about this user is committed."""
+        return await self.ask(user, _as_it_is)
+
+    def try_again(self) -> None:
+        """Those that could not be decided: now, or a little later."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting = self._waiting, set()
+        for person in waiting:
+            if self._standing.may_decide(person.shard):
+                self.touch(person)
+            else:
+                self._wait(person)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _decide(self, person: Person) -> None:
+        try:
+            while person.dirty:
+                person.dirty = False
+                if not self._standing.may_decide(person.shard):
+                    self._wait(person)
+                    return
+                await self._settle(person)
+        except UnknownOutcome:
+            await self._read_again(person)
+        except Unavailable:
+            self._metrics.engine_errors += 1
+            self._wait(person)
+        except UnknownFormat as error:
+            self._give_up(person, ProtocolError("unavailable", f"This user's record cannot be read: {error}."))
+        except Exception as error:
+            log.error("decide.failed", error=repr(error), exc_info=True)
+            self._give_up(person, error)
+        finally:
+            person.deciding = False
+            if person.dirty and person not in self._waiting:
+                self.touch(person)
+            self._people.release(person, self._clock.now())
+
+    async def _settle(self, person: Person) -> None:
+        """Until nothing changes any more."""
+        while True:
+            if not person.known:
+                await self._reader.learn([person])
+            epoch = self._standing.epoch
+            asks = tuple(person.asks)
+            before = person.presence
+            outcome = settle(
+                before,
+                self._clock.now(),
+                self._timings,
+                epoch=epoch,
+                held=[session.facts(epoch) for session in person.sessions],
+                edits=[ask.edit for ask in asks],
+                settled=person.settled,
+            )
+            if outcome.presence is not before and outcome.presence != before:
+                if not await self._commit(person, outcome):
+                    continue
+            self._note_held(person, outcome, epoch)
+            if outcome.applied:
+                self._answer(person, asks)
+            if not outcome.more:
+                return
+
+    async def _commit(self, person: Person, outcome: Outcome) -> bool:
+        """False: somebody else was first, and we know now what they wrote."""
+        before = person.presence
+        record = encode(outcome.presence)
+        unsaved = outcome.unsaved or droppable(outcome.presence)
+        note = _note(before, outcome.presence) if outcome.news else None
+        started = self._clock.monotonic()
+        result = await self._writer.commit(
+            person.shard, Write(person.user, person.record, record, outcome.wake_at, note, unsaved)
+        )
+        if isinstance(result, Conflict):
+            self._metrics.conflicts += 1
+            await self._reader.relearn(person, result.current, settled=person.settled)
+            return False
+        if outcome.presence.version > person.presence.version:  # else the log was faster than our answer
+            person.adopt(record, outcome.presence)
+        elif outcome.presence.version == person.presence.version:
+            person.record = record
+        self._reader.forget(person.user)
+        self._recorder.note(person.user, person.shard, before, outcome.presence, record, unsaved=unsaved)
+        if outcome.change is not None:
+            self._metrics.changes += 1
+        if outcome.news:
+            person.changed_at = started
+            self._hub.publish(person)
+        return True
+
+    def _note_held(self, person: Person, outcome: Outcome, epoch: str) -> None:
+        """What stands in the record now, we have asserted; a loss that stands there need not be reported again."""
+        live = {(s.device, s.holder) for s in outcome.presence.sessions if s.live}
+        for session in list(person.sessions):
+            holder = UNLEASED if session.unleased else epoch
+            standing = (session.device, holder) in live
+            if session.lost_at is not None:
+                if not standing:
+                    person.sessions.remove(session)
+            elif standing:
+                session.asserted = outcome.presence.version
+                session.asserted_by = holder
+                self._on_standing(session)
+        for device in outcome.signed_out:
+            self._end(person, device, "signed_out")
+        for device in outcome.refused:
+            self._end(person, device, "refused")
+
+    def _end(self, person: Person, device: str, why: str) -> None:
+        for session in [s for s in person.sessions if s.device == device and s.lost_at is None]:
+            person.sessions.remove(session)
+            self._on_ended(session, why)
+
+    def _answer(self, person: Person, asks: tuple[Ask, ...]) -> None:
+        for ask in asks:
+            person.asks.remove(ask)
+            if not ask.done.done():
+                ask.done.set_result(None)
+
+    def _give_up(self, person: Person, error: Exception) -> None:
+        asks, person.asks = person.asks, []
+        for ask in asks:
+            if not ask.done.done():
+                ask.done.set_exception(error)
+                ask.done.exception()
+
+    async def _read_again(self, person: Person) -> None:
+        """We do not know what our commit did: the store does."""
+        person.dirty = True
+        try:
+            await self._reader.read_again(person)
+        except HerenowError:
+            self._wait(person)
+
+    def _wait(self, person: Person) -> None:
+        person.dirty = True
+        self._waiting.add(person)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(AGAIN, self.try_again)
+
+
+def _as_it_is(presence: Presence, now: int, timings: Timings) -> Presence:
+    return presence
+
+
+def _note(before: Presence, after: Presence) -> bytes:
+    """Beside the record in the log: what others saw before and see now, for whoever counts."""
+    return bytes((public(before).status << 4 | public(after).status,))

@@ -1,0 +1,43 @@
+"""Writing who is connected with whom: follows, contacts, rooms. The ledger is the truth; what this node shows follows at
+once, what others show within two seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from herenow.ports import Ledger, LedgerChange, RelationRow
+from herenow.service.calls import writing
+from herenow.service.clock import Clock
+from herenow.service.relations import Acquaintances
+from herenow.service.subscriptions import Subscriptions
+
+
+class Graph:
+    def __init__(
+        self, ledger: Ledger, relations: Acquaintances, subscriptions: Subscriptions, clock: Clock
+    ) -> None:
+        self._ledger = ledger
+        self._relations = relations
+        self._subscriptions = subscriptions
+        self._clock = clock
+
+    async def apply(self, rows: Sequence[RelationRow]) -> int:
+        """All or nothing; answers how many edges changed. Visible on this node when it returns."""
+        changed = await writing(self._ledger.apply(rows))
+        for row in rows:
+            kind = "member" if row.kind == "room" else "relation"
+            self._relations.changed(LedgerChange(kind, row.a, row.b))
+        for row in rows:
+            if row.kind != "room":
+                await self._subscriptions.look_again(row.a, [row.b])
+                await self._subscriptions.look_again(row.b, [row.a])
+        return changed
+
+    async def follows(self, a: str, b: str) -> bool:
+        return await self._ledger.follows(a, b)
+
+    async def contact(self, a: str, b: str) -> tuple[bool, int | None]:
+        return await self._ledger.contact(a, b, self._clock.now())
+
+    async def is_member(self, room: str, user: str) -> bool:
+        return await self._ledger.is_member(room, user)

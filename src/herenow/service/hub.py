@@ -1,0 +1,317 @@
+"""Who here watches whom, and the way from a change to their sockets.
+
+Answers: somebody's record changed; which connections of this node must hear of it, when, and in which bytes?
+Does not know sockets (an outbox has a `send`), stores, or why somebody may see what they see (a `Sight` is given).
+
+The idea. Viewers with the same sight of a target see the same bytes, so they share a `Channel` that is encoded once. A
+connection's first change goes out at once; after that it rests for a tick, collects the ids of what changes, and gets
+them in one frame at the tick's end. A send costs several microseconds in the kernel whatever we do, so this conflation
+is what makes a busy minute cheap. Values equal to the last one sent are not sent: while a connection is clean, the last
+one sent *is* the channel's body, so only the few that are dirty remember what they had.
+
+The tick is 20 ms when calm and widens, up to a second, when a tick's work takes more than a quarter of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from herenow.core.model import own
+from herenow.core.visibility import Sight, seen
+from herenow.service.clock import Clock
+from herenow.service.metrics import Metrics
+from herenow.service.outbox import Outbox
+from herenow.service.people import People, Person
+from herenow.wire.shapes import self_body, self_frame, status_body, status_frame, statuses_frame
+
+CALM_TICK = 0.02
+WIDEST_TICK = 1.0
+
+
+class Channel:
+    """One target through one kind of eyes. `sight` None: the user's own devices, which get `presence.self`."""
+
+    __slots__ = ("body", "outboxes", "person", "sight")
+
+    def __init__(self, person: Person, sight: Sight | None) -> None:
+        self.person = person
+        self.sight = sight
+        self.body = b""
+        self.outboxes: dict[Outbox, None] = {}
+
+
+class Hub:
+    def __init__(self, people: People, clock: Clock, metrics: Metrics, flush_every: float = 0.0) -> None:
+        """`flush_every` in seconds; 0: the tick adapts itself."""
+        self._people = people
+        self._clock = clock
+        self._metrics = metrics
+        self._adaptive = flush_every == 0
+        self._tick = flush_every or CALM_TICK
+        self._cooling: list[Outbox] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._paused: set[Outbox] = set()
+        self._stale: dict[int, int] = {}
+
+    # Watching
+
+    def watch(self, outbox: Outbox, person: Person, sight: Sight) -> Channel:
+        """From now on this connection gets what changes. The caller sends the channel's body first, in this very step,
+        so that clean means up to date."""
+        present = outbox.watching.get(person.user)
+        if present is not None:
+            if present.sight is not sight:
+                self.resight(outbox, person, sight)
+            return outbox.watching[person.user]
+        channel = self._channel(person, sight)
+        channel.outboxes[outbox] = None
+        outbox.watching[person.user] = channel
+        return channel
+
+    def unwatch(self, outbox: Outbox, user: str) -> None:
+        channel = outbox.watching.pop(user, None)
+        if channel is not None:
+            outbox.dirty.pop(channel, None)
+            self._leave(outbox, channel)
+
+    def resight(self, outbox: Outbox, person: Person, sight: Sight) -> None:
+        """The rules now give this viewer another view of the same target: it hears of it if that looks different."""
+        old = outbox.watching[person.user]
+        if old.sight is sight:
+            return
+        had = outbox.dirty.pop(old, old.body)
+        new = self._channel(person, sight)
+        new.outboxes[outbox] = None
+        outbox.watching[person.user] = new
+        self._leave(outbox, old)
+        if new.body != had:
+            self._offer(outbox, new, had)
+
+    def join_own(self, outbox: Outbox, person: Person) -> None:
+        """A user's own connection gets `presence.self`, now and after any change."""
+        channel = self._channel(person, None)
+        if outbox not in channel.outboxes and not outbox.closed:
+            channel.outboxes[outbox] = None
+            self._send(outbox, self_frame(channel.body))
+
+    def forget(self, outbox: Outbox, person: Person | None) -> None:
+        """The connection is gone: so is its interest, everywhere."""
+        outbox.closed = True
+        self._paused.discard(outbox)
+        for user in list(outbox.watching):
+            self.unwatch(outbox, user)
+        if person is not None:
+            for channel in person.channels:
+                if channel.sight is None and outbox in channel.outboxes:
+                    self._leave(outbox, channel)
+                    break
+        outbox.dirty.clear()
+
+    # Changes
+
+    def publish(self, person: Person) -> None:
+        """Something about this person may look different now."""
+        for channel in person.channels:
+            body = self._encoded(channel)
+            if body != channel.body:
+                had, channel.body = channel.body, body
+                self._fan_out(channel, had)
+
+    def as_of(self, shard: int) -> int:
+        """Since when what we say of this shard is known to be true."""
+        return self._stale.get(shard) or self._clock.now()
+
+    def is_stale(self, shard: int) -> bool:
+        return shard in self._stale
+
+    @property
+    def stale_shards(self) -> int:
+        return len(self._stale)
+
+    def set_stale(self, shard: int, *, stale: bool) -> None:
+        """A flip is told once to everybody who looks at somebody in that shard."""
+        if stale == (shard in self._stale):
+            return
+        if stale:
+            self._stale[shard] = self._clock.now()
+        else:
+            del self._stale[shard]
+        for person in self._people.in_shard(shard):
+            if person.channels:
+                self.publish(person)
+
+    def body(self, person: Person, sight: Sight) -> bytes:
+        """A status body for an answer: the channel's if there is one."""
+        for channel in person.channels:
+            if channel.sight is sight:
+                return channel.body
+        return status_body(person.user, seen(person.presence, sight), stale=person.shard in self._stale)
+
+    # A peer that does not read
+
+    def pause(self, outbox: Outbox) -> None:
+        if outbox.paused_at is None and not outbox.closed:
+            outbox.paused_at = self._clock.monotonic()
+            outbox.ready = False
+            self._paused.add(outbox)
+
+    def resume(self, outbox: Outbox) -> None:
+        if outbox.paused_at is None:
+            return
+        outbox.paused_at = None
+        self._paused.discard(outbox)
+        self._cool(outbox)
+
+    def stuck(self, stuck_after: float) -> list[Outbox]:
+        """Who has not read for so long."""
+        limit = self._clock.monotonic() - stuck_after
+        return [o for o in self._paused if o.paused_at is not None and o.paused_at <= limit]
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # How
+
+    def _channel(self, person: Person, sight: Sight | None) -> Channel:
+        for channel in person.channels:
+            if channel.sight is sight:
+                return channel
+        channel = Channel(person, sight)
+        channel.body = self._encoded(channel)
+        person.channels = (*person.channels, channel)
+        return channel
+
+    def _leave(self, outbox: Outbox, channel: Channel) -> None:
+        channel.outboxes.pop(outbox, None)
+        if not channel.outboxes:
+            person = channel.person
+            person.channels = tuple(c for c in person.channels if c is not channel)
+            self._people.release(person, self._clock.now())
+
+    def _encoded(self, channel: Channel) -> bytes:
+        person = channel.person
+        if channel.sight is None:
+            return self_body(own(person.presence))
+        return status_body(
+            person.user, seen(person.presence, channel.sight), stale=person.shard in self._stale
+        )
+
+    def _frame(self, channel: Channel) -> bytes:
+        if channel.sight is None:
+            return self_frame(channel.body)
+        return status_frame(channel.body, self.as_of(channel.person.shard))
+
+    def _fan_out(self, channel: Channel, had: bytes) -> None:
+        frame = self._frame(channel)
+        cooling = self._cooling
+        before = len(cooling)
+        for outbox in tuple(channel.outboxes):
+            if outbox.ready:
+                outbox.ready = False
+                cooling.append(outbox)
+                outbox.send(frame)
+            elif channel not in outbox.dirty:
+                outbox.dirty[channel] = had
+        sent = len(cooling) - before
+        if sent:
+            self._count(channel, sent)
+            self._schedule()
+
+    def _offer(self, outbox: Outbox, channel: Channel, had: bytes) -> None:
+        if outbox.ready:
+            outbox.ready = False
+            self._cooling.append(outbox)
+            outbox.send(self._frame(channel))
+            self._count(channel, 1)
+            self._schedule()
+        else:
+            outbox.dirty[channel] = had
+
+    def _send(self, outbox: Outbox, frame: bytes) -> None:
+        self._metrics.frames += 1
+        outbox.send(frame)
+
+    def _count(self, channel: Channel, sent: int) -> None:
+        self._metrics.frames += sent
+        if channel.sight is not None:
+            self._metrics.deliveries += sent
+            late = self._clock.monotonic() - channel.person.changed_at
+            self._metrics.delivery_seconds.observe(max(0.0, late), sent)
+
+    def _cool(self, outbox: Outbox) -> None:
+        """Let it wait for the end of a tick, where it is flushed or becomes ready."""
+        self._cooling.append(outbox)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._tick, self._flush_all)
+
+    def _flush_all(self) -> None:
+        self._timer = None
+        started = self._clock.monotonic()
+        cooling, self._cooling = self._cooling, []
+        frames: dict[tuple[Channel, ...], bytes] = {}
+        times: Counter[tuple[Channel, ...]] = Counter()
+        for outbox in cooling:
+            if outbox.closed or outbox.paused_at is not None:
+                continue
+            if not outbox.dirty:
+                outbox.ready = True
+                continue
+            self._cooling.append(outbox)
+            self._flush(outbox, frames, times)
+        self._count_flushed(times, started)
+        if self._cooling:
+            self._schedule()
+        if self._adaptive:
+            self._adapt(self._clock.monotonic() - started)
+
+    def _flush(
+        self,
+        outbox: Outbox,
+        frames: dict[tuple[Channel, ...], bytes],
+        times: Counter[tuple[Channel, ...]],
+    ) -> None:
+        """Connections that watch the same people mostly have the same channels to hear of: one frame for all of them."""
+        dirty, outbox.dirty = outbox.dirty, {}
+        changed = tuple([channel for channel, had in dirty.items() if channel.body != had])
+        if not changed:
+            return
+        if any(channel.sight is None for channel in changed):
+            self._send(outbox, self_frame(next(c for c in changed if c.sight is None).body))
+            changed = tuple(channel for channel in changed if channel.sight is not None)
+            if not changed:
+                return
+        frame = frames.get(changed)
+        if frame is None:
+            frame = frames[changed] = self._joint_frame(changed)
+        times[changed] += 1
+        outbox.send(frame)
+
+    def _joint_frame(self, channels: tuple[Channel, ...]) -> bytes:
+        if len(channels) == 1:
+            return self._frame(channels[0])
+        as_of = (
+            min(self.as_of(channel.person.shard) for channel in channels)
+            if self._stale
+            else self._clock.now()
+        )
+        return statuses_frame([channel.body for channel in channels], as_of)
+
+    def _count_flushed(self, times: Counter[tuple[Channel, ...]], now: float) -> None:
+        for channels, count in times.items():
+            self._metrics.frames += count
+            self._metrics.deliveries += count * len(channels)
+            for channel in channels:
+                late = max(0.0, now - channel.person.changed_at)
+                self._metrics.delivery_seconds.observe(late, count)
+
+    def _adapt(self, took: float) -> None:
+        if took > self._tick / 4:
+            self._tick = min(WIDEST_TICK, self._tick * 2)
+        elif took < self._tick / 16:
+            self._tick = max(CALM_TICK, self._tick / 2)

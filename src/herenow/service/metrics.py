@@ -1,0 +1,57 @@
+"""What a node counts. Plain integers on the hot paths; `herenow.api.ops` turns them into Prometheus' words.
+
+No label per user, ever. A reason to change it: something new is worth counting.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds."""
+
+
+class Histogram:
+    """A histogram whose observations can carry a weight: one fan-out of 10 000 sends is one call."""
+
+    __slots__ = ("counts", "sum")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.sum = 0.0
+
+    def observe(self, seconds: float, times: int = 1) -> None:
+        self.counts[bisect_left(BOUNDS, seconds)] += times
+        self.sum += seconds * times
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.connections = 0
+        self.sessions = 0
+        self.beats_accepted = 0
+        self.beats_dropped = 0
+        self.changes = 0
+        """Public changes this node committed."""
+        self.commits = 0
+        self.conflicts = 0
+        self.doubtful = 0
+        """Commits whose outcome was unknown at first."""
+        self.deliveries = 0
+        """Status values handed to sockets; several may share a frame."""
+        self.frames = 0
+        self.delivery_seconds = Histogram()
+        self.wake_seconds = Histogram()
+        """How late a due wake-up was decided."""
+        self.refusals: Counter[str] = Counter()
+        self.closes: Counter[int] = Counter()
+        self.log_gaps = 0
+        self.shards_lost = 0
+        self.epochs = 0
+        """How often this node had to take a new epoch."""
+        self.ledger_errors = 0
+        self.engine_errors = 0
+        self.typing = 0
+        self.users: Counter[int] = Counter()
+        """Users per public status, in the whole store; kept by the tail."""

@@ -1,0 +1,326 @@
+"""A node: everything of it wired together, started and stopped. Each part has its own module; meaning is in none of them.
+
+    connections ─▶ sessions ─▶ decide ─▶ writer ─▶ engine ─▶ log ─▶ tail ─▶ hub ─▶ outboxes ─▶ connections
+                                 ▲  └──▶ recorder ─▶ ledger                  ▲
+                    reaper, lease, healing                             relations (who may see whom)
+
+Gateways and APIs call the verbs of its parts: `sessions`, `subscriptions`, `choices`, `views`, `typing`, `graph`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import structlog
+
+from herenow.core.machine import Timings, wake_at
+from herenow.core.record import encode
+from herenow.core.shards import shard_of
+from herenow.errors import Unavailable
+from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations
+from herenow.service.calls import DEADLINE, reading
+from herenow.service.census import Census
+from herenow.service.choices import Choices
+from herenow.service.clock import NodeClock
+from herenow.service.decide import Decider
+from herenow.service.graph import Graph
+from herenow.service.healing import Healing
+from herenow.service.hub import Hub
+from herenow.service.lease import LeaseKeeper
+from herenow.service.metrics import Metrics
+from herenow.service.people import HeldSession, People
+from herenow.service.reader import Reader, from_ledger
+from herenow.service.reaper import Reaper
+from herenow.service.recorder import STAMP_EVERY, Recorder
+from herenow.service.relations import POLL, Acquaintances
+from herenow.service.sessions import Sessions
+from herenow.service.standing import Standing
+from herenow.service.subscriptions import Subscriptions
+from herenow.service.sweep import Sweep
+from herenow.service.tail import Tail
+from herenow.service.tasks import Tasks
+from herenow.service.typing import TypingMessage, TypingRooms
+from herenow.service.views import Views
+from herenow.service.writer import Writer
+from herenow.wire.codes import Close
+
+TURN = 0.25
+"""Seconds between two turns of the wheel that finds silent sessions."""
+
+FAREWELL = 5.0
+"""Seconds a stopping node waits for its clients to go and its commits to be acknowledged."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What a node needs to know of the settings. Durations in seconds unless they say otherwise."""
+
+    timings: Timings = field(default_factory=Timings)
+    node_lease: float = 10.0
+    beat_min: int = 5_000
+    """Milliseconds."""
+    typing_for: float = 6.0
+    typing_min: float = 2.0
+    stuck_after: float = 10.0
+    flush_every: float = 0.0
+    ledger_flush: float = 1.0
+    max_subscriptions: int = 500
+    max_connections_per_user: int = 20
+    embedded: bool = True
+    """The engine ends with this process: the ledger must know who was here (DESIGN section 7)."""
+
+
+class Node:
+    def __init__(
+        self,
+        engine: Engine,
+        ledger: Ledger,
+        settings: NodeSettings,
+        *,
+        relations: Relations | None = None,
+        clock: NodeClock | None = None,
+    ) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.ledger = ledger
+        self.clock = clock or NodeClock()
+        self.metrics = Metrics()
+        self.ready = False
+        self.draining = False
+        self._tasks = Tasks()
+        timings, clock_, metrics, tasks = settings.timings, self.clock, self.metrics, self._tasks
+        self.standing = Standing(clock_, settings.node_lease)
+        self.people = People(engine.shards)
+        self.hub = Hub(self.people, clock_, metrics, settings.flush_every)
+        self.recorder = Recorder(
+            engine,
+            ledger,
+            self.people,
+            clock_,
+            metrics,
+            flush_every=settings.ledger_flush,
+            embedded=settings.embedded,
+        )
+        self.reader = Reader(engine, ledger, self.people, clock_, metrics)
+        self.healing = Healing(
+            engine=engine,
+            people=self.people,
+            hub=self.hub,
+            standing=self.standing,
+            clock=clock_,
+            timings=timings,
+            tasks=tasks,
+            metrics=metrics,
+            node_lease=settings.node_lease,
+        )
+        self.writer = Writer(engine, self.standing, tasks, metrics, self.healing.lost)
+        self.decider = Decider(
+            people=self.people,
+            reader=self.reader,
+            writer=self.writer,
+            hub=self.hub,
+            recorder=self.recorder,
+            standing=self.standing,
+            clock=clock_,
+            timings=timings,
+            tasks=tasks,
+            metrics=metrics,
+            on_ended=self._ended,
+            on_standing=self._standing_now,
+        )
+        self.sessions = Sessions(
+            people=self.people,
+            decider=self.decider,
+            hub=self.hub,
+            standing=self.standing,
+            clock=clock_,
+            timings=timings,
+            metrics=metrics,
+            beat_min=settings.beat_min,
+            max_connections=settings.max_connections_per_user,
+        )
+        self.census = Census(engine, metrics)
+        self.tail = Tail(
+            engine=engine,
+            people=self.people,
+            reader=self.reader,
+            hub=self.hub,
+            census=self.census,
+            metrics=metrics,
+            touch=self.decider.touch,
+            on_loss=self.healing.lost,
+        )
+        self.sweep = Sweep(engine, self.decider)
+        self.healing.attach(writer=self.writer, decider=self.decider, tail=self.tail, sweep=self.sweep)
+        self.reaper = Reaper(engine, self.decider, self.standing, clock_, metrics)
+        self.lease = LeaseKeeper(
+            engine=engine,
+            standing=self.standing,
+            clock=clock_,
+            sweep=self.sweep,
+            tasks=tasks,
+            metrics=metrics,
+            node_lease=settings.node_lease,
+            on_new_epoch=self._begin_epoch,
+        )
+        self.choices = Choices(self.decider, self.recorder, ledger)
+        self.subscriptions = Subscriptions(
+            people=self.people,
+            hub=self.hub,
+            reader=self.reader,
+            clock=clock_,
+            metrics=metrics,
+            tasks=tasks,
+            max_subscriptions=settings.max_subscriptions,
+        )
+        self.typing = TypingRooms(
+            engine=engine,
+            people=self.people,
+            reader=self.reader,
+            subscriptions=self.subscriptions,
+            clock=clock_,
+            metrics=metrics,
+            tasks=tasks,
+            typing_for=settings.typing_for,
+            typing_min=settings.typing_min,
+        )
+        self.relations = Acquaintances(
+            relations or ledger, ledger, clock_, metrics, self._relation_changed, self.subscriptions.trust
+        )
+        self.views = Views(
+            people=self.people,
+            hub=self.hub,
+            reader=self.reader,
+            decider=self.decider,
+            subscriptions=self.subscriptions,
+            shards=engine.shards,
+        )
+        self.subscriptions.attach(self.relations)
+        self.typing.attach(self.relations)
+        self.views.attach(self.relations)
+        self.graph = Graph(ledger, self.relations, self.subscriptions, clock_)
+        self.sessions.on_gone = self.typing.leave_all
+
+    # Life
+
+    async def start(self, terms: Mapping[str, str]) -> None:
+        """Engine and ledger are reached, what was left open is closed, and everything runs. `ledger` is open already."""
+        await self.engine.open(terms)
+        if self.settings.embedded:
+            await self._take_over_last_run()
+        await self.lease.start()
+        await self.relations.start()
+        await self.tail.start()
+        await self.census.keep()
+        self._run()
+        self.ready = True
+
+    def _run(self) -> None:
+        every, spawn = self._tasks.every, self._tasks.spawn
+        every(self.settings.node_lease / 3, self._keep_lease, "lease")
+        every(0, self._follow_log, "tail")
+        every(0.2, self.reaper.run, "reaper")
+        every(POLL, self.relations.poll, "relations")
+        every(0, self._receive, "mail")
+        every(TURN, self._turn, "wheel")
+        every(1.0, self.census.keep, "census")
+        spawn(self.recorder.run(), "recorder")
+        if self.settings.embedded:
+            every(STAMP_EVERY, self.recorder.stamp, "run-stamp")
+
+    async def stop(self) -> None:
+        """Clients are told to come back; what they leave behind is committed and written; the lease goes last."""
+        self.draining = True
+        self.ready = False
+        self.sessions.end_all(Close.DRAINING, self._come_back)
+        try:
+            async with asyncio.timeout(FAREWELL):
+                while self.metrics.connections or any(p.deciding or p.holds_leased for p in self.people):
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            log.warning("stop.unfinished", connections=self.metrics.connections)
+        await self.recorder.finish()
+        try:
+            await self.lease.end()
+        except Exception as error:
+            log.warning("lease.left", error=str(error))
+        self.hub.close()
+        self.decider.close()
+        await self._tasks.end()
+        await self.engine.close()
+
+    # Errands
+
+    async def _keep_lease(self) -> None:
+        await self.lease.keep()
+        await self.tail.check()
+
+    async def _follow_log(self) -> None:
+        try:
+            await self.tail.follow()
+        except Unavailable:
+            await asyncio.sleep(0.2)
+
+    async def _receive(self) -> None:
+        try:
+            messages = await reading(self.engine.receive(1.0), 1.0 + DEADLINE)
+        except Unavailable:
+            await asyncio.sleep(0.2)
+            return
+        for message in messages:
+            try:
+                await self.typing.receive(msgspec.json.decode(message, type=TypingMessage))
+            except msgspec.DecodeError:
+                continue  # of a newer node: best effort
+
+    async def _turn(self) -> None:
+        self.sessions.turn()
+        for outbox in self.hub.stuck(self.settings.stuck_after):
+            outbox.abort()
+
+    async def _take_over_last_run(self) -> None:
+        """The store is empty: what the ledger knows of modes and custom statuses is put there, ends included, so that
+        "not in the store" means "chose nothing" as it does with every other engine."""
+        left = await self.ledger.close_runs()
+        if left:
+            log.info("run.closed", users=left)
+        after = ""
+        while choices := await self.ledger.chosen(after, 1_000):
+            after = choices[-1].user
+            await self._put_back(choices)
+
+    async def _put_back(self, choices: list[Choice]) -> None:
+        remembered = await self.ledger.remembered([choice.user for choice in choices])
+        for user, known in remembered.items():
+            presence = from_ledger(known)
+            presence = replace(presence, version=presence.chosen)
+            wake = wake_at(presence, self.settings.timings)
+            offer = Offer(user, presence.version, encode(presence), wake, unsaved=False)
+            await self.engine.offer(shard_of(user, self.engine.shards), [offer])
+
+    # Between the parts
+
+    def _ended(self, session: HeldSession, why: str) -> None:
+        self.sessions.ended(session, why)
+
+    def _standing_now(self, session: HeldSession) -> None:
+        self.sessions.greet(session)
+
+    def _begin_epoch(self) -> None:
+        self.sessions.assert_again()
+        self.decider.try_again()
+
+    def _relation_changed(self, change: LedgerChange) -> None:
+        self.subscriptions.changed(change)
+        self.typing.changed(change)
+
+    def _come_back(self) -> str:
+        """When to return: spread over a third of the grace, so that nobody is missed and not all come at once."""
+        spread = self.settings.timings.grace // 3
+        return f"retry_after_ms={random.randint(0, max(spread, 1))}"

@@ -1,0 +1,45 @@
+"""What waits for one viewer's connection: not messages, but *whom* it has not heard the latest of.
+
+So a backlog is bounded by what the viewer watches, a slow reader gets the latest values when it resumes, and nothing
+stale or forbidden can wait in it: the value is taken, under the rules of that moment, when it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from herenow.service.hub import Channel
+
+
+class Outbox:
+    """Belongs to one connection. Clean (`dirty` empty) means: it has been sent what its channels say now."""
+
+    __slots__ = (
+        "abort",
+        "closed",
+        "dirty",
+        "follows_contacts",
+        "paused_at",
+        "ready",
+        "send",
+        "user",
+        "watching",
+    )
+
+    def __init__(self, user: str, send: Callable[[bytes], None], abort: Callable[[], None]) -> None:
+        self.user = user
+        self.send = send
+        self.abort = abort
+        """End a connection that does not read."""
+        self.ready = True
+        """Nothing was sent in this tick: the next change goes out at once."""
+        self.closed = False
+        self.follows_contacts = False
+        """Subscribed to "contacts": whoever becomes one is watched too."""
+        self.paused_at: float | None = None
+        """Since when the peer has not been reading."""
+        self.dirty: dict[Channel, bytes] = {}
+        """Channels that changed, with the body this viewer last had of them."""
+        self.watching: dict[str, Channel] = {}

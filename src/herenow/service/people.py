@@ -1,0 +1,263 @@
+"""Whom this node knows, and what it truly holds of them.
+
+Answers: for a user somebody here is, or somebody here looks at: what is their record as far as we know, which sessions
+do we hold, who here looks, what was asked for and is not committed yet?
+Does not decide anything (see `decide`) and sends nothing (see `hub`). A person is kept while somebody needs it: there is
+no cache to invalidate, only people that are followed by the tail or forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from herenow.core.machine import Edit, Held
+from herenow.core.model import UNLEASED, Platform, Presence, Session
+from herenow.core.record import decode
+from herenow.core.shards import shard_of
+
+if TYPE_CHECKING:
+    from herenow.service.connection import Connection
+    from herenow.service.hub import Channel
+    from herenow.service.outbox import Outbox
+
+REMEMBER_ENDED = 120_000
+"""Milliseconds we keep the record of somebody who left us: what we can offer when the store loses it."""
+
+RECENT = 100_000
+"""How many such people at the most: about 60 MB. The oldest give way."""
+
+
+class HeldSession:
+    """One session as its node knows it: stamps in memory, fresher than any record. A beat moves two of them; the end."""
+
+    __slots__ = (
+        "active_at",
+        "asserted",
+        "asserted_by",
+        "beat_at",
+        "connections",
+        "device",
+        "fresh_until",
+        "idle",
+        "idle_at",
+        "lost_at",
+        "person",
+        "platform",
+        "seen_at",
+        "since",
+        "unleased",
+    )
+
+    def __init__(self, person: Person, device: str, platform: Platform, now: int, *, unleased: bool = False) -> None:
+        self.person = person
+        self.device = device
+        self.platform = platform
+        self.unleased = unleased
+        self.since = now
+        self.seen_at = now
+        self.active_at = 0
+        self.beat_at = 0
+        self.idle = False
+        self.idle_at = 0
+        """When the device last said that it is idle."""
+        self.lost_at: int | None = None
+        self.fresh_until = 0
+        """Until when activity is no news to the record. 0: it is at once, the record says that this device is idle."""
+        self.asserted = 0
+        self.asserted_by = ""
+        self.connections: list[Connection] = []
+
+    def facts(self, epoch: str) -> Held:
+        return Held(
+            device=self.device,
+            holder=UNLEASED if self.unleased else epoch,
+            since=self.since,
+            seen_at=self.seen_at,
+            active_at=self.active_at,
+            platform=self.platform,
+            idle=self.idle,
+            lost_at=self.lost_at,
+            asserted=self.asserted,
+            asserted_by=self.asserted_by,
+            idle_at=self.idle_at if self.idle else None,
+        )
+
+    def in_record(self, epoch: str) -> Session | None:
+        holder = UNLEASED if self.unleased else epoch
+        for session in self.person.presence.sessions:
+            if session.device == self.device and session.holder == holder:
+                return session
+        return None
+
+    @property
+    def stands(self) -> bool:
+        """It is live in the record as we asserted it; one that was never asserted has nothing to miss there."""
+        if not self.asserted_by:
+            return True
+        found = self.in_record(self.asserted_by)
+        return found is not None and found.live
+
+    def doubt(self) -> None:
+        """The store may have lost what we asserted: that it is missing there no longer means that it was ended."""
+        if not self.unleased:
+            self.asserted = 0
+
+
+class Ask:
+    """Something a user asked for, until it is committed."""
+
+    __slots__ = ("done", "edit")
+
+    def __init__(self, edit: Edit, done: asyncio.Future[None]) -> None:
+        self.edit = edit
+        self.done = done
+
+
+class Person:
+    """One user as this node knows them."""
+
+    __slots__ = (
+        "asks",
+        "changed_at",
+        "channels",
+        "deciding",
+        "dirty",
+        "guessed",
+        "known",
+        "outboxes",
+        "pins",
+        "presence",
+        "record",
+        "sessions",
+        "shard",
+        "unpublished",
+        "user",
+    )
+
+    def __init__(self, user: str, shard: int) -> None:
+        self.user = user
+        self.shard = shard
+        self.known = False
+        """Something was read; until then `presence` says nothing."""
+        self.guessed = False
+        """The store was out of reach: what we say is the ledger's word, and stale."""
+        self.record: bytes | None = None
+        """The bytes in the store, as far as we know: what the next commit expects."""
+        self.presence = _NOTHING
+        self.sessions: list[HeldSession] = []
+        """What we hold: live ones, and lost ones until their loss is committed."""
+        self.asks: list[Ask] = []
+        self.dirty = False
+        self.deciding = False
+        self.unpublished = False
+        """What we know has changed since those who look were told."""
+        self.changed_at = 0.0
+        """Monotonic time of the last change, for the latency histogram."""
+        self.channels: tuple[Channel, ...] = ()
+        self.outboxes: list[Outbox] = []
+        """Of the viewers this user is, not of those who look at them."""
+        self.pins = 0
+
+    def learn(self, record: bytes) -> bool:
+        """Something was read or came by the log. Versions decide; answers whether it was news."""
+        if self.known and record == self.record:
+            return False
+        presence = decode(record)
+        if self.known and presence.version <= self.presence.version:
+            return False
+        self.adopt(record, presence)
+        return True
+
+    def adopt(self, record: bytes | None, presence: Presence) -> None:
+        self.known = True
+        self.guessed = False
+        self.record = record
+        self.presence = presence
+        self.unpublished = True
+
+    @property
+    def stands(self) -> bool:
+        """Everything we hold and have asserted is live in the record; otherwise deciding comes before showing."""
+        return all(session.stands for session in self.sessions if session.lost_at is None)
+
+    def session(self, device: str, *, unleased: bool = False) -> HeldSession | None:
+        """The live one we hold."""
+        for session in self.sessions:
+            if session.device == device and session.unleased is unleased and session.lost_at is None:
+                return session
+        return None
+
+    @property
+    def holds_leased(self) -> bool:
+        """A session that ends with this node; one by REST does not."""
+        return any(not session.unleased for session in self.sessions)
+
+    @property
+    def needed(self) -> bool:
+        return bool(self.pins or self.channels or self.sessions or self.outboxes or self.dirty or self.deciding)
+
+
+_NOTHING = Presence()
+
+
+class People:
+    """Everybody this node knows."""
+
+    def __init__(self, shards: int) -> None:
+        self._shards = shards
+        self._people: dict[str, Person] = {}
+        self._recent: OrderedDict[str, tuple[int, Person]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._people)
+
+    def __iter__(self) -> Iterator[Person]:
+        return iter(list(self._people.values()))
+
+    @property
+    def remembered(self) -> int:
+        """How many of those who left us are still known."""
+        return len(self._recent)
+
+    def find(self, user: str) -> Person | None:
+        return self._people.get(user)
+
+    def get(self, user: str) -> Person:
+        """The caller pins it, or gives it something that keeps it, before it next awaits."""
+        person = self._people.get(user)
+        if person is None:
+            person = self._people[user] = Person(user, shard_of(user, self._shards))
+        return person
+
+    def release(self, person: Person, now: int) -> None:
+        """Forget somebody nobody here needs; remember for a while what we last showed."""
+        if person.needed or self._people.get(person.user) is not person:
+            return
+        del self._people[person.user]
+        if person.record is not None:
+            self._recent[person.user] = (now, person)
+            self._recent.move_to_end(person.user)
+        self.forget_old(now)
+
+    def in_shard(self, shard: int) -> list[Person]:
+        return [person for person in self._people.values() if person.shard == shard]
+
+    def to_offer(self, shard: int, now: int) -> Iterable[Person]:
+        """Whose record we can give back to a shard that lost it: watched first, then held, then those who left."""
+        self.forget_old(now)
+        here = [p for p in self.in_shard(shard) if p.record is not None]
+        yield from sorted(here, key=lambda p: not p.channels)
+        for user, (_, person) in list(self._recent.items()):
+            if person.shard == shard and user not in self._people:
+                yield person
+
+    def forget_old(self, now: int) -> None:
+        """Who left us long enough ago. Called now and then, also when nobody comes or goes."""
+        while self._recent:
+            user, (at, _) = next(iter(self._recent.items()))
+            if at + REMEMBER_ENDED > now and len(self._recent) <= RECENT:
+                return
+            del self._recent[user]

@@ -1,0 +1,255 @@
+"""What do the store, and behind it the ledger, say of these users? Always many at a time.
+
+Offline users leave the store once the ledger has them, so "not in the store" means: ask the ledger. When the ledger is
+away the store's answer must do: a record with a mode or a custom status never leaves the store, so an absent user hides
+nothing; only an old last seen is missing until the ledger is back. When the store is away the ledger's answer must do,
+and is called a guess.
+
+Everything that is read is also evidence about the store itself. Absence in an unsettled shard says nothing; a record that
+is older than one we know was there before, or none where a session that we hold stood, says that the shard lost
+something (see `healing`). What we know then stays as it is until the shard has healed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from herenow.core.machine import droppable
+from herenow.core.model import Presence
+from herenow.core.record import UnknownFormat, decode, version_of
+from herenow.errors import Unavailable
+from herenow.ports import Engine, Ledger, Loaded, Remembered
+from herenow.service.calls import reading
+from herenow.service.clock import Clock
+from herenow.service.metrics import Metrics
+from herenow.service.people import People, Person
+
+KEEP_COLD = 60_000
+"""Milliseconds what the ledger said of a user who is not in the store is believed; it can only change by being in it."""
+
+COLD_USERS = 50_000
+DECODED = 50_000
+
+
+class Reader:
+    def __init__(
+        self,
+        engine: Engine,
+        ledger: Ledger,
+        people: People,
+        clock: Clock,
+        metrics: Metrics,
+        on_loss: Callable[[int, int | None], None],
+    ) -> None:
+        """`on_loss(shard, row)`: the shard does not have what we know it had, or says so itself."""
+        self._engine = engine
+        self._ledger = ledger
+        self._people = people
+        self._clock = clock
+        self._metrics = metrics
+        self._on_loss = on_loss
+        self._cold: OrderedDict[str, tuple[int, Presence]] = OrderedDict()
+        self._asking: set[str] = set()
+        """Whom the ledger is being asked about, as long as nothing was heard of them meanwhile."""
+        self._decoded: OrderedDict[str, tuple[bytes, Presence]] = OrderedDict()
+        self._guesses: dict[Person, None] = {}
+
+    # People we follow
+
+    async def learn(self, people: Sequence[Person]) -> None:
+        """Read them for the first time; whoever became known by the log meanwhile stays so."""
+        if not people:
+            return
+        loaded = await reading(self._engine.load([person.user for person in people]))
+        absent = [p.user for p, found in zip(people, loaded, strict=True) if found.record is None]
+        cold = await self._remembered(absent)
+        for person, found in zip(people, loaded, strict=True):
+            if not found.settled:
+                self._on_loss(person.shard, None)
+            if found.record is not None:
+                person.learn(found.record)
+            elif not person.known or person.guessed:
+                sure = found.settled and person.user in cold
+                self._adopt_cold(person, cold.get(person.user, _STRANGER), guessed=not sure)
+
+    async def guess(self, people: Sequence[Person]) -> None:
+        """The store is out of reach: what the ledger says must do until `confirm`. Raises `Unavailable` without it."""
+        cold = await self._remembered([person.user for person in people], sure=True)
+        for person in people:
+            if not person.known:
+                self._adopt_cold(person, cold[person.user], guessed=True)
+
+    async def confirm(self) -> list[Person]:
+        """Read those we had to guess; answers whom we know now."""
+        guesses, self._guesses = self._guesses, {}
+        people = [person for person in guesses if person.guessed and person.needed]
+        try:
+            await self.learn(people)
+        finally:
+            self._guesses |= dict.fromkeys(person for person in people if person.guessed)
+        return [person for person in people if not person.guessed]
+
+    def _adopt_cold(self, person: Person, presence: Presence, *, guessed: bool) -> None:
+        person.adopt(None, presence)
+        if guessed:
+            person.guessed = True
+            self._guesses[person] = None
+
+    async def relearn(self, person: Person, expected: bytes | None, current: bytes | None) -> None:
+        """A commit over `expected` found `current`. The store is right, unless it has lost something (`Unavailable`) or
+        the log was faster than the answer; our next version is above both."""
+        if person.record == expected and not await self._take(person, expected, current):
+            raise Unavailable(f"shard {person.shard} has lost something")
+
+    async def refresh(self, people: Sequence[Person]) -> list[Person]:
+        """Read them again, because something may have been missed; answers who is different."""
+        before = [(person.record, person.presence) for person in people]
+        loaded = await reading(self._engine.load([person.user for person in people]))
+        for person, (expected, _), found in zip(people, before, loaded, strict=True):
+            if not found.settled:
+                self._on_loss(person.shard, None)
+            elif found.record != expected and person.record == expected:
+                try:
+                    await self._take(person, expected, found.record)
+                except UnknownFormat:
+                    continue  # written by a newer version, and left alone
+        return [person for person, (_, was) in zip(people, before, strict=True) if person.presence is not was]
+
+    async def _take(self, person: Person, expected: bytes | None, current: bytes | None) -> bool:
+        """Believe the store. False: it has lost what we know."""
+        if current is None:
+            return await self._take_absence(person)
+        # A record we knew never becomes an older one, except by leaving the store and beginning anew.
+        older = expected is not None and version_of(current) < version_of(expected)
+        if older and not droppable(person.presence):
+            self._on_loss(person.shard, None)
+            return False
+        person.adopt(current, _above(decode(current), person.presence.version))
+        return True
+
+    async def _take_absence(self, person: Person) -> bool:
+        """It left the store because the ledger has it; or it should be there, and the shard has lost it."""
+        if droppable(person.presence):
+            person.adopt(None, person.presence)
+            return True
+        if any(session.asserted and session.stands and session.lost_at is None for session in person.sessions):
+            self._on_loss(person.shard, None)
+            return False
+        self.forget(person.user)
+        presence = person.presence
+        cold = await self._remembered([person.user])
+        if person.presence is presence:
+            known = _above(cold.get(person.user, _STRANGER), presence.version)
+            self._adopt_cold(person, known, guessed=person.user not in cold)
+        return True
+
+    # People others ask for
+
+    async def look(self, users: Sequence[str]) -> list[tuple[Presence, bool]]:
+        """(presence, is it known to be fresh) of each, in order, for an answer; keeps nobody."""
+        found: dict[str, tuple[Presence, bool]] = {}
+        unknown: dict[str, None] = {}
+        for user in users:
+            person = self._people.find(user)
+            if person is not None and person.known:
+                found[user] = person.presence, not person.guessed
+            else:
+                unknown[user] = None
+        if unknown:
+            found |= await self._look_up(list(unknown))
+        return [found[user] for user in users]
+
+    async def _look_up(self, users: list[str]) -> dict[str, tuple[Presence, bool]]:
+        try:
+            loaded = await reading(self._engine.load(users))
+        except Unavailable:
+            self._metrics.engine_errors += 1
+            cold = await self._remembered(users, sure=True)
+            return {user: (cold[user], False) for user in users}
+        absent = [user for user, each in zip(users, loaded, strict=True) if each.record is None]
+        cold = await self._remembered(absent)
+        return {user: self._looked_up(user, each, cold) for user, each in zip(users, loaded, strict=True)}
+
+    def _looked_up(self, user: str, found: Loaded, cold: dict[str, Presence]) -> tuple[Presence, bool]:
+        if found.record is None:
+            return cold.get(user, _STRANGER), found.settled
+        try:
+            return self._decode(user, found.record), found.settled
+        except UnknownFormat:
+            return _STRANGER, False
+
+    def forget(self, user: str) -> None:
+        """Something happened to this user: what the ledger said is old."""
+        self._cold.pop(user, None)
+        self._asking.discard(user)
+
+    def forget_all(self) -> None:
+        """We may have missed something, of whom we do not know."""
+        self._cold.clear()
+        self._asking.clear()
+
+    # How
+
+    def _decode(self, user: str, record: bytes) -> Presence:
+        """Records of people who are asked for again and again are decoded once."""
+        kept = self._decoded.get(user)
+        if kept is not None and kept[0] == record:
+            return kept[1]
+        presence = decode(record)
+        self._decoded[user] = record, presence
+        if len(self._decoded) > DECODED:
+            self._decoded.popitem(last=False)
+        return presence
+
+    async def _remembered(self, users: Sequence[str], *, sure: bool = False) -> dict[str, Presence]:
+        """`sure`: everybody, or `Unavailable`; otherwise those of whom something is known."""
+        now = self._clock.now()
+        known: dict[str, Presence] = {}
+        missing: list[str] = []
+        for user in users:
+            kept = self._cold.get(user)
+            if kept is not None and kept[0] > now:
+                known[user] = kept[1]
+            else:
+                missing.append(user)
+        if not missing:
+            return known
+        self._asking.update(missing)
+        try:
+            rows = await reading(self._ledger.remembered(missing))
+        except Unavailable:
+            self._metrics.ledger_errors += 1
+            if sure:
+                raise
+            return known
+        for user in missing:
+            presence = from_ledger(rows.get(user))
+            known[user] = presence
+            if user in self._asking:
+                self._asking.discard(user)
+                self._cold[user] = now + KEEP_COLD, presence
+        while len(self._cold) > COLD_USERS:
+            self._cold.popitem(last=False)
+        return known
+
+
+def from_ledger(remembered: Remembered | None) -> Presence:
+    """The presence somebody starts from who is not in the store."""
+    if remembered is None:
+        return _STRANGER
+    presence = Presence(last_seen=remembered.last_seen, idle_after=remembered.idle_after)
+    choice = remembered.choice
+    if choice is None:
+        return presence
+    return replace(
+        presence, mode=choice.mode, mode_until=choice.mode_until, custom=choice.custom, chosen=choice.version
+    )
+
+
+def _above(presence: Presence, version: int) -> Presence:
+    return replace(presence, version=max(presence.version, version))
+
+
+_STRANGER = Presence()

@@ -1,0 +1,80 @@
+"""Who is due? The store's wake-ups come back as users to decide; the core finds out what for.
+
+A due user stays due until somebody commits, so a reaper that dies or stalls loses nothing, and of two at once one finds
+the record already changed. The reaper sleeps until the next wake-up it knows of, at most `POLL`: wake-ups committed by
+others meanwhile are found then, so nobody is later than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from herenow.errors import Unavailable
+from herenow.ports import Engine
+from herenow.service.calls import reading
+from herenow.service.clock import NodeClock
+from herenow.service.decide import Decider
+from herenow.service.metrics import Metrics
+from herenow.service.standing import Standing
+
+POLL = 0.5
+"""Seconds. Half of what may pass between an end and its announcement."""
+
+SHORTEST = 0.02
+
+BATCH = 200
+"""Users at a time: unrelated changes get their turn between two batches."""
+
+
+class Reaper:
+    def __init__(
+        self,
+        engine: Engine,
+        decider: Decider,
+        standing: Standing,
+        clock: NodeClock,
+        metrics: Metrics,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._engine = engine
+        self._decider = decider
+        self._standing = standing
+        self._clock = clock
+        self._metrics = metrics
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        while True:
+            await self._sleep(await self.reap())
+
+    async def reap(self) -> float:
+        """Decide everybody who is due; answers how many seconds nobody else will be."""
+        if self._clock.jumping or not self._standing.holds_lease:
+            return POLL
+        pause = POLL
+        for shard in range(self._engine.shards):
+            if shard not in self._standing.closed_shards:
+                try:
+                    pause = min(pause, await self._reap_shard(shard))
+                except Unavailable:
+                    self._metrics.engine_errors += 1
+        return max(pause, SHORTEST)
+
+    async def _reap_shard(self, shard: int) -> float:
+        while True:
+            now = self._clock.now()
+            due = await reading(self._engine.due(shard, now, BATCH))
+            if not due.users:
+                return POLL if due.next_at is None else (due.next_at - now) / 1000
+            await asyncio.gather(*map(self._decide, due.users))
+            for wake in due.wakes:
+                self._metrics.wake_seconds.observe(max(0, self._clock.now() - wake) / 1000)
+            if len(due.users) < BATCH:
+                return SHORTEST
+            await self._sleep(0)
+
+    async def _decide(self, user: str) -> None:
+        with suppress(Unavailable):  # stays due
+            await self._decider.decided(user)

@@ -1,0 +1,234 @@
+"""What must outlive the store: last seen, modes, custom status. Written behind the hot path, lost by nothing.
+
+A commit whose facts the ledger does not have yet carries a mark in the store; the mark goes only after the ledger has
+answered. So this recorder may die at any point: what it held in memory is still marked, and `_take_up_marks` of any
+node finds it. The backlog in memory is the latest row per user, bounded; beyond the bound the marks must do.
+
+On an embedded engine there is nobody else who could remember who was here when the process is killed. Therefore coming
+into view marks the user open in the ledger, leaving or hiding closes the mark, and the run is stamped every second: at
+the next start everybody left open was last seen at the last stamp.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass
+
+import structlog
+
+from herenow.core.machine import droppable
+from herenow.core.model import Presence, Status, public
+from herenow.core.record import UnknownFormat, decode
+from herenow.core.shards import shard_of
+from herenow.errors import HerenowError, Unavailable, UnknownOutcome
+from herenow.ports import Choice, Engine, Ledger
+from herenow.service.calls import reading, writing
+from herenow.service.walk import pages
+from herenow.service.clock import Clock
+from herenow.service.metrics import Metrics
+from herenow.service.people import People
+from herenow.service.standing import new_epoch
+
+BACKLOG = 200_000
+"""Rows kept in memory while the ledger is away: about 100 MB. Beyond it the marks in the store must do."""
+
+PART = 2_000
+"""Rows per statement batch."""
+
+MARKS_EVERY = 5
+"""Flushes between two looks at the store's marks."""
+
+LEDGER_DEADLINE = 10.0
+"""Seconds for one batch: nobody waits for it but the next batch."""
+
+STAMP_EVERY = 1.0
+"""Seconds between two stamps of an embedded run: how far off last seen may be after a kill."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    shard: int
+    record: bytes
+    presence: Presence
+
+
+class Recorder:
+    def __init__(
+        self,
+        engine: Engine,
+        ledger: Ledger,
+        people: People,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        flush_every: float = 1.0,
+        embedded: bool = False,
+    ) -> None:
+        self._engine = engine
+        self._ledger = ledger
+        self._people = people
+        self._clock = clock
+        self._metrics = metrics
+        self._flush_every = flush_every
+        self._run = new_epoch() if embedded else None
+        self._rows: dict[str, _Row] = {}
+        self._here: dict[str, bool] = {}
+        self._wanted = asyncio.Event()
+        self._written: list[tuple[str, asyncio.Future[None]]] = []
+        self._flushes = 0
+        self.is_late = False
+        """The last flush did not reach the ledger; what it should have written waits."""
+
+    @property
+    def backlog(self) -> int:
+        return len(self._rows)
+
+    def note(
+        self, user: str, shard: int, before: Presence, after: Presence, record: bytes, *, unsaved: bool
+    ) -> None:
+        """A commit of ours took place."""
+        if unsaved and (user in self._rows or len(self._rows) < BACKLOG):
+            self._rows[user] = _Row(shard, record, after)
+        if self._run is not None:
+            was, is_here = _in_view(before), _in_view(after)
+            if was != is_here:
+                self._here[user] = is_here
+
+    async def written(self, user: str, patience: float = 1.0) -> None:
+        """Wait until the ledger has what was chosen, but not for long: it is accepted and kept all the same."""
+        if user not in self._rows:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._written.append((user, done))
+        self._wanted.set()
+        try:
+            async with asyncio.timeout(patience):
+                await done
+        except TimeoutError:
+            log.warning("ledger.late", backlog=len(self._rows))
+
+    async def run(self) -> None:
+        """Flush when asked, or when it is time."""
+        while True:
+            try:
+                async with asyncio.timeout(self._flush_every):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            self._wanted.clear()
+            try:
+                await self.flush()
+                self.is_late = False
+            except (Unavailable, UnknownOutcome) as error:
+                self.is_late = True
+                self._metrics.ledger_errors += 1
+                log.warning("ledger.unavailable", error=str(error), backlog=len(self._rows))
+                await asyncio.sleep(self._flush_every)
+
+    async def stamp(self) -> None:
+        """Say that this run still runs."""
+        if self._run is not None:
+            try:
+                await writing(self._ledger.stamp_run(self._run, self._clock.now()), LEDGER_DEADLINE)
+            except (Unavailable, UnknownOutcome):
+                self._metrics.ledger_errors += 1
+
+    async def flush(self) -> None:
+        await self._flush_marks()
+        while self._rows:
+            part = dict(list(self._rows.items())[:PART])
+            await self._save(part)
+            for user, row in part.items():
+                if self._rows.get(user) is row:
+                    del self._rows[user]
+            self._tell(part)
+            if len(part) < PART:
+                break
+        self._flushes += 1
+        if self._flushes % MARKS_EVERY == 0:
+            await self._take_up_marks()
+
+    async def finish(self) -> None:
+        """The last flush of a node that stops; what cannot be written stays marked, in the store or as an open run."""
+        try:
+            await self.flush()
+            if self._run is not None:
+                await self._see_off()
+                await writing(self._ledger.end_run(self._run), LEDGER_DEADLINE)
+        except HerenowError as error:
+            log.warning("ledger.unavailable", error=str(error), backlog=len(self._rows))
+
+    async def _see_off(self) -> None:
+        """An embedded store ends with its process: whoever is still in it was last seen when their sessions say."""
+        async for part in pages(self._engine):
+            last_seen = {user: _last_evidence(p) for user, p in part if p.sessions and not p.hidden}
+            if last_seen:
+                await writing(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)
+
+    async def _save(self, rows: dict[str, _Row]) -> None:
+        last_seen = {u: row.presence.last_seen for u, row in rows.items() if row.presence.last_seen is not None}
+        choices = [_choice(user, row.presence) for user, row in rows.items() if row.presence.chosen]
+        if last_seen:
+            await writing(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)
+        if choices:
+            await writing(self._ledger.save_choices(choices), LEDGER_DEADLINE)
+        by_shard: dict[int, list[tuple[str, bytes, bool]]] = defaultdict(list)
+        for user, row in rows.items():
+            by_shard[row.shard].append((user, row.record, droppable(row.presence)))
+        for shard, saved in by_shard.items():
+            await writing(self._engine.saved(shard, saved))
+            self._left(saved)
+
+    def _left(self, saved: list[tuple[str, bytes, bool]]) -> None:
+        """Whose record has just left the store: our next commit expects none."""
+        for user, record, dropped in saved:
+            person = self._people.find(user) if dropped else None
+            if person is not None and person.record == record:
+                person.record = None
+
+    async def _flush_marks(self) -> None:
+        if self._run is None or not self._here:
+            return
+        marks, self._here = self._here, {}
+        here = [user for user, is_here in marks.items() if is_here]
+        gone = [user for user, is_here in marks.items() if not is_here]
+        try:
+            await writing(self._ledger.open_marks(self._run, here, gone), LEDGER_DEADLINE)
+        except (Unavailable, UnknownOutcome):
+            self._here = marks | self._here
+            raise
+
+    async def _take_up_marks(self) -> None:
+        """What somebody committed whose recorder did not live to write it, or what moved on before it was written."""
+        for shard in range(self._engine.shards):
+            for user, record in await reading(self._engine.unsaved(shard, PART)):
+                if user in self._rows:
+                    continue
+                try:
+                    presence = decode(record)
+                except UnknownFormat:
+                    continue
+                self._rows[user] = _Row(shard_of(user, self._engine.shards), record, presence)
+
+    def _tell(self, rows: dict[str, _Row]) -> None:
+        waiting, self._written = self._written, []
+        for user, done in waiting:
+            if user not in rows:
+                self._written.append((user, done))
+            elif not done.done():
+                done.set_result(None)
+
+
+def _in_view(presence: Presence) -> bool:
+    return public(presence).status is not Status.OFFLINE
+
+
+def _last_evidence(presence: Presence) -> int:
+    return max(presence.last_seen or 0, *(session.seen_at for session in presence.sessions))
+
+
+def _choice(user: str, presence: Presence) -> Choice:
+    return Choice(user, presence.chosen, presence.mode, presence.mode_until, presence.custom)

@@ -1,0 +1,168 @@
+"""Who is connected with whom, as far as this node has asked, and until it hears otherwise.
+
+Facts are read from a `Relations` source in batches and kept per viewer. They are dropped pair by pair when the ledger's
+change table says so (polled every second: a lost message never lets somebody see who may not), when this node itself
+writes an edge, and when a contact ends by its own time. A node that cannot read the change table believes what it knows
+for `TRUST`, then nobody is related to anybody: it fails closed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from herenow.errors import Unavailable
+from herenow.ports import Ledger, LedgerChange, Relation, Relations
+from herenow.service.calls import reading
+from herenow.service.clock import Clock
+from herenow.service.metrics import Metrics
+
+POLL = 1.0
+TRUST = 30.0
+"""Seconds that facts are believed without hearing what has changed."""
+
+VIEWERS = 50_000
+PAIRS_PER_VIEWER = 20_000
+MEMBERS = 200_000
+CHANGES = 2_000
+
+FOREVER = 1 << 62
+
+log = structlog.get_logger(__name__)
+
+
+class Acquaintances:
+    def __init__(
+        self,
+        source: Relations,
+        ledger: Ledger,
+        clock: Clock,
+        metrics: Metrics,
+        on_change: Callable[[LedgerChange], None],
+        on_trust: Callable[[bool], None],
+    ) -> None:
+        """`on_change`: something about these two is different now. `on_trust`: we stopped, or resumed, believing."""
+        self._source = source
+        self._ledger = ledger
+        self._clock = clock
+        self._metrics = metrics
+        self._on_change = on_change
+        self._on_trust = on_trust
+        self._until: OrderedDict[str, dict[str, int]] = OrderedDict()
+        """viewer → target → until when they are related (0: they are not)."""
+        self._members: OrderedDict[tuple[str, str], bool] = OrderedDict()
+        self._ends: list[tuple[int, str, str]] = []
+        self._cursor = 0
+        self._heard = float("-inf")
+        self._trusted = True
+
+    @property
+    def trusted(self) -> bool:
+        """False: the ledger could not be read for too long, and nobody is taken to know anybody."""
+        return self._trusted
+
+    async def start(self) -> None:
+        self._cursor = await reading(self._ledger.changes_head())
+        self._heard = self._clock.monotonic()
+
+    async def relate(self, viewer: str, targets: Sequence[str]) -> None:
+        """Get to know what `are_related` needs. An unreachable source leaves them unknown."""
+        known = self._until.get(viewer, {})
+        unknown = [target for target in dict.fromkeys(targets) if target not in known and target != viewer]
+        if not unknown:
+            return
+        now = self._clock.now()
+        try:
+            found = await reading(self._source.between(viewer, unknown, now))
+        except Unavailable:
+            self._metrics.ledger_errors += 1
+            return
+        pairs = self._pairs(viewer)
+        for target, relation in zip(unknown, found, strict=True):
+            until = _related_until(relation)
+            pairs[target] = until
+            if 0 < until < FOREVER:
+                heapq.heappush(self._ends, (until, viewer, target))
+
+    def are_related(self, viewer: str, target: str) -> bool | None:
+        """None: not known (any more): `relate` them first. Unknown must be treated as no."""
+        if not self._trusted:
+            return False
+        until = self._until.get(viewer, _NONE).get(target)
+        return None if until is None else until > self._clock.now()
+
+    async def contacts(self, user: str) -> list[str]:
+        """Fails closed: raises `Unavailable`."""
+        if not self._trusted:
+            raise Unavailable("The relations are out of reach.")
+        return await reading(self._source.contacts(user, self._clock.now()))
+
+    async def is_member(self, room: str, user: str) -> bool:
+        known = self._members.get((room, user))
+        if known is not None:
+            return known and self._trusted
+        member = await reading(self._source.is_member(room, user))
+        self._members[room, user] = member
+        if len(self._members) > MEMBERS:
+            self._members.popitem(last=False)
+        return member
+
+    async def poll(self) -> None:
+        """Hear what has changed, from whomever."""
+        try:
+            while True:
+                changes, cursor = await reading(self._ledger.changes(self._cursor, CHANGES))
+                self._heard = self._clock.monotonic()
+                self._cursor = cursor
+                for change in changes:
+                    self.changed(change)
+                if len(changes) < CHANGES:
+                    break
+        except Unavailable:
+            self._metrics.ledger_errors += 1
+        self._end_contacts()
+        self._judge_trust()
+
+    def changed(self, change: LedgerChange) -> None:
+        if change.kind == "relation":
+            for viewer, target in ((change.a, change.b), (change.b, change.a)):
+                self._until.get(viewer, {}).pop(target, None)
+        elif change.kind == "member":
+            self._members.pop((change.a, change.b), None)
+        self._on_change(change)
+
+    def _end_contacts(self) -> None:
+        now = self._clock.now()
+        while self._ends and self._ends[0][0] <= now:
+            _, viewer, target = heapq.heappop(self._ends)
+            self.changed(LedgerChange("relation", viewer, target))
+
+    def _judge_trust(self) -> None:
+        trusted = self._clock.monotonic() - self._heard < TRUST
+        if trusted != self._trusted:
+            self._trusted = trusted
+            log.warning("relations.trust", trusted=trusted)
+            self._on_trust(trusted)
+
+    def _pairs(self, viewer: str) -> dict[str, int]:
+        pairs = self._until.get(viewer)
+        if pairs is None or len(pairs) > PAIRS_PER_VIEWER:
+            pairs = self._until[viewer] = {}
+        self._until.move_to_end(viewer)
+        if len(self._until) > VIEWERS:
+            self._until.popitem(last=False)
+        return pairs
+
+
+_NONE: dict[str, int] = {}
+
+
+def _related_until(relation: Relation) -> int:
+    if relation.mutual_follow:
+        return FOREVER
+    if not relation.contact:
+        return 0
+    return FOREVER if relation.contact_until is None else relation.contact_until

@@ -1,0 +1,181 @@
+"""Who is typing: passed on when it is received, stored nowhere.
+
+Answers: may this user's typing be told, to whom, and is it worth telling again?
+A viewer forgets it by itself after `expires_in`, so a typist whose tab is killed is gone in time, and no timer runs here.
+Faster repetitions than `typing_min` are conflated: what the viewers know is still true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from secrets import token_urlsafe
+
+import msgspec
+
+from herenow.core.visibility import may_hear_typing
+from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
+from herenow.ports import Engine, LedgerChange
+from herenow.service.calls import writing
+from herenow.service.clock import Clock
+from herenow.service.connection import Connection
+from herenow.service.metrics import Metrics
+from herenow.service.outbox import Outbox
+from herenow.service.people import People
+from herenow.service.reader import Reader
+from herenow.service.relations import Acquaintances
+from herenow.service.subscriptions import Subscriptions
+from herenow.service.tasks import Tasks
+from herenow.wire.shapes import typing_frame
+
+MAX_ROOMS = 100
+"""Rooms one connection may have open."""
+
+GATES = 100_000
+
+
+class TypingMessage(msgspec.Struct, frozen=True, tag="typing"):
+    """Between nodes."""
+
+    origin: str
+    """The node it was received by, which has passed it on to its own."""
+    user: str
+    to: str | None
+    room: str | None
+    typing: bool
+
+
+class TypingRooms:
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        people: People,
+        reader: Reader,
+        subscriptions: Subscriptions,
+        clock: Clock,
+        metrics: Metrics,
+        tasks: Tasks,
+        typing_for: float,
+        typing_min: float,
+    ) -> None:
+        self._engine = engine
+        self._people = people
+        self._reader = reader
+        self._subscriptions = subscriptions
+        self._clock = clock
+        self._metrics = metrics
+        self._tasks = tasks
+        self._typing_for = typing_for
+        self._typing_min = typing_min
+        self._rooms: dict[str, dict[Outbox, None]] = {}
+        self._told: dict[tuple[str, str | None, str | None], float] = {}
+        """(user, to, room) → when it was last told; absent: viewers were told that it ended, or nothing."""
+        self._relations: Acquaintances
+        self.origin = token_urlsafe(6)
+
+    def attach(self, relations: Acquaintances) -> None:
+        self._relations = relations
+
+    # Rooms
+
+    async def open_room(self, connection: Connection, room: str) -> None:
+        if not await self._relations.is_member(room, connection.user):
+            raise _not_a_member(room)
+        if room not in connection.rooms and len(connection.rooms) >= MAX_ROOMS:
+            raise ProtocolError("too_many_rooms", f"A connection may have {MAX_ROOMS} rooms open.")
+        if not connection.outbox.closed:
+            connection.rooms.add(room)
+            self._rooms.setdefault(room, {})[connection.outbox] = None
+
+    def close_room(self, connection: Connection, room: str) -> None:
+        connection.rooms.discard(room)
+        self._leave(connection.outbox, room)
+
+    def leave_all(self, connection: Connection) -> None:
+        for room in list(connection.rooms):
+            self.close_room(connection, room)
+
+    def changed(self, change: LedgerChange) -> None:
+        """Somebody is no member any more: their open doors close."""
+        if change.kind == "member" and change.a in self._rooms:
+            self._tasks.spawn(self._check_member(change.a, change.b), "member")
+
+    async def _check_member(self, room: str, user: str) -> None:
+        if await self._relations.is_member(room, user):
+            return
+        for outbox in [o for o in self._rooms.get(room, ()) if o.user == user]:
+            self._leave(outbox, room)
+
+    def _leave(self, outbox: Outbox, room: str) -> None:
+        outboxes = self._rooms.get(room)
+        if outboxes is not None:
+            outboxes.pop(outbox, None)
+            if not outboxes:
+                del self._rooms[room]
+
+    # Typing
+
+    async def typing(self, connection: Connection, to: str | None, room: str | None, *, typing: bool) -> None:
+        """Raises `ProtocolError` when the typist has nothing to say there."""
+        user = connection.user
+        if room is not None and not await self._relations.is_member(room, user):
+            raise _not_a_member(room)
+        if to is not None and to != user:
+            await self._relations.relate(user, [to])
+            if not self._relations.are_related(user, to):
+                raise ProtocolError(
+                    "not_mutual_followers", f"{to} and you neither follow each other nor are in contact."
+                )
+        if not self._worth_telling((user, to, room), typing=typing):
+            return
+        self._metrics.typing += 1
+        message = TypingMessage(self.origin, user, to, room, typing)
+        await self.pass_on(message)
+        with suppress(
+            Unavailable, UnknownOutcome
+        ):  # best effort: the viewers elsewhere miss a few seconds of dots
+            await writing(self._engine.send(msgspec.json.encode(message)))
+
+    async def receive(self, message: TypingMessage) -> None:
+        """From another node."""
+        if message.origin != self.origin:
+            await self.pass_on(message)
+
+    def _worth_telling(self, key: tuple[str, str | None, str | None], *, typing: bool) -> bool:
+        now = self._clock.monotonic()
+        told = self._told.get(key)
+        if not typing:
+            return self._told.pop(key, None) is not None
+        if told is not None and now - told < self._typing_min:
+            return False
+        self._told[key] = now
+        if len(self._told) > GATES:
+            self._told = {k: at for k, at in self._told.items() if now - at < self._typing_for}
+        return True
+
+    async def pass_on(self, message: TypingMessage) -> None:
+        """To those here who may know: what is hidden types for nobody."""
+        outboxes = self._audience(message)
+        if not outboxes:
+            return
+        viewers = sorted({outbox.user for outbox in outboxes})
+        sights = await self._subscriptions.sights_of(message.user, viewers)
+        [(presence, _)] = await self._reader.look([message.user])
+        expires_in = self._typing_for if message.typing else 0
+        frame = typing_frame(message.user, to=message.to, room=message.room, expires_in=expires_in)
+        for outbox in outboxes:
+            hears = may_hear_typing(presence, sights[outbox.user])
+            if hears and not outbox.closed and outbox.paused_at is None:
+                outbox.send(frame)
+
+    def _audience(self, message: TypingMessage) -> list[Outbox]:
+        if message.room is not None:
+            return [o for o in self._rooms.get(message.room, ()) if o.user != message.user]
+        person = self._people.find(message.to or "")
+        outboxes: Iterable[Outbox] = () if person is None else person.outboxes
+        return [outbox for outbox in outboxes if message.user in outbox.watching]
+
+
+def _not_a_member(room: str) -> ProtocolError:
+    return ProtocolError("not_a_member", f"You are not a member of room {room}.")

@@ -1,0 +1,113 @@
+"""What a viewer may read: one, many, their contacts counted or ranked. Everything leaves through `visibility.seen`.
+
+Answers carry the same bytes as the frames. Who asks is a user, or a service that sees the truth.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+
+from herenow.core.model import Presence, Status, View, own
+from herenow.core.shards import shard_of
+from herenow.core.visibility import Sight, seen
+from herenow.service.decide import Decider
+from herenow.service.hub import Hub
+from herenow.service.people import People
+from herenow.service.reader import Reader
+from herenow.service.relations import Acquaintances
+from herenow.service.subscriptions import Subscriptions
+from herenow.wire.shapes import self_body, status_body, with_as_of
+
+BODIES = 50_000
+"""Encoded statuses kept for those who are asked for again and again and whom nobody here watches."""
+
+_RANK = {Status.ONLINE: 0, Status.BUSY: 1, Status.AWAY: 2, Status.OFFLINE: 3}
+
+
+class Views:
+    def __init__(
+        self,
+        *,
+        people: People,
+        hub: Hub,
+        reader: Reader,
+        decider: Decider,
+        subscriptions: Subscriptions,
+        shards: int,
+    ) -> None:
+        self._people = people
+        self._hub = hub
+        self._reader = reader
+        self._decider = decider
+        self._subscriptions = subscriptions
+        self._shards = shards
+        self._bodies: OrderedDict[tuple[str, Sight], tuple[Presence, bool, bytes]] = OrderedDict()
+        self._relations: Acquaintances
+
+    def attach(self, relations: Acquaintances) -> None:
+        self._relations = relations
+
+    async def statuses(self, viewer: str | None, users: Sequence[str]) -> list[bytes]:
+        """Complete status shapes in the order asked. `viewer` None: a service, which sees the truth."""
+        sights = await self._sights(viewer, users)
+        found = await self._reader.look(users)
+        return [
+            self._status(user, sights[user], presence, fresh=fresh)
+            for user, (presence, fresh) in zip(users, found, strict=True)
+        ]
+
+    async def me(self, user: str) -> bytes:
+        return self_body(own(await self._decider.decided(user)))
+
+    async def presence(self, user: str) -> Presence:
+        """The truth, for the user themselves."""
+        return await self._decider.decided(user)
+
+    async def count(self, viewer: str) -> dict[str, int]:
+        """The viewer's contacts by what the viewer sees of them."""
+        counts: Counter[Status] = Counter(view.status for _, view in await self._contacts(viewer))
+        return {status.word: counts[status] for status in _RANK}
+
+    async def leaderboard(self, viewer: str, limit: int) -> list[bytes]:
+        """Online, busy, away, each by id; then offline by last seen, the unseen last."""
+        ranked = sorted(await self._contacts(viewer), key=_rank)
+        return await self.statuses(viewer, [user for user, _ in ranked[:limit]])
+
+    async def _contacts(self, viewer: str) -> list[tuple[str, View]]:
+        contacts = await self._relations.contacts(viewer)
+        sights = await self._sights(viewer, contacts)
+        found = await self._reader.look(contacts)
+        return [
+            (user, seen(presence, sights[user])) for user, (presence, _) in zip(contacts, found, strict=True)
+        ]
+
+    async def _sights(self, viewer: str | None, users: Sequence[str]) -> dict[str, Sight]:
+        if viewer is None:
+            return dict.fromkeys(users, Sight.TRUTH)
+        return await self._subscriptions.sights(viewer, users)
+
+    def _status(self, user: str, sight: Sight, presence: Presence, *, fresh: bool) -> bytes:
+        shard = shard_of(user, self._shards)
+        as_of = self._hub.as_of(shard)
+        person = self._people.find(user)
+        if person is not None and person.known:
+            return with_as_of(self._hub.body(person, sight), as_of)
+        return with_as_of(
+            self._body(user, sight, presence, stale=not fresh or self._hub.is_stale(shard)), as_of
+        )
+
+    def _body(self, user: str, sight: Sight, presence: Presence, *, stale: bool) -> bytes:
+        kept = self._bodies.get((user, sight))
+        if kept is not None and kept[0] is presence and kept[1] is stale:
+            return kept[2]
+        body = status_body(user, seen(presence, sight), stale=stale)
+        self._bodies[user, sight] = presence, stale, body
+        if len(self._bodies) > BODIES:
+            self._bodies.popitem(last=False)
+        return body
+
+
+def _rank(contact: tuple[str, View]) -> tuple[int, int, str]:
+    user, view = contact
+    return _RANK[view.status], -(view.last_seen or 0), user

@@ -1,0 +1,48 @@
+"""When must something held in memory be looked at again, without a timer each and without a scan?
+
+A lazy wheel: things lie in the bucket of the moment they asked for; one tick opens the buckets that have come due.
+Whoever was touched meanwhile is simply put back later, so that a beat costs the wheel nothing.
+Cost: about half a microsecond per due entry; nothing for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Thing = TypeVar("Thing")
+
+
+class Wheel(Generic[Thing]):
+    """`look(thing, now)` answers when to look again (ms), or None to let it go."""
+
+    __slots__ = ("_buckets", "_look", "_opened", "_width")
+
+    def __init__(self, look: Callable[[Thing, int], int | None], width: int = 250) -> None:
+        self._look = look
+        self._width = width
+        self._buckets: dict[int, list[Thing]] = {}
+        self._opened: int | None = None
+        """The newest bucket that was opened."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._buckets.values()))
+
+    def put(self, thing: Thing, at: int) -> None:
+        bucket = -(-at // self._width)  # rounded up: never opened before `at`
+        if self._opened is not None and bucket <= self._opened:
+            bucket = self._opened + 1
+        self._buckets.setdefault(bucket, []).append(thing)
+
+    def turn(self, now: int) -> None:
+        newest = now // self._width
+        if self._opened is None:
+            self._opened = min(self._buckets, default=newest) - 1
+        due = range(self._opened + 1, newest + 1)
+        buckets = due if len(due) <= len(self._buckets) else sorted(b for b in self._buckets if b in due)
+        self._opened = max(newest, self._opened)
+        for bucket in buckets:
+            for thing in self._buckets.pop(bucket, ()):
+                again = self._look(thing, now)
+                if again is not None:
+                    self.put(thing, again)
