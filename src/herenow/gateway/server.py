@@ -1,0 +1,158 @@
+"""The door for WebSockets: who is let in, and the few things all connections share.
+
+Answers: does this handshake lead to a client's session, to a farewell a browser can read, or to a plain refusal?
+Owns the wheel that ends connections whose token has expired and the sweep that pings the silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from urllib.parse import parse_qs
+
+import structlog
+
+from herenow.errors import ProtocolError
+from herenow.gateway.auth import SUBPROTOCOL, Auth, find_token
+from herenow.gateway.origins import is_allowed
+from herenow.gateway.session import ClientSession
+from herenow.gateway.sweep import Sweep
+from herenow.gateway.websocket import Accept, Farewell, Refuse, Socket, Sockets, Upgrade
+from herenow.service.node import Node
+from herenow.service.tasks import Tasks
+from herenow.service.wheel import Wheel
+from herenow.wire.codes import Close
+from herenow.wire.ids import parse_id
+from herenow.wire.inputs import parse_platform
+from herenow.wire.shapes import Limits, error_frame
+
+PATH = "/ws/presence"
+
+COME_BACK = 5_000
+"""Milliseconds over which those are spread that a full node sends away."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    beat_every: float
+    max_frame: int
+    max_subscriptions: int
+    max_bulk: int
+    origins: Collection[str] = ()
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Whose word we take for how a browser reached them."""
+
+
+class Gateway:
+    def __init__(self, node: Node, auth: Auth, sockets: Sockets, settings: GatewaySettings) -> None:
+        self.node = node
+        self.auth = auth
+        self.tasks = Tasks()
+        self.beat_every = settings.beat_every
+        self.limits = Limits(settings.max_subscriptions, settings.max_frame, settings.max_bulk)
+        self._settings = settings
+        self._sockets = sockets
+        self._expiry: Wheel[ClientSession] = Wheel(lambda session, now: session.expired(now))
+        self._sweep: Sweep[ClientSession]
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweep = Sweep(
+            self.beat_every,
+            last_life=lambda session: session.last_life / 1000,
+            ping=lambda session: session.ping(),
+            clock=lambda: self.node.clock.now() / 1000,
+            call_later=loop.call_later,
+        )
+        self._sweep.start()
+        self.tasks.every(0.25, self._end_expired, "expiry")
+
+    async def stop(self) -> None:
+        self._sweep.stop()
+        await self.tasks.end()
+
+    async def _end_expired(self) -> None:
+        self._expiry.turn(self.node.clock.now())
+
+    # Handshakes
+
+    def accept(self, upgrade: Upgrade) -> Accept | Refuse:
+        if upgrade.path.rstrip("/") != PATH:
+            return Refuse(404, f"There is no WebSocket here; presence is at {PATH}.\n")
+        secure = upgrade.secure or self._came_by_tls(upgrade)
+        if not is_allowed(upgrade.origin, host=upgrade.host, secure=secure, origins=self._settings.origins):
+            self.node.metrics.refusals["forbidden_origin"] += 1
+            return Refuse(
+                403, "Pages of this origin may not connect; the operator can name it in `origins`.\n"
+            )
+        subprotocol = SUBPROTOCOL if SUBPROTOCOL in upgrade.subprotocols else None
+        return Accept(self._handler(upgrade), subprotocol)
+
+    def _came_by_tls(self, upgrade: Upgrade) -> bool:
+        """A proxy we trust says that it ended TLS for us."""
+        if upgrade.peer is None or upgrade.header("x-forwarded-proto") != "https":
+            return False
+        peer = ip_address(upgrade.peer[0])
+        return any(peer in network for network in self._settings.trusted_proxies)
+
+    def _handler(self, upgrade: Upgrade) -> ClientSession | Farewell:
+        if self.node.draining:
+            return Farewell(Close.DRAINING, _come_back())
+        if self._sockets.full or not self.node.ready:
+            return Farewell(Close.OVERLOADED, _come_back())
+        token = find_token(upgrade.header("authorization"), upgrade.query, upgrade.subprotocols)
+        try:
+            claims = self.auth.check(token)
+        except ProtocolError as error:
+            self.node.metrics.refusals[error.code] += 1
+            return Farewell(Close.UNAUTHORIZED, error.code)
+        try:
+            asked = {
+                name: values[-1] for name, values in parse_qs(upgrade.query, keep_blank_values=True).items()
+            }
+            device = parse_id(asked["device_id"]) if asked.get("device_id") else None
+            platform = parse_platform(asked.get("platform") or None)
+        except ProtocolError as error:
+            self.node.metrics.refusals[error.code] += 1
+            return _Apology(error)
+        return ClientSession(self, claims, device, platform)
+
+    # What sessions tell
+
+    def opened(self, session: ClientSession, expires_at: int) -> None:
+        session.slot = self._sweep.add(session)
+        self._expiry.put(session, expires_at)
+        log.info("connection.opened", **session.described)
+
+    def refreshed(self, session: ClientSession, *, was: int, expires_at: int) -> None:
+        """A later end needs nothing: the wheel asks when the old one has come."""
+        if expires_at < was:
+            self._expiry.put(session, expires_at)
+
+    def closed(self, session: ClientSession, code: int | None, reason: str) -> None:
+        if session.slot >= 0:
+            self._sweep.discard(session, session.slot)
+            log.info("connection.closed", code=code, reason=reason, **session.described)
+
+
+class _Apology(Farewell):
+    """What is wrong with the query of the handshake: a sentence, then the end."""
+
+    __slots__ = ("_frame",)
+
+    def __init__(self, error: ProtocolError) -> None:
+        super().__init__(Close.BAD_FRAMES, error.code)
+        self._frame = error_frame(error.code, error.message)
+
+    def on_open(self, socket: Socket) -> None:
+        socket.send_text(self._frame)
+        super().on_open(socket)
+
+
+def _come_back() -> str:
+    return f"retry_after_ms={random.randint(COME_BACK // 10, COME_BACK)}"

@@ -1,0 +1,351 @@
+"""One client's WebSocket: frames in, verbs of the node out, and the answers back in their order.
+
+Answers: which verb does a command mean, and what is its answer? Decides nothing about presence, parses nothing (`wire`),
+knows no bytes of a socket (`websocket`).
+
+A beat is handled at once, where it arrives. Commands that must wait for a store stand in a queue per connection, so that
+answers come in the order of the questions and "nothing for those targets after its answer" holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, assert_never
+
+import structlog
+
+from herenow.core.model import Platform
+from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
+from herenow.gateway.tokens import Claims
+from herenow.gateway.websocket import Socket
+from herenow.service.connection import Connection
+from herenow.service.subscriptions import Granted
+from herenow.wire.codes import Close
+from herenow.wire.frames import (
+    COMMON,
+    Active,
+    Away,
+    Bye,
+    Command,
+    FrameId,
+    Heartbeat,
+    Refresh,
+    RoomClose,
+    RoomOpen,
+    SetPresence,
+    Subscribe,
+    Typing,
+    Unsubscribe,
+)
+from herenow.wire.inputs import Activity
+from herenow.wire.peer import Peer, Rejection
+from herenow.wire.shapes import (
+    closed_statuses_frame,
+    denied_frame,
+    denied_list_frame,
+    error_frame,
+    ok_frame,
+    status_frame,
+    unsubscribed_frame,
+    welcome_frame,
+    with_as_of,
+)
+
+if TYPE_CHECKING:
+    from herenow.gateway.server import Gateway
+
+MAX_WAITING = 1_000
+"""Commands of one connection that may wait for a store; more are refused, the connection stays."""
+
+WELCOME_WITHIN = 1.0
+"""Seconds the welcome waits for the user's record, which knows their `idle_after`; a store that is away delays nobody."""
+
+log = structlog.get_logger(__name__)
+
+
+class ClientSession:
+    """A `Handler` for one authenticated connection."""
+
+    __slots__ = (
+        "_claims",
+        "_connection",
+        "_device",
+        "_ended_by_us",
+        "_gateway",
+        "_peer",
+        "_platform",
+        "_socket",
+        "_waiting",
+        "_working",
+        "slot",
+    )
+
+    def __init__(self, gateway: Gateway, claims: Claims, device: str | None, platform: Platform) -> None:
+        self._gateway = gateway
+        self._claims = claims
+        self._device = device
+        self._platform = platform
+        self._peer = Peer()
+        self._socket: Socket
+        self._connection: Connection | None = None
+        self._waiting: deque[Command | Rejection | None] | None = None
+        self._working = False
+        self._ended_by_us = False
+        self.slot = -1
+        """Where the ping sweep keeps us."""
+
+    # The socket's side
+
+    def on_open(self, socket: Socket) -> None:
+        self._socket = socket
+        try:
+            self._connection = self._gateway.node.sessions.connect(
+                self._claims.user,
+                self._device,
+                self._platform,
+                send=socket.send_text,
+                end=self.end,
+                abort=self._stuck,
+            )
+        except ProtocolError as error:
+            self._gateway.node.metrics.refusals[error.code] += 1
+            self.end(Close.TOO_MANY_CONNECTIONS, error.message)
+            return
+        self._gateway.opened(self, self._claims.expires_at_ms)
+        self._do_later(None)
+
+    def on_text(self, payload: bytes) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        node = self._gateway.node
+        command = COMMON.get(payload) or self._peer.receive(payload, node.clock.now())
+        if type(command) is Heartbeat:
+            node.sessions.beat(connection.session, command.activity)
+            if command.id is not None:
+                self._do_later(command)
+        else:
+            node.sessions.alive(connection.session)
+            self._do_later(command)
+
+    def on_binary(self) -> None:
+        if self._connection is not None:
+            self.on_sign_of_life()
+            self._do_later(self._peer.binary(self._gateway.node.clock.now()))
+
+    def on_sign_of_life(self) -> None:
+        if self._connection is not None:
+            self._gateway.node.sessions.alive(self._connection.session)
+
+    def on_pause(self) -> None:
+        if self._connection is not None:
+            self._gateway.node.hub.pause(self._connection.outbox)
+
+    def on_resume(self) -> None:
+        if self._connection is not None:
+            self._gateway.node.hub.resume(self._connection.outbox)
+
+    def on_closed(self, code: int | None, reason: str) -> None:
+        connection, self._connection = self._connection, None
+        self._gateway.closed(self, code, reason)
+        if connection is not None:
+            # A FIN, an RST or a CLOSE of the peer is a sign of life; an end that we chose is none.
+            self._gateway.node.sessions.gone(connection, alive=not self._ended_by_us)
+
+    # Ends that we choose
+
+    def end(self, code: int, reason: str) -> None:
+        self._ended_by_us = True
+        self._gateway.node.metrics.closes[code] += 1
+        self._socket.close(code, reason)
+
+    def _stuck(self) -> None:
+        """The peer has not read for too long: nobody waits for it."""
+        self._ended_by_us = True
+        self._gateway.node.metrics.closes[Close.NO_LIFE] += 1
+        self._socket.abort()
+
+    def expired(self, now: int) -> int | None:
+        """When to look again; None: it is over."""
+        if self._connection is None:
+            return None
+        if now < self._claims.expires_at_ms:
+            return self._claims.expires_at_ms
+        self.end(Close.UNAUTHORIZED, "token_expired")
+        return None
+
+    @property
+    def last_life(self) -> int:
+        connection = self._connection
+        return 0 if connection is None else connection.session.seen_at
+
+    def ping(self) -> None:
+        self._socket.ping()
+
+    @property
+    def described(self) -> dict[str, str]:
+        """For the log."""
+        return {"user": self._claims.user, "device": self._device or "-"}
+
+    # Commands, one after the other
+
+    def _reject(self, rejection: Rejection) -> None:
+        self._gateway.node.metrics.refusals[rejection.code] += 1
+        self._socket.send_text(rejection.frame)
+        if rejection.close is not None:
+            self.end(rejection.close, "too many malformed frames")
+
+    def _do_later(self, command: Command | Rejection | None) -> None:
+        """None: the welcome, which comes first."""
+        if self._waiting is None:
+            self._waiting = deque()
+        if len(self._waiting) >= MAX_WAITING:
+            frame_id = None if command is None or isinstance(command, Rejection) else command.id
+            self._refuse("overloaded", "Too many commands wait for their answer.", frame_id)
+            return
+        self._waiting.append(command)
+        if not self._working:
+            self._working = True
+            self._gateway.tasks.spawn(self._work(), "commands")
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting and self._connection is not None:
+                command = self._waiting.popleft()
+                if command is None:
+                    await self._welcome(self._connection)
+                elif isinstance(command, Rejection):
+                    self._reject(command)
+                else:
+                    await self._answer(self._connection, command)
+        finally:
+            self._working = False
+            self._waiting = None
+
+    async def _welcome(self, connection: Connection) -> None:
+        node = self._gateway.node
+        try:
+            async with asyncio.timeout(WELCOME_WITHIN):
+                presence = await node.decider.decided(connection.user)
+        except (Unavailable, TimeoutError):
+            presence = connection.session.person.presence
+        if self._connection is None:
+            return
+        timings = node.settings.timings
+        idle_after = timings.idle_after if presence.idle_after is None else presence.idle_after
+        self._socket.send_text(
+            welcome_frame(
+                user_id=connection.user,
+                device_id=connection.session.device,
+                session_id=connection.session_id,
+                beat_every=self._gateway.beat_every,
+                idle_after=idle_after / 1000,
+                server_time=node.clock.now(),
+                limits=self._gateway.limits,
+            )
+        )
+        connection.welcomed = True
+        if connection.session.asserted:
+            node.sessions.greet(connection.session)
+
+    async def _answer(self, connection: Connection, command: Command) -> None:
+        try:
+            await self._do(connection, command)
+        except ProtocolError as error:
+            self._refuse(error.code, error.message, command.id)
+        except Unavailable as error:
+            self._refuse("unavailable", str(error), command.id)
+        except UnknownOutcome:
+            self._refuse(
+                "unknown_outcome", "The store did not answer; look before you repeat it.", command.id
+            )
+
+    async def _do(self, connection: Connection, command: Command) -> None:  # noqa: C901 - a table of verbs
+        node = self._gateway.node
+        match command:
+            case Subscribe():
+                await self._subscribe(connection, command)
+                return
+            case Unsubscribe():
+                targets = list(command.targets)
+                if command.contacts:
+                    targets = await node.subscriptions.unsubscribe_contacts(connection.outbox)
+                else:
+                    node.subscriptions.unsubscribe(connection.outbox, targets)
+                self._send(unsubscribed_frame(targets, command.id))
+                return
+            case Bye():
+                await self._bye(connection)
+                return
+            case Heartbeat():
+                pass  # done on arrival; its answer waits its turn
+            case Active():
+                node.sessions.act(connection.session, Activity.ACTIVE)
+            case Away():
+                node.sessions.act(connection.session, Activity.IDLE)
+            case SetPresence():
+                await self._set(connection, command)
+            case Typing():
+                node.sessions.act(connection.session, Activity.ACTIVE)
+                await node.typing.typing(connection, command.to, command.room, typing=command.typing)
+            case RoomOpen():
+                await node.typing.open_room(connection, command.room)
+            case RoomClose():
+                node.typing.close_room(connection, command.room)
+            case Refresh():
+                self._refresh(command)
+            case _:
+                assert_never(command)
+        if command.id is not None:
+            self._send(ok_frame(command.id))
+
+    async def _subscribe(self, connection: Connection, command: Subscribe) -> None:
+        subscriptions = self._gateway.node.subscriptions
+        if command.contacts:
+            granted = await subscriptions.subscribe_contacts(connection.outbox)
+        else:
+            granted = await subscriptions.subscribe(connection.outbox, command.targets)
+        granted.denied.extend(command.invalid)
+        if command.single:
+            self._send(_single(granted, command.id))
+            return
+        self._send(closed_statuses_frame([with_as_of(*status) for status in granted.statuses], command.id))
+        if granted.denied:
+            self._send(denied_list_frame(granted.denied, command.id))
+
+    async def _set(self, connection: Connection, command: SetPresence) -> None:
+        choices, user = self._gateway.node.choices, connection.user
+        if command.mode is not None and command.has_custom:
+            await choices.set_both(user, command.mode, command.until, command.custom)
+        elif command.mode is not None:
+            await choices.set_mode(user, command.mode, command.until)
+        else:
+            await choices.set_custom(user, command.custom)
+
+    async def _bye(self, connection: Connection) -> None:
+        await self._gateway.node.sessions.sign_out(connection.user, connection.session.device, but=connection)
+        self.end(Close.NORMAL, "signed out")
+
+    def _refresh(self, command: Refresh) -> None:
+        claims = self._gateway.auth.check(command.token)
+        if claims.user != self._claims.user:
+            raise ProtocolError("token_other_user", "The new token is for another user than this connection.")
+        was, self._claims = self._claims.expires_at_ms, claims
+        self._gateway.refreshed(self, was=was, expires_at=claims.expires_at_ms)
+
+    def _refuse(self, code: str, message: str, frame_id: FrameId) -> None:
+        self._gateway.node.metrics.refusals[code] += 1
+        self._send(error_frame(code, message, frame_id))
+
+    def _send(self, frame: bytes) -> None:
+        if self._connection is not None:
+            self._socket.send_text(frame)
+
+
+def _single(granted: Granted, frame_id: FrameId) -> bytes:
+    if granted.denied:
+        target, reason = granted.denied[0]
+        return denied_frame(target, reason, frame_id)
+    body, as_of = granted.statuses[0]
+    return status_frame(body, as_of, frame_id)

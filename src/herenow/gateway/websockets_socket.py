@@ -1,0 +1,167 @@
+"""How do WebSocket frames reach a handler when picows cannot be used? By the frames of `websockets`, without its I/O.
+
+The second implementation: pure Python where picows is C, several times slower, and switchable, so that a defect or
+an incompatible release of picows is a setting and not an outage. It also keeps us honest: the same table of tests
+runs on both. Only parsing and serialising frames is done here; what they mean is `websocket.Connection`.
+
+One difference is known: `websockets` lets a length pass that is written with more bytes than needed.
+"""
+
+import asyncio
+import base64
+import hashlib
+import logging
+from collections.abc import Callable, Generator
+from typing import cast
+
+from websockets.exceptions import PayloadTooBig, ProtocolError
+from websockets.frames import Frame, Opcode
+
+from herenow.gateway.websocket import (
+    HANDLER_FAILED,
+    INTERNAL_ERROR,
+    MESSAGE_TOO_BIG,
+    PROTOCOL_ERROR,
+    Accept,
+    Acceptor,
+    Connection,
+    Door,
+    Fault,
+    Handler,
+    Limits,
+    Refuse,
+    Sockets,
+)
+
+log = logging.getLogger(__name__)
+
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
+
+
+def websockets_protocol(
+    acceptor: Acceptor, limits: Limits, sockets: Sockets
+) -> Callable[..., asyncio.BaseProtocol]:
+    """For `uvicorn.Config(ws=…)`."""
+    door = Door(acceptor, limits, sockets)
+
+    def protocol(**_of_uvicorn: object) -> asyncio.BaseProtocol:
+        return WebsocketsProtocol(door)
+
+    return protocol
+
+
+class WebsocketsSocket(Connection):
+    """The `Socket`: frames go out through the transport itself."""
+
+    __slots__ = ("_talking",)
+
+    def __init__(self, tcp: asyncio.Transport, door: Door, handler: Handler) -> None:
+        super().__init__(tcp, door, handler)
+        self._talking = True
+
+    def send_text(self, payload: bytes) -> None:
+        self._put(Opcode.TEXT, payload)
+
+    def ping(self) -> None:
+        self._put(Opcode.PING, b"")
+
+    def put_pong(self, payload: bytes) -> None:
+        self._put(Opcode.PONG, payload)
+
+    def put_close(self, payload: bytes) -> None:
+        self._put(Opcode.CLOSE, payload)
+
+    def hang_up(self) -> None:
+        self._talking = False
+
+    def _put(self, opcode: Opcode, payload: bytes) -> None:
+        if self._talking:
+            self._tcp.write(Frame(opcode, payload).serialize(mask=False))
+
+
+class WebsocketsProtocol(asyncio.Protocol):
+    """What uvicorn hands the connection to: first the handshake, then frames, in whatever pieces they come."""
+
+    __slots__ = ("_door", "_frames", "_socket", "_tcp", "_unread")
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._socket: WebsocketsSocket | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._tcp = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._tcp.is_closing():
+            return
+        if self._socket is not None:
+            self._unread += data
+            next(self._frames)
+            return
+        answer = self._door.ask(data, self._tcp)
+        if isinstance(answer, Refuse):
+            self._door.turn_away(answer, self._tcp)
+        else:
+            self._open(*answer)
+
+    def eof_received(self) -> bool:
+        if self._socket is not None:
+            self._socket.on_eof()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._socket is not None:
+            self._socket.on_gone()
+
+    def pause_writing(self) -> None:
+        if self._socket is not None:
+            self._socket.on_write_paused()
+
+    def resume_writing(self) -> None:
+        if self._socket is not None:
+            self._socket.on_write_resumed()
+
+    def _open(self, accept: Accept, key: str) -> None:
+        self._socket = WebsocketsSocket(self._tcp, self._door, accept.handler)
+        self._unread = bytearray()
+        self._frames = self._parse(self._socket)
+        next(self._frames)
+        self._tcp.write(_switching(key, accept.subprotocol))
+        self._socket.on_opened()
+
+    def _parse(self, socket: WebsocketsSocket) -> Generator[None]:
+        """Frame after frame; waits wherever the bytes end."""
+        try:
+            while True:
+                frame = yield from Frame.parse(self._read, mask=True, max_size=self._door.limits.max_message)
+                _hand_over(frame, socket)
+        except PayloadTooBig:
+            socket.fail(MESSAGE_TOO_BIG)
+        except ProtocolError as error:
+            socket.fail(Fault(PROTOCOL_ERROR, str(error)))
+        yield  # behind a failure another protocol reads on: nobody comes for the next frame
+
+    def _read(self, size: int) -> Generator[None, None, bytes]:
+        while len(self._unread) < size:
+            yield
+        taken = bytes(self._unread[:size])
+        del self._unread[:size]
+        return taken
+
+
+def _hand_over(frame: Frame, socket: WebsocketsSocket) -> None:
+    try:
+        # Frame.parse() has refused reserved bits already.
+        socket.on_frame(frame.opcode, bytes(frame.data), fin=frame.fin, reserved=False)
+    except Exception:
+        log.exception(HANDLER_FAILED)
+        socket.close(INTERNAL_ERROR, "internal error")
+
+
+def _switching(key: str, subprotocol: str | None) -> bytes:
+    proof = base64.b64encode(hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest())
+    chosen = f"Sec-WebSocket-Protocol: {subprotocol}\r\n" if subprotocol else ""
+    return (
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Accept: %b\r\n%b\r\n" % (proof, chosen.encode("latin-1"))
+    )

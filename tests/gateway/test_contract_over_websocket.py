@@ -1,0 +1,313 @@
+"""The WebSocket's contract on a whole node in this process, over real sockets: J1 to J3, and what clients rely on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import jwt
+import pytest
+import websockets
+from websockets.exceptions import InvalidStatus
+
+from herenow.app import running
+from herenow.gateway.listening import Listener
+from herenow.settings import Settings
+from tests.processes import PATIENCE, SECRET, Client, token
+
+
+class Here:
+    """A running node."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.ws = url.replace("http", "ws", 1) + "/ws/presence"
+
+    @asynccontextmanager
+    async def client(self, user: str, query: str = "", **options: Any) -> AsyncIterator[Client]:
+        headers = {"authorization": f"Bearer {token(user)}"} | options.pop("headers", {})
+        async with websockets.connect(self.ws + query, additional_headers=headers, **options) as socket:
+            client = Client(socket)
+            try:
+                await client.receive("presence.self")
+                yield client
+            finally:
+                client.reader.cancel()
+
+    async def befriend(self, a: str, b: str) -> None:
+        await self.put(f"/follows/{a}/{b}")
+        await self.put(f"/follows/{b}/{a}")
+
+    async def put(self, path: str, method: str = "PUT", **options: Any) -> httpx2.Response:
+        headers = {"authorization": f"Bearer {token('backend', 'service')}"}
+        async with httpx2.AsyncClient(base_url=self.url + "/api/v1", headers=headers) as http:
+            answer = await http.request(method, path, **options)
+        assert answer.status_code < 300, answer.text
+        return answer
+
+
+def settings(**changed: Any) -> Settings:
+    chosen: dict[str, Any] = {"port": 0, "ledger": "sqlite://", "secret": SECRET, "log_level": "error"}
+    return Settings(**(chosen | changed))
+
+
+@asynccontextmanager
+async def node(**changed: Any) -> AsyncIterator[Here]:
+    chosen = settings(**changed)
+    with Listener(chosen) as listener:
+        async with running(chosen, listener):
+            yield Here(listener.url)
+
+
+@pytest.fixture(params=["picows", "websockets"])
+async def here(request: pytest.FixtureRequest) -> AsyncIterator[Here]:
+    async with node(websocket=request.param) as running_node:
+        yield running_node
+
+
+async def closed_with(address: str, **options: Any) -> tuple[int | None, str]:
+    async with asyncio.timeout(PATIENCE), websockets.connect(address, **options) as socket:
+        await socket.wait_closed()
+    return socket.close_code, socket.close_reason or ""
+
+
+# What clients rely on
+
+
+async def test_the_example_client_works_as_written(here: Here) -> None:
+    await here.befriend("123", "456")
+    headers = {"authorization": f"Bearer {token('123')}"}
+    async with websockets.connect(here.ws + "/", additional_headers=headers) as socket:
+        await socket.send('{"type":"presence.heartbeat"}')
+        await socket.send('{"type":"presence.subscribe","target_user_id":456}')
+        frames = [json.loads(await socket.recv()) for _ in range(3)]
+    assert [frame["type"] for frame in frames] == ["presence.welcome", "presence.self", "presence.status"]
+    assert (frames[2]["user_id"], frames[2]["status"]) == ("456", "offline")
+
+
+async def test_welcome_comes_first_and_says_all_a_client_needs(here: Here) -> None:
+    async with here.client("ana", "?platform=desktop") as ana:
+        await ana.socket.send("rubbish")
+        await ana.receive("presence.error")
+    assert [frame["type"] for frame in ana.frames] == ["presence.welcome", "presence.self", "presence.error"]
+    welcome, own, _ = ana.frames
+    assert welcome["user_id"] == "ana"
+    assert welcome["beat_every"] == 30
+    assert welcome["idle_after"] == 300
+    assert welcome["limits"] == {"subscriptions": 500, "frame": 65536, "bulk": 1000}
+    assert own["devices"][0]["device_id"] == welcome["device_id"]
+    assert own["devices"][0]["platform"] == "desktop"
+
+
+async def test_answers_come_in_order_and_echo_their_ids(here: Here) -> None:
+    await here.befriend("ana", "bo")
+    async with here.client("ana") as ana:
+        await ana.send("presence.subscribe", target_user_ids=["bo", "nobody", 7, "a b"], id="list")
+        await ana.send("presence.active", id=1)
+        await ana.send("presence.unsubscribe", target_user_ids=["bo"], id=2)
+        await ana.send("presence.subscribe", target_user_id=True, id=3)
+        await ana.send("presence.subscribe", contacts=True, id=4)
+        await ana.until(lambda frame: frame.get("user_id") == "bo", after=6)
+    answers = [(frame["type"], frame.get("id")) for frame in ana.frames[2:] if "type" in frame]
+    assert answers == [
+        ("presence.subscribe.denied", "list"),
+        ("presence.ok", 1),
+        ("presence.unsubscribed", 2),
+        ("presence.subscribe.denied", 3),
+    ]
+    reasons = {(d["target_user_id"], d["reason"]) for d in ana.frames[3]["denied"]}
+    assert reasons == {
+        ("nobody", "not_mutual_followers"),
+        ("7", "not_mutual_followers"),
+        ("a b", "invalid_user_id"),
+    }
+
+
+async def test_tokens_may_come_by_header_subprotocol_or_query(here: Here) -> None:
+    ana = token("ana")
+    for options in (
+        {"uri": here.ws, "additional_headers": {"authorization": f"Bearer {ana}"}},
+        {"uri": here.ws, "subprotocols": ["herenow.v1", f"herenow.token.{ana}"]},
+        {"uri": f"{here.ws}?token={ana}"},
+    ):
+        async with websockets.connect(**options) as socket:
+            assert json.loads(await socket.recv())["user_id"] == "ana"
+            assert socket.subprotocol in ("herenow.v1", None)
+
+
+# J1: rubbish
+
+
+async def test_J1_rubbish_gets_a_code_and_a_sentence_and_then_4400(here: Here) -> None:
+    rubbish: list[str | bytes] = [
+        "{",
+        "[]",
+        '"x"',
+        '{"type":"presence.nonsense"}',
+        '{"type":7}',
+        '{"no":"type"}',
+        '{"type":"presence.subscribe"}',
+        '{"type":"presence.subscribe","target_user_ids":"bo"}',
+        '{"type":"presence.heartbeat","type":"presence.bye"}',
+        "[" * 10_000,
+        b"binary",
+        '{"type":"presence.heartbeat","id":{"a":1}}',
+    ]
+    async with here.client("ana") as ana:
+        for message in rubbish:
+            await ana.socket.send(message)
+        await ana.until(lambda _: len(ana.frames) == 2 + len(rubbish))
+        assert all(f["type"] == "presence.error" and f["code"] and f["message"] for f in ana.frames[2:])
+        await ana.in_step()  # it still works
+        for _ in range(21 - len(rubbish)):
+            await ana.socket.send("{")
+        code, _ = await ana.closed()
+    assert code == 4400
+
+
+async def test_J1_refusals_are_not_rubbish(here: Here) -> None:
+    async with here.client("ana") as ana:
+        for number in range(30):
+            await ana.send("room.open", room=f"r{number}", id=number)
+        await ana.until(lambda frame: frame.get("id") == 29)
+        assert {frame["code"] for frame in ana.frames[2:]} == {"not_a_member"}
+        await ana.in_step()
+
+
+@pytest.mark.parametrize(("query", "code"), [("?device_id=a%20b", "invalid_id"), ("?platform=toaster", "invalid_platform")])
+async def test_J1_a_wrong_query_is_explained_before_the_end(here: Here, query: str, code: str) -> None:
+    headers = {"authorization": f"Bearer {token('ana')}"}
+    async with websockets.connect(here.ws + query, additional_headers=headers) as socket:
+        assert json.loads(await socket.recv())["code"] == code
+        await socket.wait_closed()
+    assert socket.close_code == 4400
+
+
+async def test_J1_a_message_too_large_ends_only_its_own_connection(here: Here) -> None:
+    async with here.client("ana") as ana, here.client("bo") as bo:
+        await ana.socket.send("x" * 70_000)
+        assert (await ana.closed())[0] == 1009
+        await bo.in_step()
+
+
+# J2, J3: tokens
+
+
+def forged(**claims: Any) -> str:
+    return jwt.encode({"sub": "ana", "exp": time.time() + 60} | claims, SECRET, algorithm="HS256")
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("", "token_missing"),
+        ("rubbish", "token_malformed"),
+        (jwt.encode({"sub": "ana", "exp": time.time() + 60}, "another secret of more than 32 bytes"), "token_bad_signature"),
+        (jwt.encode({"sub": "ana", "exp": time.time() + 60}, "", algorithm="none"), "token_algorithm"),
+        (forged(exp=time.time() - 1), "token_expired"),
+        (forged(exp=time.time() + 10 * 86_400), "token_claims"),
+        (forged(sub="a b"), "token_claims"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and value.startswith("token_") else "",
+)
+async def test_J2_a_bad_token_is_told_by_4401(here: Here, bad: str, reason: str) -> None:
+    assert await closed_with(f"{here.ws}?token={bad}") == (4401, reason)
+
+
+async def test_J2_a_foreign_origin_is_refused_before_the_upgrade(here: Here) -> None:
+    with pytest.raises(InvalidStatus) as refused:
+        await closed_with(here.ws, origin="https://evil.example", additional_headers={"authorization": f"Bearer {token('ana')}"})
+    assert refused.value.response.status_code == 403
+    async with here.client("ana", origin=here.url):
+        pass
+
+
+async def test_J3_a_token_that_ends_during_the_connection_ends_it(here: Here) -> None:
+    short = token("ana", ttl=1.5)
+    async with websockets.connect(f"{here.ws}?token={short}") as socket:
+        client = Client(socket)
+        await client.receive("presence.self")
+        assert await client.closed() == (4401, "token_expired")
+        client.reader.cancel()
+
+
+async def test_J3_a_refresh_prolongs_it_and_another_users_token_does_not(here: Here) -> None:
+    expires = time.time() + 1.5
+    short = token("ana", ttl=1.5)
+    async with websockets.connect(f"{here.ws}?token={short}") as socket:
+        client = Client(socket)
+        await client.send("presence.refresh", token=token("bo"), id=1)
+        refused = await client.until(lambda frame: frame.get("id") == 1)
+        await client.send("presence.refresh", token="rubbish", id=2)
+        malformed = await client.until(lambda frame: frame.get("id") == 2)
+        await client.send("presence.refresh", token=token("ana"), id=3)
+        fine = await client.until(lambda frame: frame.get("id") == 3)
+        while time.time() < expires + 0.5:  # past the old end
+            await asyncio.sleep(0.1)
+        await client.in_step()
+        client.reader.cancel()
+    assert (refused["code"], malformed["code"], fine["type"]) == ("token_other_user", "token_malformed", "presence.ok")
+
+
+# Devices
+
+
+async def test_C3_two_tabs_are_one_device_and_bye_ends_both(here: Here) -> None:
+    async with here.client("ana", "?device_id=pc") as first, here.client("ana", "?device_id=pc") as second:
+        assert len(second.frames[1]["devices"]) == 1
+        await first.send("presence.bye")
+        assert await first.closed() == (1000, "signed out")
+        assert await second.closed() == (4409, "signed out")
+
+
+async def test_C5_one_connection_too_many_is_told_by_4429() -> None:
+    async with node(max_connections_per_user=2) as here, here.client("ana") as one, here.client("ana") as two:
+        headers = {"authorization": f"Bearer {token('ana')}"}
+        assert (await closed_with(here.ws, additional_headers=headers))[0] == 4429
+        await one.in_step()
+        await two.in_step()
+
+
+async def test_C5_one_session_too_many_is_told_by_4429() -> None:
+    async with node(max_sessions_per_user=1) as here, here.client("ana", "?device_id=one") as one:
+        headers = {"authorization": f"Bearer {token('ana')}"}
+        assert (await closed_with(here.ws + "?device_id=two", additional_headers=headers))[0] == 4429
+        await one.in_step()
+
+
+async def test_C6_a_mode_set_on_one_device_reaches_the_other(here: Here) -> None:
+    async with here.client("ana", "?device_id=pc") as pc, here.client("ana", "?device_id=phone") as phone:
+        await pc.send("presence.set", mode="invisible")
+        own = await phone.until(lambda frame: frame.get("mode") == "invisible")
+    assert own["status"] == "online"
+
+
+async def test_a_viewer_that_stops_reading_is_cut_off_and_disturbs_nobody() -> None:
+    async with node(stuck_after=0.3) as here:
+        await here.befriend("ana", "bo")
+        async with here.client("bo") as bo:
+            host, port = here.url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port), limit=2**10)
+            writer.write(
+                (
+                    f"GET /ws/presence HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+                    "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+                    f"Authorization: Bearer {token('ana')}\r\n\r\n"
+                ).encode()
+            )
+            # Ask for more than the kernel's buffers hold, and read nothing of it.
+            ask = json.dumps({"type": "presence.subscribe", "target_user_id": "ana", "id": "x" * 60}).encode()
+            frame = bytes((0x81, 0x80 | 126)) + len(ask).to_bytes(2, "big") + bytes(4) + ask
+            frame = bytes((0x81, 0xFE)) + len(ask).to_bytes(2, "big") + bytes(4) + ask
+            async with asyncio.timeout(PATIENCE):
+                with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                    while True:
+                        writer.write(frame * 200)
+                        await writer.drain()
+            await bo.in_step()
+            writer.transport.abort()

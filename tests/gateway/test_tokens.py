@@ -1,0 +1,229 @@
+"""A token speaks for exactly one user, for a limited time, and only if we signed it."""
+
+import base64
+import hashlib
+import hmac
+import json
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herenow.errors import ProtocolError
+from herenow.gateway.tokens import MAX_BYTES, mint, verify
+
+SECRET = "s" * 32
+NOW = 1_790_000_000.5
+DAY = 86_400.0
+
+
+def test_a_minted_token_says_who_until_when_and_since_when():
+    claims = verify(mint(SECRET, "ana", scope=None, ttl=3600, now=NOW), SECRET, now=NOW, max_ttl=DAY)
+    assert claims.user == "ana"
+    assert claims.scope is None
+    assert not claims.is_service
+    assert claims.expires_at_ms == 1_790_003_600_500
+    assert claims.issued_at_ms == 1_790_000_000_500
+
+
+def test_a_minted_service_token_is_one():
+    token = mint(SECRET, "backend", scope="service", ttl=60, now=NOW)
+    assert verify(token, SECRET, now=NOW, max_ttl=DAY).is_service
+
+
+def test_a_user_that_cannot_be_an_id_gets_no_token():
+    with pytest.raises(ProtocolError, match="invalid_id"):
+        mint(SECRET, "ana bob", scope=None, ttl=60, now=NOW)
+
+
+def test_a_token_is_valid_up_to_its_expiry_and_not_at_it():
+    token = mint(SECRET, "ana", scope=None, ttl=60, now=NOW)
+    assert verify(token, SECRET, now=NOW + 59.9, max_ttl=DAY).user == "ana"
+    assert code_of(token, now=NOW + 60) == "token_expired"
+
+
+@pytest.mark.parametrize("token", [None, ""])
+def test_no_token_is_missing(token):
+    assert code_of(token) == "token_missing"
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "garbage",
+        "a.b",
+        "a.b.c",
+        "a.b.c.d",
+        "..",
+        "é.ü.ø",
+        "\ud800.a.b",
+        "e30.e30.",
+        " ",
+        "x" * (MAX_BYTES + 1),
+    ],
+)
+def test_garbage_is_refused_without_a_crash(token):
+    assert code_of(token) in {"token_malformed", "token_algorithm"}
+
+
+@given(st.text(max_size=60) | st.from_regex(r"[\w-]{0,20}\.[\w-]{0,20}\.[\w-]{0,20}", fullmatch=True))
+def test_no_text_is_accepted_by_chance(text):
+    assert code_of(text).startswith("token_")
+
+
+@pytest.mark.parametrize("head", [b"[" * 4000, b'{"a":' * 800, b'"HS256"', b"[]", b"\xff", b'{"alg":NaN}'])
+def test_a_hostile_header_is_malformed(head):
+    assert code_of(signed(head, b"{}")) == "token_malformed"
+
+
+@pytest.mark.parametrize("name", ["none", "None", "NONE", "", "hs256", None, 1, ["HS256"]])
+def test_an_unsigned_or_oddly_signed_token_is_refused(name):
+    head = json.dumps({"alg": name}).encode()
+    assert code_of(part(head) + "." + part(json.dumps(valid()).encode()) + ".") == "token_algorithm"
+    assert code_of(signed(head, json.dumps(valid()).encode())) == "token_algorithm"
+
+
+def test_a_token_without_algorithm_is_refused():
+    assert code_of(signed(b"{}", json.dumps(valid()).encode())) == "token_algorithm"
+
+
+@pytest.mark.parametrize("algorithm", ["HS384", "HS512"])
+def test_another_hmac_algorithm_is_refused_even_with_our_secret(algorithm):
+    token = jwt.encode(valid(), SECRET * 2, algorithm=algorithm)
+    assert code_of(token, secret=SECRET * 2) == "token_algorithm"
+
+
+def test_an_asymmetric_algorithm_is_refused():
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    assert code_of(jwt.encode(valid(), key, algorithm="RS256")) == "token_algorithm"
+
+
+@pytest.mark.parametrize("extension", [{"crit": ["exp"]}, {"crit": []}, {"b64": False}])
+def test_a_header_that_demands_an_extension_is_refused(extension):
+    head = json.dumps({"alg": "HS256", **extension}).encode()
+    assert code_of(signed(head, json.dumps(valid()).encode())) == "token_malformed"
+
+
+def test_a_wrong_signature_is_refused():
+    token = mint(SECRET, "ana", scope=None, ttl=60, now=NOW)
+    assert code_of(token, secret="t" * 32) == "token_bad_signature"
+    head, body, signature = token.split(".")
+    other = mint(SECRET, "bob", scope=None, ttl=60, now=NOW).split(".")[1]
+    assert code_of(f"{head}.{other}.{signature}") == "token_bad_signature"
+    assert code_of(f"{head}.{body}.") == "token_bad_signature"
+
+
+@pytest.mark.parametrize(
+    ("claims", "code"),
+    [
+        ({"exp": NOW - 1}, "token_expired"),
+        ({"exp": 0}, "token_expired"),
+        ({"exp": None}, "token_claims"),
+        ({"exp": str(int(NOW + 60))}, "token_claims"),
+        ({"exp": True}, "token_claims"),
+        ({"exp": [NOW + 60]}, "token_claims"),
+        ({"exp": -1}, "token_claims"),
+        ({"exp": NOW + DAY + 60}, "token_claims"),
+        ({"exp": 32_503_680_000}, "token_claims"),
+        ({"exp": 10**400}, "token_claims"),
+        ({"iat": NOW + 60}, "token_claims"),
+        ({"iat": "now"}, "token_claims"),
+        ({"iat": False}, "token_claims"),
+        ({"nbf": NOW + 60}, "token_claims"),
+        ({"nbf": None}, "token_claims"),
+        ({"sub": ""}, "token_claims"),
+        ({"sub": None}, "token_claims"),
+        ({"sub": True}, "token_claims"),
+        ({"sub": 1.0}, "token_claims"),
+        ({"sub": "a b"}, "token_claims"),
+        ({"sub": "a,b"}, "token_claims"),
+        ({"sub": "\ud800"}, "token_claims"),
+        ({"sub": ["ana"]}, "token_claims"),
+        ({"scope": None}, "token_claims"),
+        ({"scope": ["service"]}, "token_claims"),
+        ({"scope": True}, "token_claims"),
+    ],
+)
+def test_a_wrong_claim_is_refused(claims, code):
+    assert code_of(token_with({**valid(), **claims})) == code
+
+
+@pytest.mark.parametrize("name", ["exp", "sub"])
+def test_a_required_claim_is_required(name):
+    claims = valid()
+    del claims[name]
+    assert code_of(token_with(claims)) == "token_claims"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f'{{"sub":"ana","sub":"bob","exp":{NOW + 60}}}',
+        f'{{"sub":"ana","exp":{NOW + 60},"exp":{NOW + 60}}}',
+        f'{{"sub":"ana","exp":{NOW + 60},"extra":{{"a":1,"a":2}}}}',
+    ],
+)
+def test_a_claim_said_twice_is_refused(body):
+    assert code_of(signed(b'{"alg":"HS256"}', body.encode())) == "token_claims"
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b"null", b"", b"{", b'{"exp":NaN}', b'{"exp":1' + b"0" * 5000 + b"}"]
+)
+def test_a_signed_body_that_is_no_json_object_is_malformed(body):
+    assert code_of(signed(b'{"alg":"HS256"}', body)) == "token_malformed"
+
+
+@pytest.mark.parametrize(("sub", "user"), [(456, "456"), ("456", "456"), ("01", "01"), (0, "0")])
+def test_an_integer_subject_is_its_decimal_string(sub, user):
+    assert verify(token_with({**valid(), "sub": sub}), SECRET, now=NOW, max_ttl=DAY).user == user
+
+
+@pytest.mark.parametrize("name", ["iat", "nbf"])
+def test_an_issuers_clock_may_run_a_little_ahead(name):
+    assert verify(token_with({**valid(), name: NOW + 4}), SECRET, now=NOW, max_ttl=DAY).user == "ana"
+
+
+@pytest.mark.parametrize(
+    ("scope", "service"),
+    [("service", True), ("read service", True), ("", False), ("services", False), ("SERVICE", False)],
+)
+def test_the_word_service_in_the_scope_makes_a_service(scope, service):
+    assert verify(token_with({**valid(), "scope": scope}), SECRET, now=NOW, max_ttl=DAY).is_service is service
+
+
+def test_a_token_without_iat_has_no_issue_time():
+    assert verify(token_with(valid()), SECRET, now=NOW, max_ttl=DAY).issued_at_ms is None
+
+
+def test_a_refusal_never_repeats_the_token():
+    token = token_with({**valid(), "sub": "a very secret user"})
+    with pytest.raises(ProtocolError) as caught:
+        verify(token, SECRET, now=NOW, max_ttl=DAY)
+    assert token not in str(caught.value)
+    assert "secret user" not in str(caught.value)
+
+
+def code_of(token, *, secret=SECRET, now=NOW):
+    with pytest.raises(ProtocolError) as caught:
+        verify(token, secret, now=now, max_ttl=DAY)
+    return caught.value.code
+
+
+def valid():
+    return {"sub": "ana", "exp": NOW + 60}
+
+
+def token_with(claims):
+    return signed(b'{"alg":"HS256","typ":"JWT"}', json.dumps(claims).encode())
+
+
+def signed(head, body):
+    message = f"{part(head)}.{part(body)}"
+    return f"{message}.{part(hmac.digest(SECRET.encode(), message.encode(), hashlib.sha256))}"
+
+
+def part(raw):
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
