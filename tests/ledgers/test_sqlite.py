@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy
 
 from herenow.core.model import Mode
+from herenow.errors import Unavailable
 from herenow.ledgers.sqlite import SqliteLedger
 from herenow.ports import Choice, RelationRow
 from herenow.testing.ledger_contract import NOW, LedgerContract, contact, follow, gone, room, seen
@@ -95,6 +96,28 @@ async def test_what_is_saved_is_what_was_given_at_the_call(ledger):
     backlog.clear()
     await saving
     assert len(await ledger.remembered([f"user-{number}" for number in range(1_000)])) == 1_000
+
+
+async def test_a_ledger_that_is_not_open_is_unavailable(tmp_path):
+    ledger = SqliteLedger(tmp_path / "herenow.db")
+    for _ in ("never opened", "closed"):
+        with pytest.raises(Unavailable):
+            await ledger.remembered(["ana"])
+        with pytest.raises(Unavailable):
+            await ledger.save_last_seen({"ana": NOW})
+        with pytest.raises(Unavailable):
+            _ = ledger.id
+        await ledger.open()
+        await ledger.close()
+
+
+async def test_opening_an_open_ledger_changes_nothing():
+    ledger = SqliteLedger(None)
+    await ledger.open()
+    await ledger.save_last_seen({"ana": NOW})
+    await ledger.open()
+    assert await seen(ledger, "ana") == NOW
+    await ledger.close()
 
 
 async def test_closing_lets_what_is_under_way_end(tmp_path):

@@ -252,6 +252,7 @@ asyncio.run(main())
 
 
 async def test_kill_9_loses_nothing_acknowledged_and_leaves_nothing_half(path):
+    await SqliteLedger(path).migrate()
     acknowledged = write_until_killed(path, batches=15)
     assert acknowledged >= 15
     ledger = SqliteLedger(path)

@@ -54,6 +54,8 @@ class SqliteLedger(SqlLedger):
         self._in_vain = 0
 
     async def open(self) -> None:
+        if self._writer is not None:
+            return
         _check_library()
         self._check_place()
         await self.schema()  # refuses a file of something else before anything in it is touched
