@@ -468,11 +468,11 @@ def _with_held(
 ) -> tuple[Presence, tuple[str, ...], tuple[str, ...]]:
     signed_out: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
-    for h in held:
+    for h in sorted(held, key=_is_rest) if len(held) > 1 else held:
         session = _find(presence.sessions, h.device, h.holder)
         if h.lost_at is not None or (session is not None and session.live):
             continue
-        if h.holder == UNLEASED and not _opens_a_session(presence, h, session, now, timings, settled=settled):
+        if h.holder == UNLEASED and _says_nothing_new(presence, h, now, timings):
             continue
         if _was_signed_out(presence, h, session, settled=settled):
             signed_out = (*signed_out, h.device)
@@ -483,26 +483,28 @@ def _with_held(
     return presence, signed_out, refused
 
 
-def _opens_a_session(
-    presence: Presence, beat: Held, session: Session | None, now: int, timings: Timings, *, settled: bool
-) -> bool:
-    """Does a REST beat begin a session? Not for a device that a node holds: that session stands. And not a beat that
-    its node still remembers, but that is too old to live, or that the record knows and has seen the end of."""
-    if any(s.live and s.device == beat.device for s in presence.sessions):
-        return False
+def _is_rest(held: Held) -> bool:
+    """Sockets come first: a device that has one needs no session by REST."""
+    return held.holder == UNLEASED
+
+
+def _says_nothing_new(presence: Presence, beat: Held, now: int, timings: Timings) -> bool:
+    """A REST beat of a device that a socket speaks for; or one that its node still remembers, but that is too old to
+    live, or no later than what the record knew of the device when it was lost."""
     if now >= beat.seen_at + timings.dead_after:
-        return False
-    if session is not None:
-        return beat.seen_at > session.seen_at
-    ended = settled and presence.version > beat.asserted > 0
-    return not ended or beat.seen_at > presence.version
+        return True
+    return any(s.device == beat.device and (s.live or beat.seen_at <= s.seen_at) for s in presence.sessions)
 
 
 def _was_signed_out(presence: Presence, held: Held, session: Session | None, *, settled: bool) -> bool:
+    """Somebody left a note, or the session is missing from a later record than the one it stood in."""
     if any(n.device == held.device and n.holder == held.asserted_by for n in presence.signed_out):
         return True
-    removed = session is None and held.asserted_by == held.holder and presence.version > held.asserted > 0
-    return removed and settled and held.holder != UNLEASED
+    if session is not None or held.asserted_by != held.holder or not settled:
+        return False
+    if held.holder == UNLEASED and held.seen_at > presence.version:
+        return False  # a beat after that: it is back
+    return presence.version > held.asserted > 0
 
 
 def _with_room(presence: Presence, held: Held, timings: Timings) -> Presence | None:

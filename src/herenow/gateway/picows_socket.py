@@ -44,6 +44,7 @@ from herenow.gateway.websocket import (
     Fault,
     Handler,
     Limits,
+    Opcode,
     Refuse,
     Socket,
     Sockets,
@@ -99,8 +100,8 @@ class PicowsSocket(Connection):
         if handshake is None or handshake.recv is None:
             self.fail(fault)
         else:
-            code, reason = int(handshake.recv.code) or NORMAL, handshake.recv.reason or ""
-            self.on_frame(int(CLOSE), code.to_bytes(2, "big") + reason.encode(), fin=True, reserved=False)
+            code, reason = handshake.recv.code.value or NORMAL, handshake.recv.reason or ""
+            self.on_frame(Opcode.CLOSE, code.to_bytes(2, "big") + reason.encode(), fin=True, reserved=False)
 
     def renew(self) -> None:
         """Go on with a new protocol, whose read buffer is small; only between frames, with nothing left unread."""
@@ -181,7 +182,7 @@ class Listener(WSListener):
                     socket.fail(NOT_UTF8)
             else:
                 socket.on_frame(
-                    int(frame.msg_type),  # type: ignore[call-overload]  # an IntEnum, in spite of its stubs
+                    frame.msg_type.value,
                     frame.get_payload_as_bytes(),
                     fin=bool(frame.fin),
                     reserved=bool(frame.rsv1 or frame.rsv2 or frame.rsv3),

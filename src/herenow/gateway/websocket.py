@@ -362,10 +362,26 @@ def _is_key(key: str) -> bool:
         return False
 
 
+LONGEST_URL = 32_768
+"""Bytes of an address that are kept: more than anybody takes."""
+
+
 class Http(HttpToolsProtocol):
     """uvicorn's HTTP, mended where it hands a connection over to WebSocket; for `uvicorn.Config(http=…)`."""
 
     _segment = b""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # Who connects and says nothing would hold a descriptor for ever: uvicorn's timer starts with its first answer.
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def on_url(self, url: bytes) -> None:
+        # httptools cannot take more than 64 KiB apart, and uvicorn would gather it without end. Whoever reads an address
+        # refuses one that is half as long, in words of their own; so its end need not be kept.
+        self.url = (self.url + url)[:LONGEST_URL]
 
     def data_received(self, data: bytes) -> None:
         self._segment = data
@@ -467,11 +483,7 @@ class Connection:
         # uvloop's own low mark is 16 bytes (sic): a slow peer would have to take everything first.
         self._tcp.set_write_buffer_limits(high=self._door.limits.high_water)
         self._door.sockets.add(self)
-        try:
-            self.handler.on_open(self)
-        except Exception:
-            log.exception(HANDLER_FAILED)
-            self.close(INTERNAL_ERROR, "internal error")
+        self._tell(lambda: self.handler.on_open(self))
 
     def on_gone(self) -> None:
         """The transport has said so: once."""
@@ -581,13 +593,19 @@ class Connection:
     def on_write_paused(self) -> None:
         # Who does not read our answers may not ask more, or the queue would have no bound.
         self._tcp.pause_reading()
-        if self._state is State.OPEN:
-            self.handler.on_pause()
+        self._tell(self.handler.on_pause)
 
     def on_write_resumed(self) -> None:
         self._tcp.resume_reading()
+        self._tell(self.handler.on_resume)
+
+    def _tell(self, callback: Callable[[], None]) -> None:
         if self._state is State.OPEN:
-            self.handler.on_resume()
+            try:
+                callback()
+            except Exception:
+                log.exception(HANDLER_FAILED)
+                self.close(INTERNAL_ERROR, "internal error")
 
     def _say_close(self, code: int, reason: str) -> None:
         self._code, self._reason = code, reason

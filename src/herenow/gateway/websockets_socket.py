@@ -4,7 +4,7 @@ The second implementation: pure Python where picows is C, several times slower, 
 an incompatible release of picows is a setting and not an outage. It also keeps us honest: the same table of tests
 runs on both. Only parsing and serialising frames is done here; what they mean is `websocket.Connection`.
 
-One difference is known: `websockets` lets a length pass that is written with more bytes than needed.
+`websockets` lets one thing pass that the RFC forbids, a length in more bytes than needed: that is checked here, too.
 """
 
 import asyncio
@@ -36,6 +36,8 @@ from herenow.gateway.websocket import (
 log = logging.getLogger(__name__)
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, 1.3
+# RFC 6455, 5.2. The second byte → where the length ends in the header, the least and the most it may then be.
+_LENGTHS = {126: (4, 126, 2**16 - 1), 127: (10, 2**16, 2**63 - 1)}
 
 
 def websockets_protocol(
@@ -133,6 +135,7 @@ class WebsocketsProtocol(asyncio.Protocol):
         """Frame after frame; waits wherever the bytes end."""
         try:
             while True:
+                yield from self._check_length()
                 frame = yield from Frame.parse(self._read, mask=True, max_size=self._door.limits.max_message)
                 _hand_over(frame, socket)
         except PayloadTooBig:
@@ -140,6 +143,17 @@ class WebsocketsProtocol(asyncio.Protocol):
         except ProtocolError as error:
             socket.fail(Fault(PROTOCOL_ERROR, str(error)))
         yield  # behind a failure another protocol reads on: nobody comes for the next frame
+
+    def _check_length(self) -> Generator[None]:
+        """Look at the next header without taking it."""
+        unread = self._unread
+        while len(unread) < 2:
+            yield
+        end, least, most = _LENGTHS.get(unread[1] & 0x7F, (2, 0, 0))
+        while len(unread) < end:
+            yield
+        if not least <= int.from_bytes(unread[2:end], "big") <= most:
+            raise ProtocolError("invalid length")
 
     def _read(self, size: int) -> Generator[None, None, bytes]:
         while len(self._unread) < size:

@@ -1,59 +1,87 @@
 """How many users are online, away, busy in the whole store?
 
-Counted once at the start, then kept in step by the log: each entry says what others saw of the user before and after.
-After a gap it is counted anew. Hidden users count as what they look like.
+Each shard is counted once, then kept in step by its log: an entry says what others saw of the user before and after.
+After a gap the shard is counted anew. Hidden users count as what they look like.
+
+A count must not be disturbed by what happens while it walks. So everybody of whom the log speaks meanwhile is set aside,
+and when the log has been read up to where it stood at the walk's end, the last it said of them is what counts.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from herenow.core.model import Status, public
-from herenow.ports import Engine
+from herenow.ports import Engine, Entry
+from herenow.service.calls import reading
 from herenow.service.metrics import Metrics
 from herenow.service.walk import pages
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One count under way."""
+
+    seen: dict[str, int] = field(default_factory=dict)
+    """User → status, as the walk found them."""
+    said: dict[str, int] = field(default_factory=dict)
+    """User → status, as the log has said since the walk began."""
+    head: int | None = None
+    """Where the log stood at its end."""
 
 
 class Census:
     def __init__(self, engine: Engine, metrics: Metrics) -> None:
         self._engine = engine
         self._metrics = metrics
-        self._again = True
-        self._meanwhile: Counter[int] | None = None
+        self._counts: list[Counter[int]] = [Counter() for _ in range(engine.shards)]
+        self._wanted = dict.fromkeys(range(engine.shards))
+        self._walks: dict[int, _Walk] = {}
 
-    def count(self, note: bytes) -> None:
+    def count(self, shard: int, entry: Entry) -> None:
         """A log entry's note: the status before and after."""
-        before, after = note[0] >> 4, note[0] & 15
+        before, after = entry.note[0] >> 4, entry.note[0] & 15
+        walk = self._walks.get(shard)
+        if walk is not None:
+            walk.said[entry.user] = after
         if before != after:
-            for counts in (self._metrics.users, self._meanwhile):
-                if counts is not None:
-                    counts[before] -= 1
-                    counts[after] += 1
+            self._add(shard, {before: -1, after: 1})
 
-    def recount(self) -> None:
+    def recount(self, shard: int) -> None:
         """We missed something: count again at the next occasion."""
-        self._again = True
+        self._walks.pop(shard, None)
+        self._wanted[shard] = None
 
-    async def keep(self) -> None:
-        """Count if need be. What changes while we walk may be off by one; the next change of that user corrects nothing,
-        so a walk that saw changes is repeated until a quiet one is found, at most a few times."""
-        for _ in range(5):
-            if not self._again:
-                return
-            self._again = False
-            self._meanwhile = Counter()
-            counts = await self._walk()
-            quiet = not self._meanwhile
-            self._meanwhile = None
-            self._metrics.users.clear()
-            self._metrics.users.update(counts)
-            if quiet:
-                return
-            self._again = True
+    async def keep(self, cursors: Mapping[int, int]) -> None:
+        """Count what needs it; `cursors` says how far each log has been read. Once a second."""
+        while self._wanted:
+            shard = next(iter(self._wanted))
+            await self._walk(shard)
+            self._wanted.pop(shard, None)
+        if any(walk.head is None for walk in self._walks.values()):
+            heads = await reading(self._engine.heads())
+            for shard, walk in self._walks.items():
+                walk.head = heads[shard] if walk.head is None else walk.head
+        for shard, walk in list(self._walks.items()):
+            if walk.head is not None and cursors[shard] >= walk.head:
+                self._conclude(shard, walk)
 
-    async def _walk(self) -> Counter[int]:
-        counts: Counter[int] = Counter()
-        async for part in pages(self._engine):
-            counts.update(public(presence).status for _, presence in part)
-        del counts[Status.OFFLINE]
-        return counts
+    async def _walk(self, shard: int) -> None:
+        walk = self._walks[shard] = _Walk()
+        async for part in pages(self._engine, [shard]):
+            for user, presence in part:
+                walk.seen[user] = public(presence).status
+
+    def _conclude(self, shard: int, walk: _Walk) -> None:
+        del self._walks[shard]
+        counts = Counter((walk.seen | walk.said).values())
+        counts.subtract(self._counts[shard])
+        self._add(shard, counts)
+
+    def _add(self, shard: int, counts: Mapping[int, int]) -> None:
+        for status, count in counts.items():
+            if status != Status.OFFLINE:
+                self._counts[shard][status] += count
+                self._metrics.users[status] += count

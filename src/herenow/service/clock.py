@@ -3,6 +3,8 @@
 Answers: what time is it, for everything that is stored or compared between nodes?
 All nodes follow one clock, the store's (`Engine.store_time`): each measures its distance at every renewal of its lease
 and moves towards it gently, so that durations stay right and time never goes back, whatever the machine's clock does.
+When the store's own clock is set, all nodes see it within one renewal and go on together, a little faster or slower than
+before, until they are there. Only a node that nobody counts with may jump: one that starts, or was taken for dead.
 """
 
 from __future__ import annotations
@@ -11,15 +13,15 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-SLEW = 0.1
-"""How much faster or slower than real time the clock may run while it follows: a grace of 30 s lasts 27 to 33 s."""
+SLEW = 0.005
+"""How much faster or slower than real time the clock may run while it follows: the two minutes from the last evidence of
+life to "offline" are off by 0.6 s at most. A step of a minute is made up for in three hours and a half."""
 
 CLOSE_ENOUGH = 10
 """Milliseconds we need not follow: less than it takes to ask. It also keeps the reading of the clock cheap."""
 
-JUMP = 1_000
-"""Milliseconds between our time and the store's from which we take it for a step of its clock: reaping waits until the
-next measurement, when every node has seen the step."""
+SURE = 1.0
+"""Seconds within which the store must have answered for its answer to be a measurement."""
 
 
 class Clock(Protocol):
@@ -38,14 +40,13 @@ def wall_clock() -> int:
 class NodeClock:
     """A monotonic clock with an offset that is moved towards the store's time."""
 
-    __slots__ = ("_behind", "_measured", "_monotonic", "_offset", "jumping")
+    __slots__ = ("_behind", "_measured", "_monotonic", "_offset")
 
     def __init__(self, start: int | None = None, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._measured = monotonic()
         self._offset = (wall_clock() if start is None else start) - self._measured * 1000
         self._behind = 0.0
-        self.jumping = False
 
     def now(self) -> int:
         monotonic = self._monotonic()
@@ -56,19 +57,25 @@ class NodeClock:
     def monotonic(self) -> float:
         return self._monotonic()
 
-    def start_at(self, store_time: int) -> None:
-        """The first measurement: nothing has been compared yet, so we may jump."""
+    def start_at(self, cluster_time: int) -> None:
+        """Nothing of ours has been compared with anything yet, so we may jump."""
         self._measured = self._monotonic()
-        self._offset = store_time - self._measured * 1000
+        self._offset = cluster_time - self._measured * 1000
         self._behind = 0.0
 
-    def follow(self, store_time: int) -> None:
-        """A later measurement: run faster or slower until we are there."""
+    def catch_up(self, cluster_time: int) -> None:
+        """We were away (a machine that slept has lost its monotonic time too): forward at once, but never back."""
+        if cluster_time > self.now():
+            self.start_at(cluster_time)
+
+    def follow(self, store_time: int, asked: float) -> None:
+        """A measurement: run faster or slower until we are there. `asked` is the monotonic time of the question."""
         monotonic = self._monotonic()
+        if monotonic - asked > SURE:
+            return
         self._offset += self._moved(monotonic)
         self._measured = monotonic
-        distance = store_time - (monotonic * 1000 + self._offset)
-        self.jumping = abs(distance) > JUMP and abs(distance - self._behind) > JUMP
+        distance = store_time - ((asked + monotonic) / 2 * 1000 + self._offset)
         self._behind = distance if abs(distance) > CLOSE_ENOUGH else 0.0
 
     def _moved(self, monotonic: float) -> float:

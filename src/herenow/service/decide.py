@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import structlog
 
-from herenow.core.machine import Edit, Outcome, Timings, droppable, settle
-from herenow.core.model import UNLEASED, Presence, public
+from herenow.core.machine import Edit, Held, Outcome, Timings, droppable, settle
+from herenow.core.model import Presence, public
 from herenow.core.record import UnknownFormat, encode
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.ports import Conflict, Write
@@ -68,7 +68,7 @@ class Decider:
         self._metrics = metrics
         self._on_ended = on_ended
         self._on_standing = on_standing
-        self._waiting: set[Person] = set()
+        self._waiting: dict[Person, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def touch(self, person: Person) -> None:
@@ -82,16 +82,20 @@ class Decider:
         """Apply an edit and wait for its commit. Raises `Unavailable` when that takes too long; the edit stays asked."""
         person = self._people.get(user)
         person.pins += 1
+        ask = Ask(edit, asyncio.get_running_loop().create_future())
+        person.asks.append(ask)
         try:
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            person.asks.append(Ask(edit, done))
             self.touch(person)
             async with asyncio.timeout(PATIENCE):
-                await asyncio.shield(done)
+                await asyncio.shield(ask.done)
             return person.presence
         except TimeoutError:
-            raise Unavailable("The store is out of reach; what you asked for will be done when it is back.") from None
+            raise Unavailable(
+                "The store is out of reach; what you asked for will be done when it is back."
+            ) from None
         finally:
+            if edit is _as_it_is and ask in person.asks:
+                person.asks.remove(ask)  # nobody waits any more, and there is nothing to be done
             person.pins -= 1
             self._people.release(person, self._clock.now())
 
@@ -104,7 +108,7 @@ class Decider:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._waiting = self._waiting, {}
         for person in waiting:
             if self._standing.may_decide(person.shard):
                 self.touch(person)
@@ -127,13 +131,17 @@ class Decider:
                     self._wait(person)
                     return
                 await self._settle(person)
+                if person.unpublished:
+                    self._hub.publish(person)
         except UnknownOutcome:
             await self._read_again(person)
         except Unavailable:
             self._metrics.engine_errors += 1
             self._wait(person)
         except UnknownFormat as error:
-            self._give_up(person, ProtocolError("unavailable", f"This user's record cannot be read: {error}."))
+            self._give_up(
+                person, ProtocolError("unavailable", f"This user's record cannot be read: {error}.")
+            )
         except Exception as error:
             log.error("decide.failed", error=repr(error), exc_info=True)
             self._give_up(person, error)
@@ -146,47 +154,53 @@ class Decider:
     async def _settle(self, person: Person) -> None:
         """Until nothing changes any more."""
         while True:
-            if not person.known:
-                await self._reader.learn([person])
+            await self._learn(person)
             epoch = self._standing.epoch
             asks = tuple(person.asks)
+            held = [(session, session.facts(epoch)) for session in person.sessions]
             before = person.presence
             outcome = settle(
                 before,
                 self._clock.now(),
                 self._timings,
                 epoch=epoch,
-                held=[session.facts(epoch) for session in person.sessions],
+                held=[facts for _, facts in held],
                 edits=[ask.edit for ask in asks],
-                settled=person.settled,
             )
-            if outcome.presence is not before and outcome.presence != before:
-                if not await self._commit(person, outcome):
-                    continue
-            self._note_held(person, outcome, epoch)
+            if outcome.presence is not before and not await self._commit(person, outcome, epoch):
+                continue
+            if outcome.signed_out:
+                await self._writer.verify(person.shard)  # or did the shard lose them?
+            self._note_held(person, outcome, held)
             if outcome.applied:
                 self._answer(person, asks)
             if not outcome.more:
                 return
 
-    async def _commit(self, person: Person, outcome: Outcome) -> bool:
+    async def _learn(self, person: Person) -> None:
+        if not person.known or person.guessed:
+            await self._reader.learn([person])
+            if not self._standing.may_decide(person.shard):
+                raise Unavailable(f"shard {person.shard} is not whole")
+
+    async def _commit(self, person: Person, outcome: Outcome, epoch: str) -> bool:
         """False: somebody else was first, and we know now what they wrote."""
-        before = person.presence
+        before, expected = person.presence, person.record
         record = encode(outcome.presence)
         unsaved = outcome.unsaved or droppable(outcome.presence)
         note = _note(before, outcome.presence) if outcome.news else None
         started = self._clock.monotonic()
         result = await self._writer.commit(
-            person.shard, Write(person.user, person.record, record, outcome.wake_at, note, unsaved)
+            person.shard, Write(person.user, expected, record, outcome.wake_at, note, unsaved), epoch
         )
         if isinstance(result, Conflict):
             self._metrics.conflicts += 1
-            await self._reader.relearn(person, result.current, settled=person.settled)
+            if not self._standing.may_decide(person.shard):
+                raise Unavailable(f"shard {person.shard} is not whole")
+            await self._reader.relearn(person, expected, result.current)
             return False
         if outcome.presence.version > person.presence.version:  # else the log was faster than our answer
             person.adopt(record, outcome.presence)
-        elif outcome.presence.version == person.presence.version:
-            person.record = record
         self._reader.forget(person.user)
         self._recorder.note(person.user, person.shard, before, outcome.presence, record, unsaved=unsaved)
         if outcome.change is not None:
@@ -196,32 +210,33 @@ class Decider:
             self._hub.publish(person)
         return True
 
-    def _note_held(self, person: Person, outcome: Outcome, epoch: str) -> None:
-        """What stands in the record now, we have asserted; a loss that stands there need not be reported again."""
+    def _note_held(self, person: Person, outcome: Outcome, held: list[tuple[HeldSession, Held]]) -> None:
+        """What stands in the record now, we have asserted; a loss that was reported need not be reported again."""
         live = {(s.device, s.holder) for s in outcome.presence.sessions if s.live}
-        for session in list(person.sessions):
-            holder = UNLEASED if session.unleased else epoch
-            standing = (session.device, holder) in live
-            if session.lost_at is not None:
-                if not standing:
+        for session, facts in held:
+            if facts.lost_at is not None:
+                if not outcome.more and session in person.sessions:
                     person.sessions.remove(session)
-            elif standing:
+            elif (session.device, facts.holder) in live:
                 session.asserted = outcome.presence.version
-                session.asserted_by = holder
-                self._on_standing(session)
-        for device in outcome.signed_out:
-            self._end(person, device, "signed_out")
-        for device in outcome.refused:
-            self._end(person, device, "refused")
+                session.asserted_by = facts.holder
+                if session.lost_at is None and session in person.sessions:
+                    self._on_standing(session)
+            elif session.device in outcome.signed_out:
+                self._end(person, session, "signed_out")
+            elif session.device in outcome.refused:
+                self._end(person, session, "refused")
 
-    def _end(self, person: Person, device: str, why: str) -> None:
-        for session in [s for s in person.sessions if s.device == device and s.lost_at is None]:
+    def _end(self, person: Person, session: HeldSession, why: str) -> None:
+        if session in person.sessions:
             person.sessions.remove(session)
-            self._on_ended(session, why)
+            if session.lost_at is None:
+                self._on_ended(session, why)
 
     def _answer(self, person: Person, asks: tuple[Ask, ...]) -> None:
         for ask in asks:
-            person.asks.remove(ask)
+            if ask in person.asks:
+                person.asks.remove(ask)
             if not ask.done.done():
                 ask.done.set_result(None)
 
@@ -236,13 +251,13 @@ class Decider:
         """We do not know what our commit did: the store does."""
         person.dirty = True
         try:
-            await self._reader.read_again(person)
+            await self._reader.refresh([person])
         except HerenowError:
             self._wait(person)
 
     def _wait(self, person: Person) -> None:
         person.dirty = True
-        self._waiting.add(person)
+        self._waiting[person] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(AGAIN, self.try_again)
 

@@ -3,22 +3,28 @@
 Sockets are the truth, the store is an index that can be rebuilt. While a shard is unsettled, absence in it says nothing:
 views are kept and marked `stale`, nothing is decided, and every node offers the records it still knows (put if absent or
 older). After `SETTLE` the shard is settled: decisions resume, what is held is asserted again, what is watched is read
-again, and a lease later the shard is walked for sessions whose holder is no more.
+again. What was offered may be older than the truth, so the shard is walked: at once for sessions of our own that we do
+not hold, and a lease later for those whose holder is no more.
+
+Offers leave no trace in the log, so they must all be in before anybody trusts the shard again. A node that comes too late
+(it was cut off, or frozen) finds the shard settled when it has made its offers, and unsettles it once more.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 
 from herenow.core.machine import Timings, wake_at
+from herenow.core.record import version_of
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Engine, Offer
 from herenow.service.calls import writing
 from herenow.service.clock import Clock
 from herenow.service.decide import Decider
-from herenow.service.hub import Hub
+from herenow.service.freshness import Doubt, Freshness
 from herenow.service.metrics import Metrics
 from herenow.service.people import People, Person
 from herenow.service.standing import Standing
@@ -42,7 +48,7 @@ class Healing:
         *,
         engine: Engine,
         people: People,
-        hub: Hub,
+        freshness: Freshness,
         standing: Standing,
         clock: Clock,
         timings: Timings,
@@ -52,14 +58,13 @@ class Healing:
     ) -> None:
         self._engine = engine
         self._people = people
-        self._hub = hub
+        self._freshness = freshness
         self._standing = standing
         self._clock = clock
         self._timings = timings
         self._tasks = tasks
         self._metrics = metrics
         self._node_lease = node_lease
-        self._healing: set[int] = set()
 
     def attach(self, *, writer: Writer, decider: Decider, tail: Tail, sweep: Sweep) -> None:
         """Those that notice a loss are also those that resume after it."""
@@ -70,30 +75,40 @@ class Healing:
 
     def lost(self, shard: int, row: int | None) -> None:
         """Somebody noticed that this shard does not have what we know it had."""
-        if shard in self._healing:
+        if shard in self._standing.closed_shards:
             return
-        self._healing.add(shard)
         self._standing.closed_shards.add(shard)
         self._metrics.shards_lost += 1
         log.warning("shard.lost", shard=shard, row=row)
-        self._hub.set_stale(shard, stale=True)
+        for person in self._people.in_shard(shard):
+            for session in person.sessions:
+                session.doubt()
+        self._freshness.doubt([shard], Doubt.LOST)
         self._tasks.spawn(self._heal(shard), f"heal-{shard}")
 
     async def _heal(self, shard: int) -> None:
-        while True:
-            try:
-                await self._settle(shard)
-                break
-            except (Unavailable, UnknownOutcome):
-                await asyncio.sleep(RETRY)
-        self._healing.discard(shard)
+        await _until_done(lambda: self._settle(shard))
         self._standing.closed_shards.discard(shard)
-        await self._resume(shard)
+        await _until_done(lambda: self._tail.read_again(shard))
+        if shard in self._standing.closed_shards:
+            return  # lost again, and healing again
+        self._freshness.trust([shard], Doubt.LOST)
+        for person in self._people.in_shard(shard):
+            if person.sessions or person.asks:
+                self._decider.touch(person)
+        self._decider.try_again()
+        log.info("shard.healed", shard=shard)
+        await _until_done(lambda: self._sweep.own(shard, self._standing.epoch))
+        await asyncio.sleep(self._node_lease)
+        await _until_done(lambda: self._sweep.orphans(shard))
 
     async def _settle(self, shard: int) -> None:
-        await writing(self._engine.unsettle(shard, self._clock.now()))
-        while True:
+        in_time = False
+        while not in_time:
+            await writing(self._engine.unsettle(shard, self._clock.now()))
             await self._offer(shard)
+            in_time = not await writing(self._engine.settle(shard, self._clock.now(), SETTLE))
+        while True:
             if await writing(self._engine.settle(shard, self._clock.now(), SETTLE)):
                 break
             await asyncio.sleep(RETRY)
@@ -109,35 +124,18 @@ class Healing:
         assert person.record is not None
         return Offer(
             person.user,
-            presence.version,
+            version_of(person.record),
             person.record,
             wake_at(presence, self._timings),
             unsaved=bool(presence.last_seen or presence.chosen),
         )
 
-    async def _resume(self, shard: int) -> None:
-        for person in self._people.in_shard(shard):
-            person.settled = True
-        while True:
-            try:
-                await self._tail.read_again(shard)
-                break
-            except (Unavailable, UnknownOutcome):
-                await asyncio.sleep(RETRY)
-        if shard not in self._healing:
-            self._hub.set_stale(shard, stale=False)
-        for person in self._people.in_shard(shard):
-            if person.sessions or person.asks:
-                self._decider.touch(person)
-        self._decider.try_again()
-        log.info("shard.healed", shard=shard)
-        await asyncio.sleep(self._node_lease)
-        await self._sweep_orphans(shard)
 
-    async def _sweep_orphans(self, shard: int) -> None:
+async def _until_done(work: Callable[[], Awaitable[None]]) -> None:
+    while True:
         try:
-            await self._sweep.orphans(shard)
+            await work()
+            return
         except (Unavailable, UnknownOutcome) as error:
-            log.warning("sweep.failed", shard=shard, error=str(error))
-
-
+            log.warning("heal.again", error=str(error))
+            await asyncio.sleep(RETRY)

@@ -112,6 +112,7 @@ class Hub:
 
     def publish(self, person: Person) -> None:
         """Something about this person may look different now."""
+        person.unpublished = False
         for channel in person.channels:
             body = self._encoded(channel)
             if body != channel.body:
@@ -146,7 +147,7 @@ class Hub:
         for channel in person.channels:
             if channel.sight is sight:
                 return channel.body
-        return status_body(person.user, seen(person.presence, sight), stale=person.shard in self._stale)
+        return status_body(person.user, seen(person.presence, sight), stale=self._says_stale(person))
 
     # A peer that does not read
 
@@ -195,9 +196,10 @@ class Hub:
         person = channel.person
         if channel.sight is None:
             return self_body(own(person.presence))
-        return status_body(
-            person.user, seen(person.presence, channel.sight), stale=person.shard in self._stale
-        )
+        return status_body(person.user, seen(person.presence, channel.sight), stale=self._says_stale(person))
+
+    def _says_stale(self, person: Person) -> bool:
+        return person.guessed or person.shard in self._stale
 
     def _frame(self, channel: Channel) -> bytes:
         if channel.sight is None:

@@ -8,10 +8,14 @@ the nodes stand still it is the store that was away, and everybody gets one more
 Who marked a node retires it: first its fence in every shard, so that nothing of it can be committed any more, then a
 walk brings its sessions into grace, with its last renewal as evidence of life. A node that finds itself marked takes a
 new epoch and asserts what it holds under that one.
+
+The rows also say what time it is for the others (see `clock`): who starts, or comes back, takes the time of those who are
+there, also when the store's clock was set a while ago and they are still on their way to it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -61,18 +65,24 @@ class LeaseKeeper:
         self._observed: dict[str, _Observed] = {}
         self._marked: dict[str, float] = {}
         """Dead rows we saw, with the monotonic time at which we first did."""
+        self._mine: set[str] = set()
+        """Those among them that we tried to mark: ours to retire, whatever became of the answer."""
         self._extra_until = 0.0
+        self._observed_at = float("-inf")
+        self._announced = True
+        """What we hold has been asserted, or is being asserted, under the present epoch."""
         self._retiring: set[str] = set()
 
     async def start(self) -> None:
-        self._clock.start_at(await reading(self._engine.store_time()))
+        self._clock.start_at(await self._cluster_time())
         if not await self._renew():
             raise Unavailable("the store did not take this node's lease")
 
     async def keep(self) -> None:
         """Once every third of the lease."""
         try:
-            self._clock.follow(await reading(self._engine.store_time()))
+            asked = self._clock.monotonic()
+            self._clock.follow(await reading(self._engine.store_time()), asked)
             if not await self._renew():
                 await self._begin_epoch()
             await self._observe(await reading(self._engine.leases()))
@@ -81,8 +91,29 @@ class LeaseKeeper:
             raise
 
     async def end(self) -> None:
-        """Last act of a node that stops, after all its commits are acknowledged."""
-        await writing(self._engine.drop_lease(self._standing.epoch))
+        """Last act of a node that stops, after all its commits are acknowledged: nobody need look for it."""
+        epoch = self._standing.epoch
+        for shard in range(self._engine.shards):
+            await writing(self._engine.retire(shard, epoch))
+        await writing(self._engine.drop_lease(epoch))
+
+    async def _cluster_time(self) -> int:
+        """The store's time, unless those who are there have another."""
+        rows = {lease.epoch: lease for lease in await self._living()}
+        if not rows:
+            return await reading(self._engine.store_time())
+        latest = max(lease.renewed_at for lease in rows.values())
+        store_time = await reading(self._engine.store_time())
+        if store_time - latest <= self._node_lease * 1000:
+            return max(store_time, latest)
+        await asyncio.sleep(self._node_lease / 3 + 1)
+        moved = [row for row in await self._living() if row.epoch in rows and row != rows[row.epoch]]
+        if not moved:  # all that is there was left behind
+            return await reading(self._engine.store_time())
+        return max(lease.renewed_at for lease in moved)
+
+    async def _living(self) -> list[Lease]:
+        return [lease for lease in await reading(self._engine.leases()) if not lease.dead]
 
     async def _renew(self) -> bool:
         asked = self._clock.monotonic()
@@ -91,19 +122,26 @@ class LeaseKeeper:
         granted = await writing(self._engine.renew(lease))
         if granted:
             self._standing.renewed = asked
+            if not self._announced:
+                self._announced = True
+                self._on_new_epoch()
         return granted
 
     async def _begin_epoch(self) -> None:
+        self._clock.catch_up(await self._cluster_time())
         old = self._standing.epoch
         self._standing.begin_epoch()
         self._counter = 0
+        self._announced = False
         self._metrics.epochs += 1
         log.warning("lease.lost", old=old, new=self._standing.epoch)
-        if await self._renew():
-            self._on_new_epoch()
+        await self._renew()
 
     async def _observe(self, leases: list[Lease]) -> None:
         now = self._clock.monotonic()
+        if now - self._observed_at > self._node_lease * 2 / 3:
+            self._observed.clear()  # we were stopped ourselves, and perhaps all of us were
+        self._observed_at = now
         others = [lease for lease in leases if lease.epoch != self._standing.epoch]
         alive = [lease for lease in others if not lease.dead]
         for lease in alive:
@@ -113,24 +151,28 @@ class LeaseKeeper:
         for gone in self._observed.keys() - {lease.epoch for lease in alive}:
             del self._observed[gone]
         still = [lease for lease in alive if now - self._observed[lease.epoch].since >= self._node_lease]
-        if len(still) * 2 > len(alive) + 1:
-            if not self._extra_until:
-                self._extra_until = now + self._node_lease
-            if now < self._extra_until:
-                still = []
-        else:
-            self._extra_until = 0.0
-        for lease in still:
+        for lease in still if self._may_mark(len(still), len(alive) + 1, now) else ():
+            self._mine.add(lease.epoch)
             if await writing(self._engine.mark_dead(lease.epoch, lease.counter)):
                 log.warning("node.dead", epoch=lease.epoch)
                 self._retire(lease)
         self._take_over([lease for lease in others if lease.dead], now)
 
+    def _may_mark(self, still: int, nodes: int, now: float) -> bool:
+        """When more than half of the nodes stand still, it is rather the store that was away: one more lease for all."""
+        if still * 2 <= nodes:
+            self._extra_until = 0.0
+            return True
+        if not self._extra_until:
+            self._extra_until = now + self._node_lease
+        return now >= self._extra_until
+
     def _take_over(self, dead: list[Lease], now: float) -> None:
-        """A marked row that does not go away: whoever marked it died while retiring it."""
+        """Marked rows that are still there: we could not retire ours, or whoever marked it died while retiring it."""
         self._marked = {lease.epoch: self._marked.get(lease.epoch, now) for lease in dead}
+        self._mine &= self._marked.keys()
         for lease in dead:
-            if now - self._marked[lease.epoch] >= 2 * self._node_lease:
+            if lease.epoch in self._mine or now - self._marked[lease.epoch] >= 2 * self._node_lease:
                 self._retire(lease)
 
     def _retire(self, lease: Lease) -> None:
@@ -143,6 +185,8 @@ class LeaseKeeper:
             await self._sweep.retire({lease.epoch: lease.renewed_at})
             await writing(self._engine.drop_lease(lease.epoch))
         except (Unavailable, UnknownOutcome) as error:
-            log.warning("retire.failed", epoch=lease.epoch, error=str(error))  # its row stays: taken over again
+            log.warning(
+                "retire.failed", epoch=lease.epoch, error=str(error)
+            )  # its row stays: taken over again
         finally:
             self._retiring.discard(lease.epoch)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import msgspec
 import structlog
@@ -20,13 +21,14 @@ import structlog
 from herenow.core.machine import Timings, wake_at
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
-from herenow.errors import Unavailable
+from herenow.errors import HerenowError, Unavailable
 from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations
 from herenow.service.calls import DEADLINE, reading
 from herenow.service.census import Census
 from herenow.service.choices import Choices
 from herenow.service.clock import NodeClock
 from herenow.service.decide import Decider
+from herenow.service.freshness import Freshness
 from herenow.service.graph import Graph
 from herenow.service.healing import Healing
 from herenow.service.hub import Hub
@@ -34,11 +36,12 @@ from herenow.service.lease import LeaseKeeper
 from herenow.service.metrics import Metrics
 from herenow.service.people import HeldSession, People
 from herenow.service.reader import Reader, from_ledger
+from herenow.service.reaper import POLL as POLL_WAKES
 from herenow.service.reaper import Reaper
 from herenow.service.recorder import STAMP_EVERY, Recorder
 from herenow.service.relations import POLL, Acquaintances
 from herenow.service.sessions import Sessions
-from herenow.service.standing import Standing
+from herenow.service.standing import Standing, new_epoch
 from herenow.service.subscriptions import Subscriptions
 from herenow.service.sweep import Sweep
 from herenow.service.tail import Tail
@@ -53,6 +56,9 @@ TURN = 0.25
 
 FAREWELL = 5.0
 """Seconds a stopping node waits for its clients to go and its commits to be acknowledged."""
+
+RENEW_AGAIN = 0.5
+"""Seconds after which a renewal that failed is tried again: several times before the lease is in doubt."""
 
 log = structlog.get_logger(__name__)
 
@@ -85,6 +91,8 @@ class Node:
         *,
         relations: Relations | None = None,
         clock: NodeClock | None = None,
+        tasks: Tasks | None = None,
+        make_epoch: Callable[[], str] = new_epoch,
     ) -> None:
         self.settings = settings
         self.engine = engine
@@ -93,11 +101,12 @@ class Node:
         self.metrics = Metrics()
         self.ready = False
         self.draining = False
-        self._tasks = Tasks()
+        self._tasks = tasks or Tasks()
         timings, clock_, metrics, tasks = settings.timings, self.clock, self.metrics, self._tasks
-        self.standing = Standing(clock_, settings.node_lease)
+        self.standing = Standing(clock_, settings.node_lease, make_epoch)
         self.people = People(engine.shards)
         self.hub = Hub(self.people, clock_, metrics, settings.flush_every)
+        self.freshness = Freshness(self.hub, engine.shards)
         self.recorder = Recorder(
             engine,
             ledger,
@@ -107,11 +116,10 @@ class Node:
             flush_every=settings.ledger_flush,
             embedded=settings.embedded,
         )
-        self.reader = Reader(engine, ledger, self.people, clock_, metrics)
         self.healing = Healing(
             engine=engine,
             people=self.people,
-            hub=self.hub,
+            freshness=self.freshness,
             standing=self.standing,
             clock=clock_,
             timings=timings,
@@ -119,7 +127,8 @@ class Node:
             metrics=metrics,
             node_lease=settings.node_lease,
         )
-        self.writer = Writer(engine, self.standing, tasks, metrics, self.healing.lost)
+        self.reader = Reader(engine, ledger, self.people, clock_, metrics, self.healing.lost)
+        self.writer = Writer(engine, self.standing, clock_, tasks, metrics, self.healing.lost)
         self.decider = Decider(
             people=self.people,
             reader=self.reader,
@@ -152,11 +161,14 @@ class Node:
             reader=self.reader,
             hub=self.hub,
             census=self.census,
+            freshness=self.freshness,
+            clock=clock_,
             metrics=metrics,
             touch=self.decider.touch,
+            verify=self.writer.verify,
             on_loss=self.healing.lost,
         )
-        self.sweep = Sweep(engine, self.decider)
+        self.sweep = Sweep(engine, self.people, self.decider)
         self.healing.attach(writer=self.writer, decider=self.decider, tail=self.tail, sweep=self.sweep)
         self.reaper = Reaper(engine, self.decider, self.standing, clock_, metrics)
         self.lease = LeaseKeeper(
@@ -217,19 +229,22 @@ class Node:
         await self.lease.start()
         await self.relations.start()
         await self.tail.start()
-        await self.census.keep()
+        await self.census.keep(self.tail.cursors)
         self._run()
         self.ready = True
 
     def _run(self) -> None:
         every, spawn = self._tasks.every, self._tasks.spawn
-        every(self.settings.node_lease / 3, self._keep_lease, "lease")
+        third = self.settings.node_lease / 3
+        every(third, self.lease.keep, "lease", after_failure=RENEW_AGAIN)
+        every(third, self._check_store, "check")
         every(0, self._follow_log, "tail")
-        every(0.2, self.reaper.run, "reaper")
+        for shard in range(self.engine.shards):
+            every(POLL_WAKES, partial(self.reaper.run, shard), f"reaper-{shard}")
         every(POLL, self.relations.poll, "relations")
         every(0, self._receive, "mail")
         every(TURN, self._turn, "wheel")
-        every(1.0, self.census.keep, "census")
+        every(1.0, self._look_around, "round")
         spawn(self.recorder.run(), "recorder")
         if self.settings.embedded:
             every(STAMP_EVERY, self.recorder.stamp, "run-stamp")
@@ -239,27 +254,39 @@ class Node:
         self.draining = True
         self.ready = False
         self.sessions.end_all(Close.DRAINING, self._come_back)
-        try:
-            async with asyncio.timeout(FAREWELL):
-                while self.metrics.connections or any(p.deciding or p.holds_leased for p in self.people):
-                    await asyncio.sleep(0.02)
-        except TimeoutError:
-            log.warning("stop.unfinished", connections=self.metrics.connections)
+        handed_over = await self._farewell()
         await self.recorder.finish()
-        try:
-            await self.lease.end()
-        except Exception as error:
-            log.warning("lease.left", error=str(error))
+        if handed_over:
+            await self._end_lease()
         self.hub.close()
         self.decider.close()
         await self._tasks.end()
         await self.engine.close()
 
+    async def _farewell(self) -> bool:
+        """Whether everything we held is committed as lost. If not, our row stays, so that others find us dead."""
+        try:
+            async with asyncio.timeout(FAREWELL):
+                while True:
+                    if not self.metrics.connections and not any(p.unfinished for p in self.people):
+                        return True
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            log.warning("stop.unfinished", connections=self.metrics.connections)
+            return False
+
+    async def _end_lease(self) -> None:
+        try:
+            await self.lease.end()
+        except HerenowError as error:
+            log.warning("lease.left", error=str(error))
+
     # Errands
 
-    async def _keep_lease(self) -> None:
-        await self.lease.keep()
+    async def _check_store(self) -> None:
+        """What would go wrong without an error: a tail that hears nothing, a shard that lost writes."""
         await self.tail.check()
+        await self.writer.verify_lately()
 
     async def _follow_log(self) -> None:
         try:
@@ -281,8 +308,16 @@ class Node:
 
     async def _turn(self) -> None:
         self.sessions.turn()
+        self.tail.listen()
         for outbox in self.hub.stuck(self.settings.stuck_after):
             outbox.abort()
+
+    async def _look_around(self) -> None:
+        """What need not be done at once."""
+        self.people.forget_old(self.clock.now())
+        for person in await self.reader.confirm():
+            self.hub.publish(person)
+        await self.census.keep(self.tail.cursors)
 
     async def _take_over_last_run(self) -> None:
         """The store is empty: what the ledger knows of modes and custom statuses is put there, ends included, so that
@@ -310,7 +345,7 @@ class Node:
         self.sessions.ended(session, why)
 
     def _standing_now(self, session: HeldSession) -> None:
-        self.sessions.greet(session)
+        self.sessions.stands(session)
 
     def _begin_epoch(self) -> None:
         self.sessions.assert_again()

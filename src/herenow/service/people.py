@@ -43,6 +43,7 @@ class HeldSession:
         "fresh_until",
         "idle",
         "idle_at",
+        "look_at",
         "lost_at",
         "person",
         "platform",
@@ -51,7 +52,9 @@ class HeldSession:
         "unleased",
     )
 
-    def __init__(self, person: Person, device: str, platform: Platform, now: int, *, unleased: bool = False) -> None:
+    def __init__(
+        self, person: Person, device: str, platform: Platform, now: int, *, unleased: bool = False
+    ) -> None:
         self.person = person
         self.device = device
         self.platform = platform
@@ -66,6 +69,8 @@ class HeldSession:
         self.lost_at: int | None = None
         self.fresh_until = 0
         """Until when activity is no news to the record. 0: it is at once, the record says that this device is idle."""
+        self.look_at: int | None = None
+        """When its turn in the wheel comes."""
         self.asserted = 0
         self.asserted_by = ""
         self.connections: list[Connection] = []
@@ -191,13 +196,15 @@ class Person:
         return None
 
     @property
-    def holds_leased(self) -> bool:
-        """A session that ends with this node; one by REST does not."""
-        return any(not session.unleased for session in self.sessions)
+    def unfinished(self) -> bool:
+        """Something here is not committed yet, or a session that ends with this node is not handed over."""
+        return self.dirty or self.deciding or any(not session.unleased for session in self.sessions)
 
     @property
     def needed(self) -> bool:
-        return bool(self.pins or self.channels or self.sessions or self.outboxes or self.dirty or self.deciding)
+        return bool(
+            self.pins or self.channels or self.sessions or self.outboxes or self.dirty or self.deciding
+        )
 
 
 _NOTHING = Presence()

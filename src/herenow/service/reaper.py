@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
-from herenow.errors import Unavailable
+from herenow.errors import ProtocolError, Unavailable
 from herenow.ports import Engine
 from herenow.service.calls import reading
-from herenow.service.clock import NodeClock
+from herenow.service.clock import Clock
 from herenow.service.decide import Decider
 from herenow.service.metrics import Metrics
 from herenow.service.standing import Standing
@@ -34,7 +33,7 @@ class Reaper:
         engine: Engine,
         decider: Decider,
         standing: Standing,
-        clock: NodeClock,
+        clock: Clock,
         metrics: Metrics,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -45,36 +44,35 @@ class Reaper:
         self._metrics = metrics
         self._sleep = sleep
 
-    async def run(self) -> None:
+    async def run(self, shard: int) -> None:
+        """For ever. Each shard for itself: one that does not answer delays nobody else."""
         while True:
-            await self._sleep(await self.reap())
+            await self._sleep(await self.reap(shard))
 
-    async def reap(self) -> float:
+    async def reap(self, shard: int) -> float:
         """Decide everybody who is due; answers how many seconds nobody else will be."""
-        if self._clock.jumping or not self._standing.holds_lease:
-            return POLL
-        pause = POLL
-        for shard in range(self._engine.shards):
-            if shard not in self._standing.closed_shards:
-                try:
-                    pause = min(pause, await self._reap_shard(shard))
-                except Unavailable:
-                    self._metrics.engine_errors += 1
-        return max(pause, SHORTEST)
-
-    async def _reap_shard(self, shard: int) -> float:
-        while True:
+        before: tuple[str, ...] = ()
+        while self._standing.may_decide(shard):
             now = self._clock.now()
-            due = await reading(self._engine.due(shard, now, BATCH))
+            try:
+                due = await reading(self._engine.due(shard, now, BATCH))
+            except Unavailable:
+                self._metrics.engine_errors += 1
+                break
             if not due.users:
-                return POLL if due.next_at is None else (due.next_at - now) / 1000
-            await asyncio.gather(*map(self._decide, due.users))
+                return POLL if due.next_at is None else min(POLL, max(SHORTEST, (due.next_at - now) / 1000))
+            decided = await asyncio.gather(*map(self._decide, due.users))
             for wake in due.wakes:
                 self._metrics.wake_seconds.observe(max(0, self._clock.now() - wake) / 1000)
-            if len(due.users) < BATCH:
-                return SHORTEST
+            if not all(decided) or due.users == before:
+                break  # they stay due: look again, but not at once
+            before = due.users
             await self._sleep(0)
+        return POLL
 
-    async def _decide(self, user: str) -> None:
-        with suppress(Unavailable):  # stays due
+    async def _decide(self, user: str) -> bool:
+        try:
             await self._decider.decided(user)
+        except (Unavailable, ProtocolError):
+            return False
+        return True

@@ -24,11 +24,11 @@ from herenow.core.shards import shard_of
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.ports import Choice, Engine, Ledger
 from herenow.service.calls import reading, writing
-from herenow.service.walk import pages
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.people import People
 from herenow.service.standing import new_epoch
+from herenow.service.walk import pages
 
 BACKLOG = 200_000
 """Rows kept in memory while the ledger is away: about 100 MB. Beyond it the marks in the store must do."""
@@ -169,7 +169,9 @@ class Recorder:
                 await writing(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)
 
     async def _save(self, rows: dict[str, _Row]) -> None:
-        last_seen = {u: row.presence.last_seen for u, row in rows.items() if row.presence.last_seen is not None}
+        last_seen = {
+            u: row.presence.last_seen for u, row in rows.items() if row.presence.last_seen is not None
+        }
         choices = [_choice(user, row.presence) for user, row in rows.items() if row.presence.chosen]
         if last_seen:
             await writing(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)

@@ -24,6 +24,10 @@ POLL = 1.0
 TRUST = 30.0
 """Seconds that facts are believed without hearing what has changed."""
 
+KEEP_CHANGES = 600.0
+"""Seconds that rows of the change table are kept: twenty times `TRUST`, after which a node that missed them believes
+nothing it knew."""
+
 VIEWERS = 50_000
 PAIRS_PER_VIEWER = 20_000
 MEMBERS = 200_000
@@ -58,6 +62,8 @@ class Acquaintances:
         self._cursor = 0
         self._heard = float("-inf")
         self._trusted = True
+        self._old: tuple[float, int] | None = None
+        """A cursor that everybody will have passed, and the monotonic time at which we were there."""
 
     @property
     def trusted(self) -> bool:
@@ -121,10 +127,19 @@ class Acquaintances:
                     self.changed(change)
                 if len(changes) < CHANGES:
                     break
+            await self._forget_old()
         except Unavailable:
             self._metrics.ledger_errors += 1
         self._end_contacts()
         self._judge_trust()
+
+    async def _forget_old(self) -> None:
+        """The change table is a bell, not a history: what is older than every node's patience is removed."""
+        if self._old is None:
+            self._old = self._heard, self._cursor
+        elif self._heard - self._old[0] > KEEP_CHANGES:
+            await reading(self._ledger.forget_changes(self._old[1]))
+            self._old = None
 
     def changed(self, change: LedgerChange) -> None:
         if change.kind == "relation":
@@ -144,6 +159,8 @@ class Acquaintances:
         trusted = self._clock.monotonic() - self._heard < TRUST
         if trusted != self._trusted:
             self._trusted = trusted
+            self._until.clear()  # what was told while we were deaf may be gone from the change table
+            self._members.clear()
             log.warning("relations.trust", trusted=trusted)
             self._on_trust(trusted)
 

@@ -70,6 +70,7 @@ class Subscriptions:
     async def subscribe(self, outbox: Outbox, targets: Sequence[str]) -> Granted:
         """The caller sends the answer before it next awaits: the first update may follow at once."""
         granted = Granted()
+        targets = list(dict.fromkeys(targets))
         sights = await self.sights(outbox.user, targets)
         people: list[Person] = []
         room = self._max - len(outbox.watching)
@@ -84,7 +85,7 @@ class Subscriptions:
                 people.append(self._people.get(target))
                 people[-1].pins += 1
         try:
-            await self._reader.learn([person for person in people if not person.known])
+            await self._get_to_know([person for person in people if not person.known])
             self._grant(outbox, people, granted)
         finally:
             for person in people:
@@ -93,6 +94,13 @@ class Subscriptions:
         for _, reason in granted.denied:
             self._metrics.refusals[reason] += 1
         return granted
+
+    async def _get_to_know(self, people: list[Person]) -> None:
+        """Whatever can be known of them: while the store is away, what the ledger says."""
+        try:
+            await self._reader.learn(people)
+        except Unavailable:
+            await self._reader.guess(people)
 
     def _grant(self, outbox: Outbox, people: list[Person], granted: Granted) -> None:
         if outbox.closed:

@@ -6,45 +6,76 @@ all dead epochs. What it finds is decided through the one door, so a user who ca
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from herenow.core.machine import retire
 from herenow.core.model import UNLEASED
+from herenow.errors import Unavailable
 from herenow.ports import Engine
 from herenow.service.calls import reading, writing
 from herenow.service.decide import Decider
+from herenow.service.people import People
 from herenow.service.walk import pages
+
+TOGETHER = 200
+"""Users decided at a time: enough for a batch, few enough that others get their turn."""
 
 
 class Sweep:
-    def __init__(self, engine: Engine, decider: Decider) -> None:
+    def __init__(self, engine: Engine, people: People, decider: Decider) -> None:
         self._engine = engine
+        self._people = people
         self._decider = decider
 
     async def retire(self, dead: Mapping[str, int]) -> None:
-        """Epoch → its last renewal. The fence first: afterwards nothing of it can be committed any more."""
+        """Epoch → its last renewal. The fence first: afterwards nothing of it can be committed any more. Raises
+        `Unavailable` when some could not be decided, after it has done what it could."""
         for shard in range(self._engine.shards):
             for epoch in dead:
                 await writing(self._engine.retire(shard, epoch))
         for shard in range(self._engine.shards):
-            await self._walk(shard, dead)
+            await self._lose(
+                dead, [user async for user, holders in self._holders(shard) if holders & dead.keys()]
+            )
 
     async def orphans(self, shard: int) -> None:
-        """After a shard lost its memory: sessions in it whose holder has no living row."""
+        """After a shard lost its memory: sessions in it whose holder has no living row. The rows are read last: whoever
+        has committed something had one before."""
+        found = [(user, holders) async for user, holders in self._holders(shard)]
         alive = {lease.epoch for lease in await reading(self._engine.leases()) if not lease.dead}
-        orphaned: dict[str, int] = {}
-        async for _, holders in self._holders(shard):
-            orphaned |= dict.fromkeys(holders - alive, 0)
-        if orphaned:
-            for epoch in orphaned:
-                await writing(self._engine.retire(shard, epoch))
-            await self._walk(shard, orphaned)
+        orphaned = {epoch: 0 for _, holders in found for epoch in sorted(holders - alive)}
+        for epoch in orphaned:
+            await writing(self._engine.retire(shard, epoch))
+        await self._lose(orphaned, [user for user, holders in found if holders & orphaned.keys()])
 
-    async def _walk(self, shard: int, dead: Mapping[str, int]) -> None:
+    async def own(self, shard: int, epoch: str) -> None:
+        """After a shard lost its memory: sessions in it under our epoch that we do not hold."""
+        users = [user async for user, holders in self._holders(shard) if epoch in holders]
+        await self._all(self._decider.decided, [user for user in users if not self._holds_all(user, epoch)])
+
+    def _holds_all(self, user: str, epoch: str) -> bool:
+        person = self._people.find(user)
+        if person is None:
+            return False
+        held = {session.device for session in person.sessions}
+        return held.issuperset(s.device for s in person.presence.sessions if s.holder == epoch)
+
+    async def _lose(self, dead: Mapping[str, int], users: Sequence[str]) -> None:
         edit = retire(dead)
-        async for user, holders in self._holders(shard):
-            if not holders.isdisjoint(dead):
-                await self._decider.ask(user, edit)
+        await self._all(lambda user: self._decider.ask(user, edit), users)
+
+    async def _all(self, decide: Callable[[str], Awaitable[object]], users: Sequence[str]) -> None:
+        failed: Unavailable | None = None
+        for start in range(0, len(users), TOGETHER):
+            part = users[start : start + TOGETHER]
+            for result in await asyncio.gather(*map(decide, part), return_exceptions=True):
+                if isinstance(result, Unavailable):
+                    failed = result
+                elif isinstance(result, BaseException):
+                    raise result
+        if failed is not None:
+            raise failed
 
     async def _holders(self, shard: int) -> AsyncIterator[tuple[str, set[str]]]:
         async for part in pages(self._engine, [shard]):

@@ -2,19 +2,26 @@
 
 To follow somebody is purely local: be in `People`, be read once, and let versions decide between what was read and what
 comes by the log. Nothing is registered anywhere, so nothing can be lost in a failover. An unbroken tail is equality; a
-gap in the numbers means: read again whom we know. A log whose numbers went back means that the shard lost its memory.
+gap in the numbers means: ask whether the shard still has what we wrote, and read again whom we know. A log whose numbers
+went back means that the shard lost its memory.
+
+What the log says of somebody whose session stands here, but not there, is decided before it is shown: a node that was
+away for a while asserts its sessions first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from herenow.errors import Unavailable
+from herenow.core.record import UnknownFormat
+from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Engine, Entry, LogPart
 from herenow.service.calls import DEADLINE, reading
 from herenow.service.census import Census
+from herenow.service.clock import Clock
+from herenow.service.freshness import Doubt, Freshness
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
 from herenow.service.people import People, Person
@@ -22,6 +29,12 @@ from herenow.service.reader import Reader
 
 WAIT = 1.0
 """Seconds a read of the logs waits for something new."""
+
+DEAF = 3.0
+"""Seconds without an answer from the logs after which what we show is called stale."""
+
+PART = 1_000
+"""People per read."""
 
 log = structlog.get_logger(__name__)
 
@@ -35,83 +48,117 @@ class Tail:
         reader: Reader,
         hub: Hub,
         census: Census,
+        freshness: Freshness,
+        clock: Clock,
         metrics: Metrics,
         touch: Callable[[Person], None],
+        verify: Callable[[int], Awaitable[None]],
         on_loss: Callable[[int, int | None], None],
     ) -> None:
+        """`verify(shard)` raises when the shard does not have what we wrote; `on_loss(shard, row)` is told otherwise."""
         self._engine = engine
         self._people = people
         self._reader = reader
         self._hub = hub
         self._census = census
+        self._freshness = freshness
+        self._clock = clock
         self._metrics = metrics
         self._touch = touch
+        self._verify = verify
         self._on_loss = on_loss
         self._cursors: dict[int, int] = {}
-        self._seen_head: dict[int, int] = {}
+        self._seen_heads: dict[int, int] = {}
+        self._heard_at = float("-inf")
+        self._deaf = False
+
+    @property
+    def cursors(self) -> Mapping[int, int]:
+        """How far each log has been read."""
+        return self._cursors
 
     async def start(self) -> None:
         """From now on: whom we get to know later is read then."""
         self._cursors = await reading(self._engine.heads())
+        self._heard_at = self._clock.monotonic()
 
     async def follow(self) -> None:
         """One read of all logs; called again and again."""
         try:
-            parts = await reading(self._engine.tail(self._cursors, WAIT), WAIT + DEADLINE)
+            parts = await reading(self._engine.tail(dict(self._cursors), WAIT), WAIT + DEADLINE)
         except Unavailable:
             self._metrics.engine_errors += 1
             raise
         for part in parts:
             await self._take(part)
+        self._heard_at = self._clock.monotonic()
+        if self._deaf:
+            self._deaf = False
+            self._freshness.trust(self._freshness.shards, Doubt.DEAF)
+
+    def listen(self) -> None:
+        """Have we heard anything lately? A few times a second."""
+        if not self._deaf and self._clock.monotonic() - self._heard_at > DEAF:
+            self._deaf = True
+            log.warning("tail.deaf")
+            self._freshness.doubt(self._freshness.shards, Doubt.DEAF)
 
     async def check(self) -> None:
         """Is the tail silent though the logs grow? Then it has gone deaf without an error: treat it as a gap."""
         heads = await reading(self._engine.heads())
+        before, self._seen_heads = self._seen_heads, heads
         for shard, head in heads.items():
-            cursor = self._cursors.get(shard, 0)
-            if cursor < head and self._seen_head.get(shard, head) > cursor:
+            cursor = self._cursors[shard]
+            if head < cursor or cursor < before.get(shard, cursor):
                 await self._take(LogPart(shard, (), head, gap=True))
-            elif head < cursor:
-                await self._take(LogPart(shard, (), head, gap=True))
-        self._seen_head = heads
 
     async def _take(self, part: LogPart) -> None:
-        behind = part.head < self._cursors.get(part.shard, 0)
+        shard, cursor = part.shard, self._cursors[part.shard]
         if part.gap:
             self._metrics.log_gaps += 1
-            log.warning("log.gap", shard=part.shard, head=part.head, cursor=self._cursors.get(part.shard))
-            if behind:
-                self._on_loss(part.shard, None)
-            await self.read_again(part.shard)
+            log.warning("log.gap", shard=shard, head=part.head, cursor=cursor)
+            if part.head < cursor:
+                self._on_loss(shard, None)
+            await self._close_gap(shard)
+            if self._cursors[shard] != cursor:
+                return  # meanwhile another read went on from here
+        elif part.head < cursor:
+            return  # a check took this before
         for entry in part.entries:
-            self._apply(entry)
-        self._cursors[part.shard] = part.head
+            if part.gap or entry.number > cursor:
+                self._apply(shard, entry)
+        self._cursors[shard] = part.head
 
-    def _apply(self, entry: Entry) -> None:
-        self._census.count(entry.note)
+    async def _close_gap(self, shard: int) -> None:
+        try:
+            await self._verify(shard)
+        except (Unavailable, UnknownOutcome):
+            pass  # away, or lost: then it heals, and is read again after that
+        await self.read_again(shard)
+
+    def _apply(self, shard: int, entry: Entry) -> None:
+        self._census.count(shard, entry)
         self._reader.forget(entry.user)
         person = self._people.find(entry.user)
-        if person is None or entry.record is None or not person.known:
+        if person is None or entry.record is None:
             return
-        if person.learn(entry.record, settled=person.settled):
-            self._heard(person)
+        try:
+            if person.learn(entry.record):
+                self._heard(person)
+        except UnknownFormat:
+            log.warning("log.unknown_format", shard=shard)
 
     async def read_again(self, shard: int) -> None:
         """Whom we know in this shard, as the store has them."""
+        self._reader.forget_all()
+        self._census.recount(shard)
         people = [person for person in self._people.in_shard(shard) if person.known]
-        for start in range(0, len(people), 1000):
-            part = people[start : start + 1000]
-            loaded = await reading(self._engine.load([person.user for person in part]))
-            for person, found in zip(part, loaded, strict=True):
-                if not found.settled:
-                    self._on_loss(shard, None)
-                if person.learn(found.record, settled=found.settled):
-                    self._heard(person)
-                elif person.sessions:
-                    self._touch(person)
-        self._census.recount()
+        for start in range(0, len(people), PART):
+            for person in await self._reader.refresh(people[start : start + PART]):
+                self._heard(person)
 
     def _heard(self, person: Person) -> None:
-        self._hub.publish(person)
+        if person.stands:
+            self._hub.publish(person)
         if person.sessions or person.asks:
             self._touch(person)

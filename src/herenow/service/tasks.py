@@ -14,6 +14,9 @@ import structlog
 
 from herenow.errors import HerenowError
 
+BREATH = 0.1
+"""Seconds at least between a failure and the next try."""
+
 log = structlog.get_logger(__name__)
 
 

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.ports import Batch, Conflict, Engine, Fenced, Write, Written
-from herenow.service.calls import reading, writing
+from herenow.service.calls import writing
+from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.standing import Standing
 from herenow.service.tasks import Tasks
@@ -28,18 +30,31 @@ BATCH = 500
 RETRY = 0.2
 """Seconds between two tries to resolve a doubt."""
 
+VERIFY = 30.0
+"""Seconds after a commit in which the shard is asked whether it still has it: a failover loses the last ten or so."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    write: Write
+    epoch: str
+    answer: asyncio.Future[Written | Conflict]
+
 
 class _Lane:
     """One shard: what waits, and the number of the last batch that was acknowledged or jumped over."""
 
-    __slots__ = ("busy", "epoch", "number", "queue", "shard")
+    __slots__ = ("committed_at", "draining", "epoch", "number", "queue", "shard", "turn")
 
     def __init__(self, shard: int) -> None:
         self.shard = shard
-        self.queue: list[tuple[Write, asyncio.Future[Written | Conflict]]] = []
-        self.busy = False
+        self.queue: list[_Waiting] = []
+        self.draining = False
+        self.turn = asyncio.Lock()
+        """One call in flight per shard."""
         self.epoch = ""
         self.number = 0
+        self.committed_at = float("-inf")
 
 
 class Writer:
@@ -47,6 +62,7 @@ class Writer:
         self,
         engine: Engine,
         standing: Standing,
+        clock: Clock,
         tasks: Tasks,
         metrics: Metrics,
         on_loss: Callable[[int, int | None], None],
@@ -54,58 +70,75 @@ class Writer:
         """`on_loss(shard, row)`: the fence does not have what we know was acknowledged."""
         self._engine = engine
         self._standing = standing
+        self._clock = clock
         self._tasks = tasks
         self._metrics = metrics
         self._on_loss = on_loss
         self._lanes = [_Lane(shard) for shard in range(engine.shards)]
 
-    async def commit(self, shard: int, write: Write) -> Written | Conflict:
-        """Raises `Unavailable` (nothing happened; try again later) or `UnknownOutcome` (read, then decide again)."""
+    async def commit(self, shard: int, write: Write, epoch: str) -> Written | Conflict:
+        """`epoch` is the one the write was decided under: it is not taken under another. Raises `Unavailable` (nothing
+        happened; try again later) or `UnknownOutcome` (read, then decide again)."""
         lane = self._lanes[shard]
         answer: asyncio.Future[Written | Conflict] = asyncio.get_running_loop().create_future()
-        lane.queue.append((write, answer))
-        if not lane.busy:
-            lane.busy = True
-            await self._commit_waiting(lane)
-            if lane.queue:
-                self._tasks.spawn(self._drain(lane), f"writer-{shard}")
-            else:
-                lane.busy = False
+        lane.queue.append(_Waiting(write, epoch, answer))
+        if not lane.draining:
+            lane.draining = True
+            self._tasks.spawn(self._drain(lane), f"writer-{shard}")
         return await answer
 
     async def rejoin(self, shard: int) -> None:
         """After a loss: our row stands again where we know it stood."""
         lane = self._lanes[shard]
-        await self._join(lane, lane.number if lane.epoch == self._standing.epoch else 0)
+        async with lane.turn:
+            await self._join(lane, lane.number if lane.epoch == self._standing.epoch else 0)
+
+    async def verify(self, shard: int) -> None:
+        """Does the shard still have what it acknowledged? Raises `Unavailable` when it does not."""
+        lane = self._lanes[shard]
+        async with lane.turn:
+            if lane.epoch == self._standing.epoch:
+                await self._commit_batch(lane, ())
+
+    async def verify_lately(self) -> None:
+        """All shards to which something was committed a short while ago: a failover loses writes without a word."""
+        since = self._clock.monotonic() - VERIFY
+        for lane in self._lanes:
+            if lane.committed_at > since and not lane.draining:
+                try:
+                    await self.verify(lane.shard)
+                except (Unavailable, UnknownOutcome):
+                    self._metrics.engine_errors += 1
 
     async def _drain(self, lane: _Lane) -> None:
         try:
             while lane.queue:
-                await self._commit_waiting(lane)
+                async with lane.turn:
+                    await self._commit_waiting(lane)
         finally:
-            lane.busy = False
+            lane.draining = False
 
     async def _commit_waiting(self, lane: _Lane) -> None:
-        """Never raises: each waiting write gets its result or its error."""
+        """Each waiting write gets its result or its error."""
         items, lane.queue = lane.queue[:BATCH], lane.queue[BATCH:]
+        current = [item for item in items if item.epoch == self._standing.epoch]
         try:
-            results = await self._commit_batch(lane, tuple(write for write, _ in items))
+            results = await self._commit_batch(lane, tuple(item.write for item in current))
+        except HerenowError as error:
+            _fail(items, error)
         except BaseException as error:
-            failure = error if isinstance(error, HerenowError) else Unavailable(f"commit failed: {error!r}")
-            if not isinstance(error, Exception):
-                lane.busy = False
-            for _, answer in items:
-                if not answer.done():
-                    answer.set_exception(failure)
-                    answer.exception()  # its reader may be gone: not worth a warning
-            if not isinstance(error, Exception):
-                raise
+            _fail(items, UnknownOutcome(f"the commit was given up: {error!r}"))
+            raise
         else:
-            for (_, answer), result in zip(items, results, strict=True):
-                if not answer.done():
-                    answer.set_result(result)
+            lane.committed_at = self._clock.monotonic()
+            for item, result in zip(current, results, strict=True):
+                if not item.answer.done():
+                    item.answer.set_result(result)
+            _fail(items, Unavailable("decided under an epoch that has ended"))
 
     async def _commit_batch(self, lane: _Lane, writes: tuple[Write, ...]) -> tuple[Written | Conflict, ...]:
+        if not self._standing.holds_lease:
+            raise Unavailable("this node's lease is in doubt")
         if lane.epoch != self._standing.epoch:
             await self._join(lane, 0)
         batch = Batch(lane.shard, lane.epoch, lane.number, lane.number + 1, writes)
@@ -117,9 +150,11 @@ class Writer:
             await self._resolve(lane, batch)
             raise
         if isinstance(result, Fenced):
-            self._on_loss(lane.shard, result.row)
+            self._refused(lane.shard, result.row)
             raise Unavailable(f"shard {lane.shard} does not know this node's last commits")
         lane.number = batch.next
+        if not result.settled:
+            self._on_loss(lane.shard, batch.next)
         return result.results
 
     async def _join(self, lane: _Lane, number: int) -> None:
@@ -130,13 +165,25 @@ class Writer:
     async def _resolve(self, lane: _Lane, batch: Batch) -> None:
         """Bar the doubtful batch from running late, and learn whether the shard still has what we know of."""
         number = batch.next + 1
-        while lane.epoch == self._standing.epoch:
+        while batch.epoch == self._standing.epoch:
             try:
-                row = await reading(self._engine.jump(lane.shard, batch.epoch, number))
+                row = await writing(self._engine.jump(lane.shard, batch.epoch, number))
             except (Unavailable, UnknownOutcome):
                 await asyncio.sleep(RETRY)
                 continue
             lane.number = number
             if row is None or row < batch.last:
-                self._on_loss(lane.shard, row)
+                self._refused(lane.shard, row)
             return
+
+    def _refused(self, shard: int, row: int | None) -> None:
+        """The shard lost our writes; or we lost our lease and were retired, which is for `lease` to find out."""
+        if self._standing.holds_lease:
+            self._on_loss(shard, row)
+
+
+def _fail(items: list[_Waiting], error: HerenowError) -> None:
+    for item in items:
+        if not item.answer.done():
+            item.answer.set_exception(error)
+            item.answer.exception()  # its reader may be gone: not worth a warning

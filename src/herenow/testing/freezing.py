@@ -8,6 +8,7 @@ SIGSTOP and SIGCONT. A process that is killed is one that never thaws: no `final
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Generator
 from types import coroutine
 from typing import Any
@@ -67,12 +68,12 @@ class Freezer:
         error: BaseException | None = None
         while True:
             while self.frozen:
+                if error is not None and self.killed:
+                    work.close()
+                    raise error
                 try:
-                    yield from self._thaw.wait(float("inf")).__await__()
+                    yield from self._thaw.wait(math.inf).__await__()
                 except asyncio.CancelledError as cancelled:
-                    if self.killed:
-                        work.close()
-                        raise
                     error = cancelled
             try:
                 if error is None:

@@ -35,6 +35,7 @@ from herenow.ports import RelationRow
 from herenow.service.clock import NodeClock
 from herenow.service.connection import Connection
 from herenow.service.node import Node, NodeSettings
+from herenow.service.tasks import Tasks
 from herenow.testing.faulty_engine import Faults, FaultyEngine
 from herenow.testing.freezing import Freezer
 from herenow.testing.manual_clock import START, LoopClock
@@ -82,8 +83,7 @@ class World:
 
     async def until(self, at: int) -> None:
         """Let time pass until this moment of the store's clock."""
-        while self.now < at:
-            await asyncio.sleep((at - self.now) / 1000)
+        await asyncio.sleep(max(0, at - self.now) / 1000)
 
     # Nodes
 
@@ -148,9 +148,9 @@ class SimNode:
             world.ledger,
             settings,
             clock=NodeClock(START + round(loop.time() * 1000) + ahead, monotonic=loop.time),
+            tasks=Tasks(self.freezer.spawn),
             make_epoch=lambda: urlsafe_b64encode(rng.randbytes(EPOCH_BYTES)).decode(),
         )
-        self.node.tasks.spawn_with(self.freezer.spawn)
         self.links: dict[Link, None] = {}
 
     @property
@@ -293,9 +293,7 @@ class Client:
     async def bye(self) -> None:
         """Sign this device out through its own socket."""
         link = self._link()
-        await link.node.run(
-            link.node.node.sessions.sign_out(self.user, self.device, but=link.connection)
-        )
+        await link.node.run(link.node.node.sessions.sign_out(self.user, self.device, but=link.connection))
         if self.link is link:
             self.close()
 
@@ -327,7 +325,7 @@ class Client:
         """Say that this device is idle."""
         self._tell(lambda node, connection: node.sessions.act(connection.session, Activity.IDLE))
 
-    def _tell(self, what: Callable[[Node, Connection], None]) -> None:
+    def _tell(self, what: Callable[[Node, Connection], object]) -> None:
         if self.link is not None:
             self.link.tell(what)
 
@@ -435,11 +433,11 @@ class Link:
         if self.connection.session.asserted:
             self.node.node.sessions.greet(self.connection.session)
 
-    def tell(self, what: Callable[[Node, Connection], None]) -> None:
+    def tell(self, what: Callable[[Node, Connection], object]) -> None:
         if not self.silent:
             self.node.freezer.deliver(lambda: self._told(what))
 
-    def _told(self, what: Callable[[Node, Connection], None]) -> None:
+    def _told(self, what: Callable[[Node, Connection], object]) -> None:
         if self.connection is not None:
             what(self.node.node, self.connection)
 

@@ -1,0 +1,48 @@
+"""What can picows do at best? A bare listener without uvicorn, checks or presence: the yardstick of our gateway.
+
+    python -m bench.bare_listener discard --port 8001    frames are dropped unread
+    python -m bench.bare_listener fan-out --port 8001    a text frame is sent to every connected socket
+
+Read buffer and transports (uvloop's) are those of the gateway; `--aiofastnet` takes picows' own transports.
+"""
+
+import argparse
+
+import uvloop
+from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_create_server
+
+connected: set[WSTransport] = set()
+
+
+class Discard(WSListener):
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        connected.add(transport)
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        pass
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        connected.discard(transport)
+
+
+class FanOut(Discard):
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        payload = frame.get_payload_as_bytes()
+        for other in connected:
+            other.send(WSMsgType.TEXT, payload)
+
+
+async def main(*, mode: str, port: int, aiofastnet: bool) -> None:
+    listener = {"discard": Discard, "fan-out": FanOut}[mode]
+    server = await ws_create_server(
+        lambda _request: listener(), "127.0.0.1", port, read_buffer_init_size=2048, use_aiofastnet=aiofastnet
+    )
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("mode", choices=("discard", "fan-out"))
+    parser.add_argument("--port", type=int, default=8001)
+    parser.add_argument("--aiofastnet", action="store_true")
+    uvloop.run(main(**vars(parser.parse_args())))

@@ -1,0 +1,105 @@
+"""The HTTP application: every endpoint's row becomes a route, behind the few layers that all requests pass.
+
+    Cors ─▶ Problems ─▶ Addresses ─▶ Starlette's router ─▶ Resource (method, readiness, access) ─▶ the endpoint
+
+Pages that are not of the contract (the demo's front page) are given by the composition root. A new layer, or another
+way to decide who may call an endpoint, would be a reason to change this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from herenow.api import beats, choices, devices, graph, ops, presence
+from herenow.api.addresses import Addresses
+from herenow.api.cors import Cors
+from herenow.api.description import Description
+from herenow.api.operations import Access, Operation
+from herenow.api.problems import Problems, Refusal, pass_on
+from herenow.api.requests import Api, Call
+from herenow.errors import ProtocolError
+from herenow.gateway.auth import Auth
+from herenow.service.node import Node
+from herenow.settings import Settings
+
+Page = Callable[[Request], Awaitable[Response]]
+
+CONTRACT = (
+    *presence.OPERATIONS,
+    *devices.OPERATIONS,
+    *choices.OPERATIONS,
+    *beats.OPERATIONS,
+    *presence.LAST,
+    *graph.OPERATIONS,
+    *ops.OPERATIONS,
+)
+"""Every endpoint; the first path that fits an address gets it."""
+
+
+def make_app(node: Node, auth: Auth, settings: Settings, *, front_page: Page | None = None) -> Starlette:
+    """`front_page` answers at `/`; without one there is nothing. The caller starts and stops the node."""
+    operations = (*CONTRACT, *Description(CONTRACT, max_bulk=settings.max_bulk).operations)
+    api = Api(node, auth, settings)
+    app = Starlette(
+        routes=[
+            *([Route("/", front_page)] if front_page is not None else []),
+            *(Route(path, Resource(api, rows), name=path) for path, rows in _by_path(operations)),
+        ],
+        middleware=[
+            Middleware(Cors, origins=settings.origins, metrics=node.metrics),
+            Middleware(Problems, metrics=node.metrics),
+            Middleware(Addresses),
+        ],
+        exception_handlers={HTTPException: pass_on},
+    )
+    app.router.redirect_slashes = False  # a slash at the end is already gone
+    return app
+
+
+class Resource:
+    """One path and its methods, as an ASGI application."""
+
+    def __init__(self, api: Api, operations: Iterable[Operation]) -> None:
+        self._api = api
+        self.operations = {operation.method: operation for operation in operations}
+        if "GET" in self.operations:
+            self.operations["HEAD"] = self.operations["GET"]
+        self._allow = ", ".join(sorted(self.operations))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        operation = self.operations.get(scope["method"])
+        if operation is None:
+            raise Refusal(
+                "method_not_allowed", f"This address answers to {self._allow}.", [("allow", self._allow)]
+            )
+        call = Call(self._api, Request(scope, receive))
+        self._admit(call, operation.access)
+        response = await operation.handle(call)
+        await response(scope, receive, send)
+
+    def _admit(self, call: Call, access: Access) -> None:
+        if access is Access.ANYONE or (
+            access is Access.OPERATOR and call.token is None and ops.is_local(call)
+        ):
+            return
+        call.identify()
+        if access is not Access.USER and not call.caller.service:
+            raise ProtocolError("forbidden", "This endpoint needs a token with the scope service.")
+        node = self._api.node
+        if access is not Access.OPERATOR and not (node.ready or node.draining):
+            raise ProtocolError("not_ready", "The node is starting.")
+
+
+def _by_path(operations: Iterable[Operation]) -> Iterable[tuple[str, list[Operation]]]:
+    paths: dict[str, list[Operation]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, []).append(operation)
+    return paths.items()

@@ -1,0 +1,153 @@
+"""Who shows life without a WebSocket? Beats by REST: of a user's own device, and batches of an outside gateway.
+
+A batch is never all or nothing: each beat is taken, dropped or refused by itself. Beats of one user keep their order,
+those of different users do not wait for each other. What a beat means is `node.sessions`' business. Another thing that
+a gateway can report would be a reason to change this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from starlette.responses import Response
+
+from herenow.api.answers import answered
+from herenow.api.bodies import Decoder
+from herenow.api.operations import Access, Answer, Body, Operation
+from herenow.api.problems import said
+from herenow.api.requests import Call, plain_id, user_id
+from herenow.api.shapes import BadBeat, Batch, Beat, Beaten, Heartbeat
+from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
+from herenow.service.node import Node
+from herenow.wire.inputs import Activity, parse_activity, parse_platform
+
+MOST = 10_000
+"""Beats in one batch."""
+
+AT_ONCE = 256
+"""Users of a batch that are decided at the same time: enough to fill a commit of every shard."""
+
+TURN = 100
+"""Beats after which others get their turn, in case none of them had to wait for anything."""
+
+DEVICE = "rest"
+"""The device of a user who names none. Always the same, so that a client that keeps no id is one device, not many."""
+
+_heartbeat = Decoder(Heartbeat, "an object of device_id, activity_type and platform, and no other fields")
+_batch = Decoder(list[msgspec.Raw], "an array of beats", repeated_keys=True)
+_beat = msgspec.json.Decoder(Beat)
+
+
+async def beat(call: Call) -> Response:
+    """POST /presence/heartbeat"""
+    body = await call.body(_heartbeat)
+    device = DEVICE if body.device_id is None else plain_id(body.device_id, "device")
+    platform, activity = parse_platform(body.platform), parse_activity(body.activity_type)
+    await call.node.sessions.rest_beat(call.caller.user, device, platform, activity)
+    every = call.settings.beat_every
+    return answered(Beaten(device, int(every) if every == int(every) else every))
+
+
+async def batch(call: Call) -> Response:
+    """POST /heartbeats"""
+    items = await call.body(_batch)
+    if len(items) > MOST:
+        raise ProtocolError(
+            "too_many_rows", f"One batch has at most {MOST} beats; this one has {len(items)}."
+        )
+    return answered(await _Batch(call.node).take(items))
+
+
+class _Batch:
+    """One batch on its way."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._accepted = 0
+        self._dropped = 0
+        self._errors: dict[int, str] = {}
+        self._away = False
+        """The store is out of reach: the rest need not find that out one by one."""
+
+    async def take(self, items: Sequence[msgspec.Raw]) -> Batch:
+        waiting = iter(self._by_user(items).items())
+        workers = [self._work(waiting) for _ in range(min(AT_ONCE, len(items)))]
+        await asyncio.gather(*workers)
+        errors = [BadBeat(index, self._errors[index]) for index in sorted(self._errors)]
+        return Batch(self._accepted, self._dropped, errors)
+
+    def _by_user(self, items: Sequence[msgspec.Raw]) -> dict[str, list[tuple[int, Beat]]]:
+        users: dict[str, list[tuple[int, Beat]]] = {}
+        for index, item in enumerate(items):
+            try:
+                beat = _beat.decode(item)
+                users.setdefault(user_id(beat.user_id), []).append((index, beat))
+            except msgspec.ValidationError:
+                self._errors[index] = "bad_shape"
+            except ProtocolError as error:
+                self._errors[index] = error.code
+        return users
+
+    async def _work(self, waiting: Iterator[tuple[str, list[tuple[int, Beat]]]]) -> None:
+        for turn, (user, beats) in enumerate(waiting, start=1):
+            for index, beat in beats:
+                await self._one(user, index, beat)
+            if turn % TURN == 0:
+                await asyncio.sleep(0)
+
+    async def _one(self, user: str, index: int, beat: Beat) -> None:
+        if self._away:
+            self._errors[index] = "unavailable"
+            return
+        try:
+            if await self._beat(user, beat):
+                self._accepted += 1
+            else:
+                self._dropped += 1
+        except (ProtocolError, Unavailable, UnknownOutcome) as error:
+            if isinstance(error, Unavailable):
+                self._away = True
+            self._errors[index] = said(error).code
+
+    async def _beat(self, user: str, beat: Beat) -> bool:
+        """Whether it did anything. Everything is checked before anything is done."""
+        activity, platform = parse_activity(beat.activity_type), parse_platform(beat.platform)
+        sessions = self._node.sessions
+        if beat.device_id is None:
+            if beat.gone:
+                raise ProtocolError("bad_shape", "Only a device can be gone: there is no device_id.")
+            if activity is Activity.IDLE:
+                raise ProtocolError("invalid_activity", "Only a device can be idle: there is no device_id.")
+            return await sessions.user_acted(user)
+        device = plain_id(beat.device_id, "device")
+        if beat.gone:
+            await sessions.rest_gone(user, device)
+            return True
+        return await sessions.rest_beat(user, device, platform, activity)
+
+
+OPERATIONS = (
+    Operation(
+        "POST",
+        "/api/v1/presence/heartbeat",
+        beat,
+        "A beat without a WebSocket",
+        {200: Answer("The device is here for the next `dead_after` seconds.", Beaten)},
+        about=f"Without `device_id` the device is `{DEVICE}`. A device with a WebSocket keeps that session.",
+        body=Body(Heartbeat, required=False),
+        codes=("invalid_id", "invalid_activity", "invalid_platform", "too_many_sessions"),
+    ),
+    Operation(
+        "POST",
+        "/api/v1/heartbeats",
+        batch,
+        "Beats of many users, from an outside gateway",
+        {200: Answer("What became of them; `errors` names each refused one by its index.", Batch)},
+        about=f"At most {MOST} beats, never all or nothing.",
+        access=Access.SERVICE,
+        body=Body(list[Beat]),
+        codes=("too_many_rows",),
+    ),
+)

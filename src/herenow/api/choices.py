@@ -1,0 +1,203 @@
+"""What does a user choose? Custom status, mode, preferences; by themselves, or by a service that acts for them.
+
+Values are read by `wire.inputs`, the same as in frames; `node.choices` makes them so. Another preference is the likely
+reason to change this module.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+from starlette.responses import Response
+
+from herenow.api.answers import answered, done
+from herenow.api.bodies import Decoder
+from herenow.api.operations import Access, Answer, Body, Operation
+from herenow.api.presence import VIEWER
+from herenow.api.requests import Call
+from herenow.api.shapes import (
+    CustomAnswer,
+    CustomBody,
+    ModeAnswer,
+    ModeBody,
+    Preferences,
+    PreferencesBody,
+    seconds,
+)
+from herenow.core.model import Custom
+from herenow.errors import ProtocolError
+from herenow.wire.inputs import parse_custom, parse_mode
+from herenow.wire.instants import parse_until
+from herenow.wire.shapes import CustomShape
+
+IDLE_AFTER = (30, 86_400)
+"""Seconds that a user's own `idle_after` may be: half a minute to a day."""
+
+
+_custom = Decoder(CustomBody, "a custom status of text, emoji and expires_at, and no other fields")
+_mode = Decoder(ModeBody, "an object of mode and until, and no other fields")
+_preferences = Decoder(
+    PreferencesBody, "an object of preferences; the only one in this version is idle_after"
+)
+
+
+# --- Custom status and mode ------------------------------------------------------------------------------------------
+
+
+async def set_own_custom(call: Call) -> Response:
+    """PUT /presence/status"""
+    return await _set_custom(call, call.caller.user)
+
+
+async def set_custom_of(call: Call) -> Response:
+    """PUT /users/{user}/status"""
+    return await _set_custom(call, call.path_user())
+
+
+async def clear_own_custom(call: Call) -> Response:
+    """DELETE /presence/status"""
+    await call.node.choices.set_custom(call.caller.user, None)
+    return done()
+
+
+async def clear_custom_of(call: Call) -> Response:
+    """DELETE /users/{user}/status"""
+    await call.node.choices.set_custom(call.path_user(), None)
+    return done()
+
+
+async def set_own_mode(call: Call) -> Response:
+    """PUT /presence/mode"""
+    return await _set_mode(call, call.caller.user)
+
+
+async def set_mode_of(call: Call) -> Response:
+    """PUT /users/{user}/mode"""
+    return await _set_mode(call, call.path_user())
+
+
+async def _set_custom(call: Call, user: str) -> Response:
+    body = await call.body(_custom)
+    given = {"text": body.text, "emoji": body.emoji, "expires_at": body.expires_at}
+    presence = await call.node.choices.set_custom(user, parse_custom(given, call.now))
+    return answered(CustomAnswer(_shape(presence.custom)))
+
+
+async def _set_mode(call: Call, user: str) -> Response:
+    body = await call.body(_mode)
+    mode = parse_mode(body.mode)
+    presence = await call.node.choices.set_mode(user, mode, parse_until(body.until, "until", call.now))
+    return answered(ModeAnswer(presence.mode.word, presence.mode_until))
+
+
+def _shape(custom: Custom | None) -> CustomShape | None:
+    return None if custom is None else CustomShape(custom.text, custom.emoji, custom.until)
+
+
+# --- Preferences -----------------------------------------------------------------------------------------------------
+
+
+async def read_preferences(call: Call) -> Response:
+    """GET /presence/preferences"""
+    presence = await call.node.views.presence(call.myself)
+    return answered(Preferences(seconds(presence.idle_after)))
+
+
+async def set_preferences(call: Call) -> Response:
+    """PUT /presence/preferences"""
+    body = await call.body(_preferences)
+    user = call.caller.user
+    if body.idle_after is UNSET:
+        presence = await call.node.views.presence(user)
+    else:
+        presence = await call.node.choices.set_idle_after(user, _idle_after(body.idle_after))
+    return answered(Preferences(seconds(presence.idle_after)))
+
+
+def _idle_after(value: object) -> int | None:
+    """Milliseconds; None: the server's default."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ProtocolError("bad_shape", "idle_after is a number of seconds, or null for the default.")
+    least, most = IDLE_AFTER
+    if not least <= value <= most:
+        raise ProtocolError("out_of_range", f"idle_after is from {least} to {most} seconds.")
+    return round(value * 1000)
+
+
+_UNTIL_CODES = ("invalid_instant", "instant_in_past", "instant_too_far")
+_CUSTOM_CODES = ("invalid_text", "text_too_long", "invalid_emoji", *_UNTIL_CODES)
+_SET_CUSTOM = Answer("As it is now.", CustomAnswer)
+_SET_MODE = Answer("As it is now.", ModeAnswer)
+_CLEARED = Answer("There is none now.")
+
+OPERATIONS = (
+    Operation(
+        "PUT",
+        "/api/v1/presence/status",
+        set_own_custom,
+        "Set one's custom status",
+        {200: _SET_CUSTOM},
+        body=Body(CustomBody),
+        codes=_CUSTOM_CODES,
+    ),
+    Operation(
+        "DELETE", "/api/v1/presence/status", clear_own_custom, "Clear one's custom status", {204: _CLEARED}
+    ),
+    Operation(
+        "PUT",
+        "/api/v1/presence/mode",
+        set_own_mode,
+        "Set one's mode",
+        {200: _SET_MODE},
+        about="`auto` has no end: an `until` beside it is ignored.",
+        body=Body(ModeBody),
+        codes=("invalid_mode", *_UNTIL_CODES),
+    ),
+    Operation(
+        "GET",
+        "/api/v1/presence/preferences",
+        read_preferences,
+        "One's preferences",
+        {200: Answer("All of them.", Preferences)},
+        query=(VIEWER,),
+    ),
+    Operation(
+        "PUT",
+        "/api/v1/presence/preferences",
+        set_preferences,
+        "Change one's preferences",
+        {200: Answer("All of them, as they are now.", Preferences)},
+        about="What is not mentioned stays as it is.",
+        body=Body(PreferencesBody),
+        codes=("out_of_range",),
+    ),
+    Operation(
+        "PUT",
+        "/api/v1/users/{user}/status",
+        set_custom_of,
+        "Set a user's custom status",
+        {200: _SET_CUSTOM},
+        access=Access.SERVICE,
+        body=Body(CustomBody),
+        codes=_CUSTOM_CODES,
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/users/{user}/status",
+        clear_custom_of,
+        "Clear a user's custom status",
+        {204: _CLEARED},
+        access=Access.SERVICE,
+    ),
+    Operation(
+        "PUT",
+        "/api/v1/users/{user}/mode",
+        set_mode_of,
+        "Set a user's mode",
+        {200: _SET_MODE},
+        access=Access.SERVICE,
+        body=Body(ModeBody),
+        codes=("invalid_mode", *_UNTIL_CODES),
+    ),
+)

@@ -1,0 +1,85 @@
+"""May the page that asks read the answer? The same rule as for WebSockets, said in the words of CORS.
+
+A page of the server's own origin or of one in `origins` may; a page of any other is refused before anything is looked
+at, whatever it asks for. Tokens travel in a header that only a page's own script can set, so no credentials are allowed
+and no cookie is ever read. A request without an Origin does not come from a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from herenow.api.answers import Reply
+from herenow.api.problems import refused
+from herenow.errors import ProtocolError
+from herenow.gateway.origins import is_allowed
+from herenow.service.metrics import Metrics
+
+METHODS = "GET, POST, PUT, DELETE"
+HEADERS = "authorization, content-type"
+EXPOSED = "retry-after, www-authenticate, allow"
+MAX_AGE = "600"
+"""Seconds a browser may believe a preflight: a change of `origins` is felt within ten minutes."""
+
+
+class Cors:
+    """ASGI middleware."""
+
+    def __init__(self, app: ASGIApp, origins: Collection[str], metrics: Metrics) -> None:
+        self._app = app
+        self._origins = frozenset(origins)
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+        if origin is None:
+            await self._app(scope, receive, send)
+        elif not self._lets_in(origin, headers, scope):
+            self._metrics.refusals["forbidden_origin"] += 1
+            await refused(
+                ProtocolError(
+                    "forbidden_origin",
+                    "Pages of this origin may not use the server; the operator can name it in `origins`.",
+                )
+            )(scope, receive, send)
+        elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+            await _preflight(origin)(scope, receive, send)
+        else:
+            await self._app(scope, receive, _readable_by(origin, send))
+
+    def _lets_in(self, origin: str, headers: Headers, scope: Scope) -> bool:
+        secure = scope["scheme"] == "https"
+        return is_allowed(origin, host=headers.get("host", ""), secure=secure, origins=self._origins)
+
+
+def _preflight(origin: str) -> Reply:
+    return Reply(
+        b"",
+        status=204,
+        headers=(
+            ("access-control-allow-origin", origin),
+            ("access-control-allow-methods", METHODS),
+            ("access-control-allow-headers", HEADERS),
+            ("access-control-max-age", MAX_AGE),
+            ("vary", "origin"),
+        ),
+    )
+
+
+def _readable_by(origin: str, send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers["access-control-allow-origin"] = origin
+            headers["access-control-expose-headers"] = EXPOSED
+            headers.add_vary_header("origin")
+        await send(message)
+
+    return sent

@@ -1,0 +1,52 @@
+"""Where am I signed in? A user's own devices, and signing one of them out.
+
+A new thing that a user can do to a device of theirs would be a reason to change this module.
+"""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from herenow.api.answers import answered, done
+from herenow.api.operations import Answer, Operation
+from herenow.api.presence import VIEWER
+from herenow.api.requests import Call, echo
+from herenow.api.shapes import Devices
+from herenow.core.model import devices
+from herenow.errors import ProtocolError
+from herenow.wire.shapes import DeviceShape
+
+
+async def read(call: Call) -> Response:
+    """GET /presence/devices"""
+    presence = await call.node.views.presence(call.myself)
+    rows = tuple(DeviceShape(d.device, d.platform.word, d.active, d.since) for d in devices(presence))
+    return answered(Devices(rows))
+
+
+async def sign_out(call: Call) -> Response:
+    """DELETE /presence/devices/{device}"""
+    device = call.path_id("device")
+    if not await call.node.sessions.sign_out(call.caller.user, device):
+        raise ProtocolError("device_unknown", f"You have no device {echo(device)}.")
+    return done()
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/api/v1/presence/devices",
+        read,
+        "One's own devices",
+        {200: Answer("In the order of their ids.", Devices)},
+        query=(VIEWER,),
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/presence/devices/{device}",
+        sign_out,
+        "Sign a device out",
+        {204: Answer("It is signed out, with all its tabs.")},
+        codes=("device_unknown",),
+    ),
+)

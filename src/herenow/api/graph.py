@@ -1,0 +1,213 @@
+"""Who is connected with whom? The application's edges, put, taken away and looked up by its services.
+
+One edge at a time, or rows of an import by the thousand; both are written by `node.graph`, which makes them felt at
+once. Another kind of edge is the likely reason to change this module.
+"""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from herenow.api.answers import answered, done
+from herenow.api.bodies import Decoder
+from herenow.api.operations import Access, Answer, Body, Media, Operation
+from herenow.api.requests import Call
+from herenow.api.shapes import Contact, ContactBody, Follow, Imported, Member, RelationLine
+from herenow.errors import ProtocolError
+from herenow.ports import RelationRow
+from herenow.wire.instants import parse_until
+from herenow.wire.relation_rows import BadRow, parse_ndjson
+
+MOST = 20_000
+"""Rows in one import: what the ledger writes well within its deadline."""
+
+_contact = Decoder(ContactBody, "an object of until, and no other fields")
+
+
+# --- Follows ---------------------------------------------------------------------------------------------------------
+
+
+async def put_follow(call: Call) -> Response:
+    """PUT /follows/{a}/{b}"""
+    a, b = _two_users(call)
+    return await _write(call, RelationRow("follow", a, b))
+
+
+async def delete_follow(call: Call) -> Response:
+    """DELETE /follows/{a}/{b}"""
+    a, b = _two_users(call)
+    return await _write(call, RelationRow("follow", a, b, remove=True))
+
+
+async def read_follow(call: Call) -> Response:
+    """GET /follows/{a}/{b}"""
+    a, b = _two_users(call)
+    if not await call.node.graph.follows(a, b):
+        raise ProtocolError("not_found", "The one does not follow the other.")
+    return answered(Follow(a, b))
+
+
+# --- Contacts --------------------------------------------------------------------------------------------------------
+
+
+async def put_contact(call: Call) -> Response:
+    """PUT /contacts/{a}/{b}"""
+    a, b = _two_users(call)
+    until = parse_until((await call.body(_contact)).until, "until", call.now)
+    return await _write(call, RelationRow("contact", a, b, until))
+
+
+async def delete_contact(call: Call) -> Response:
+    """DELETE /contacts/{a}/{b}"""
+    a, b = _two_users(call)
+    return await _write(call, RelationRow("contact", a, b, remove=True))
+
+
+async def read_contact(call: Call) -> Response:
+    """GET /contacts/{a}/{b}"""
+    a, b = _two_users(call)
+    in_contact, until = await call.node.graph.contact(a, b)
+    if not in_contact:
+        raise ProtocolError("not_found", "They are not in contact.")
+    return answered(Contact(a, b, until))
+
+
+# --- Members of rooms ------------------------------------------------------------------------------------------------
+
+
+async def put_member(call: Call) -> Response:
+    """PUT /rooms/{room}/members/{user}"""
+    return await _write(call, RelationRow("room", call.path_id("room"), call.path_user()))
+
+
+async def delete_member(call: Call) -> Response:
+    """DELETE /rooms/{room}/members/{user}"""
+    return await _write(call, RelationRow("room", call.path_id("room"), call.path_user(), remove=True))
+
+
+async def read_member(call: Call) -> Response:
+    """GET /rooms/{room}/members/{user}"""
+    room, user = call.path_id("room"), call.path_user()
+    if not await call.node.graph.is_member(room, user):
+        raise ProtocolError("not_found", "Not a member of this room, or there is no such room.")
+    return answered(Member(room, user))
+
+
+# --- Many at once ----------------------------------------------------------------------------------------------------
+
+
+async def import_rows(call: Call) -> Response:
+    """POST /relations: all of them or none."""
+    rows: list[RelationRow] = []
+    for row in parse_ndjson(await call.lines()):
+        if isinstance(row, BadRow):
+            raise ProtocolError(row.code, f"Line {row.line}: {row.message} Nothing was imported.")
+        rows.append(row)
+        if len(rows) > MOST:
+            raise ProtocolError(
+                "too_many_rows", f"One request has at most {MOST} rows. Nothing was imported."
+            )
+    return answered(Imported(len(rows), await call.node.graph.apply(rows)))
+
+
+def _two_users(call: Call) -> tuple[str, str]:
+    a, b = call.path_user("a"), call.path_user("b")
+    if a == b:
+        raise ProtocolError("invalid_relation", "A relation needs two different users.")
+    return a, b
+
+
+async def _write(call: Call, row: RelationRow) -> Response:
+    await call.node.graph.apply([row])
+    return done()
+
+
+_SO = {204: Answer("It is so now.")}
+_UNTIL_CODES = ("invalid_instant", "instant_in_past", "instant_too_far")
+_FOLLOWS = "/api/v1/follows/{a}/{b}"
+_CONTACTS = "/api/v1/contacts/{a}/{b}"
+_MEMBERS = "/api/v1/rooms/{room}/members/{user}"
+
+OPERATIONS = (
+    Operation(
+        "PUT",
+        _FOLLOWS,
+        put_follow,
+        "a follows b",
+        _SO,
+        about="Two users who follow each other see each other's presence.",
+        access=Access.SERVICE,
+        codes=("invalid_relation",),
+    ),
+    Operation(
+        "DELETE",
+        _FOLLOWS,
+        delete_follow,
+        "a no longer follows b",
+        _SO,
+        access=Access.SERVICE,
+        codes=("invalid_relation",),
+    ),
+    Operation(
+        "GET",
+        _FOLLOWS,
+        read_follow,
+        "Does a follow b?",
+        {200: Answer("Yes; 404: no.", Follow)},
+        access=Access.SERVICE,
+        codes=("invalid_relation", "not_found"),
+    ),
+    Operation(
+        "PUT",
+        _CONTACTS,
+        put_contact,
+        "a and b are in contact",
+        _SO,
+        about="An open conversation, in both directions; it may have an end.",
+        access=Access.SERVICE,
+        body=Body(ContactBody, required=False),
+        codes=("invalid_relation", *_UNTIL_CODES),
+    ),
+    Operation(
+        "DELETE",
+        _CONTACTS,
+        delete_contact,
+        "a and b are no longer in contact",
+        _SO,
+        access=Access.SERVICE,
+        codes=("invalid_relation",),
+    ),
+    Operation(
+        "GET",
+        _CONTACTS,
+        read_contact,
+        "Are a and b in contact?",
+        {200: Answer("Yes, and until when; 404: no.", Contact)},
+        access=Access.SERVICE,
+        codes=("invalid_relation", "not_found"),
+    ),
+    Operation("PUT", _MEMBERS, put_member, "The user is a member of the room", _SO, access=Access.SERVICE),
+    Operation(
+        "DELETE", _MEMBERS, delete_member, "The user is no longer a member", _SO, access=Access.SERVICE
+    ),
+    Operation(
+        "GET",
+        _MEMBERS,
+        read_member,
+        "Is the user a member of the room?",
+        {200: Answer("Yes; 404: no.", Member)},
+        access=Access.SERVICE,
+        codes=("not_found",),
+    ),
+    Operation(
+        "POST",
+        "/api/v1/relations",
+        import_rows,
+        "Put many edges",
+        {200: Answer("All of them are so now.", Imported)},
+        about=f"One JSON object per line, at most {MOST}; all or nothing. An error names its line.",
+        access=Access.SERVICE,
+        body=Body(RelationLine, media=Media.NDJSON),
+        codes=("invalid_relation", "invalid_user_id", "invalid_id", "invalid_instant", "too_many_rows"),
+    ),
+)

@@ -1,0 +1,163 @@
+"""The OpenAPI document, made from the same rows as the routes: it says what there is, and all of it.
+
+Answers are documented per HTTP status with the codes that can stand there. Shapes come from msgspec. Nothing is written
+here by hand but the words about the whole; a column that `Operation` gets is the reason to change this module.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from herenow import __version__
+from herenow.api.operations import Access, Media, Operation, Parameter, code_of_id, codes_of
+from herenow.api.problems import Problem
+from herenow.api.shapes import ID_SCHEMA
+from herenow.wire.codes import CODES
+
+Json = dict[str, Any]
+
+_REF = "#/components/schemas/{name}"
+_SECURITY: dict[Access, list[Json]] = {
+    Access.ANYONE: [],
+    Access.USER: [{"bearer": []}, {"query": []}],
+    Access.SERVICE: [{"bearer": []}, {"query": []}],
+    Access.OPERATOR: [{"bearer": []}, {"query": []}, {}],
+}
+_WHO = {
+    Access.ANYONE: "Needs no token.",
+    Access.USER: "Needs a token.",
+    Access.SERVICE: "Needs a token with the scope `service`.",
+    Access.OPERATOR: "",
+}
+
+
+def document(operations: Iterable[Operation], *, max_bulk: int) -> Json:
+    operations = tuple(operations)
+    schemas, components = _schemas(operations)
+    paths: dict[str, Json] = defaultdict(dict)
+    for operation in operations:
+        paths[operation.path][operation.method.lower()] = _operation(operation, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "herenow",
+            "version": __version__,
+            "description": "Who is here now, and who may know it? Instants are epoch milliseconds, durations "
+            f"seconds. One request may ask for {max_bulk} ids. Every error has one shape and a code.",
+        },
+        "paths": dict(paths),
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+                "query": {"type": "apiKey", "in": "query", "name": "token"},
+            },
+        },
+    }
+
+
+class _Shapes:
+    """msgspec's schemas of all shapes, found again by the shape."""
+
+    def __init__(self, shapes: list[object], schemas: Iterable[Json]) -> None:
+        self._found = list(zip(shapes, schemas, strict=True))
+
+    def of(self, shape: object) -> Json:
+        return next(schema for known, schema in self._found if known is shape)
+
+
+def _schemas(operations: Iterable[Operation]) -> tuple[_Shapes, Json]:
+    shapes: list[object] = [Problem]
+    for operation in operations:
+        if operation.body is not None:
+            shapes.append(operation.body.shape)
+        shapes += [answer.shape for answer in operation.answers.values() if answer.shape is not None]
+    schemas, components = msgspec.json.schema_components(shapes, ref_template=_REF)
+    return _Shapes(shapes, schemas), components
+
+
+def _operation(operation: Operation, shapes: _Shapes) -> Json:
+    described: Json = {
+        "operationId": operation.handle.__name__ + "_" + operation.method.lower(),
+        "tags": [_tag(operation.path)],
+        "summary": operation.summary,
+        "description": " ".join(filter(None, (operation.about, _WHO[operation.access]))),
+        "security": _SECURITY[operation.access],
+        "responses": _responses(operation, shapes),
+    }
+    parameters = [*map(_in_path, operation.path_names), *map(_in_query, operation.query)]
+    if parameters:
+        described["parameters"] = parameters
+    if operation.body is not None:
+        schema = shapes.of(operation.body.shape)
+        if operation.body.media is Media.NDJSON:
+            schema = {"type": "string", "description": "Lines, each a RelationLine."}
+        described["requestBody"] = {
+            "required": operation.body.required,
+            "content": {operation.body.media.value: {"schema": schema}},
+        }
+    return described
+
+
+def _tag(path: str) -> str:
+    """The first word behind the prefix; what has no prefix is for operators."""
+    words = path.removeprefix("/api/v1/").split("/")
+    return words[0] or "operations"
+
+
+def _in_path(name: str) -> Json:
+    about = {"device": "A device.", "room": "A room."}.get(name, "A user.")
+    schema = {"type": "string", "minLength": 1, "maxLength": 128}
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "description": f"{about} {ID_SCHEMA['description']} Percent-encoded. Otherwise `{code_of_id(name)}`.",
+        "schema": schema,
+    }
+
+
+def _in_query(parameter: Parameter) -> Json:
+    return {
+        "name": parameter.name,
+        "in": "query",
+        "required": parameter.required,
+        "description": parameter.about,
+        "schema": parameter.schema,
+    }
+
+
+def _responses(operation: Operation, shapes: _Shapes) -> Mapping[str, Json]:
+    responses: dict[int, Json] = {}
+    for status, answer in operation.answers.items():
+        responses[status] = {"description": answer.about}
+        if answer.shape is not None:
+            responses[status]["content"] = {answer.media.value: {"schema": shapes.of(answer.shape)}}
+    by_status: dict[int, list[str]] = defaultdict(list)
+    for code in codes_of(operation):
+        by_status[CODES[code].http].append(code)
+    for status, codes in by_status.items():
+        responses[status] = _refusals(status, sorted(codes), shapes)
+    return {str(status): responses[status] for status in sorted(responses)}
+
+
+def _refusals(status: int, codes: list[str], shapes: _Shapes) -> Json:
+    described: Json = {
+        "description": "\n".join(f"- `{code}`: {CODES[code].meaning}" for code in codes),
+        "content": {
+            Media.PROBLEM.value: {
+                "schema": {"allOf": [shapes.of(Problem), {"properties": {"code": {"enum": codes}}}]}
+            }
+        },
+    }
+    if status == 401:
+        described["headers"] = {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}}
+    elif any(CODES[code].retry for code in codes):
+        described["headers"] = {
+            "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}
+        }
+    return described

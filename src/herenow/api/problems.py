@@ -1,0 +1,152 @@
+"""What went wrong, said in one shape: problem+json with a code of the public table.
+
+Every error of every endpoint leaves through here, the unexpected ones too, which are logged with a stack but without
+what the request carried. Status, title and "retry?" come from `wire.codes`; the sentence from where the case was found.
+A new family of errors would be a reason to change this module.
+"""
+
+from __future__ import annotations
+
+import traceback
+
+import msgspec
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from herenow.api.answers import Headers, Reply
+from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
+from herenow.gateway.auth import find_token
+from herenow.service.metrics import Metrics
+from herenow.wire.codes import CODES
+
+MEDIA = "application/problem+json"
+
+RETRY_AFTER = {429: "30", 503: "1"}
+"""Seconds, for codes that may be retried: a session ends with its grace, a store comes back any moment. When a mistake
+of the server will be mended, nobody knows."""
+
+log = structlog.get_logger(__name__)
+_encode = msgspec.json.Encoder().encode
+
+
+class Problem(msgspec.Struct, frozen=True):
+    type: str
+    """Where the code is explained, on this server."""
+    title: str
+    status: int
+    code: str
+    detail: str
+
+
+class Refusal(ProtocolError):  # noqa: N818 - reads as what it is
+    """A protocol error whose answer needs headers of its own."""
+
+    def __init__(self, code: str, message: str, headers: Headers) -> None:
+        super().__init__(code, message)
+        self.headers = tuple(headers)
+
+
+class Problems:
+    """ASGI middleware: whatever is raised inside becomes an answer, and is counted."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = False
+
+        async def sent(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sent)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            problem = said(error)
+            if problem.code == "internal":
+                _log(scope, error)
+            if started:
+                raise  # half an answer is out: only the server can end it
+            self._metrics.refusals[problem.code] += 1
+            await refused(problem)(scope, receive, send)
+
+
+def said(error: Exception) -> ProtocolError:
+    """Any error in the words of the public table."""
+    match error:
+        case ProtocolError():
+            return error
+        case Unavailable():
+            return ProtocolError("unavailable", _sentence(error))
+        case UnknownOutcome():
+            return ProtocolError("unknown_outcome", _sentence(error))
+        case HTTPException(status_code=404):
+            return ProtocolError("not_found", "There is nothing at this address; /docs says what there is.")
+        case HTTPException(status_code=405):
+            return Refusal(
+                "method_not_allowed",
+                "This address does not answer to this method.",
+                (error.headers or {}).items(),
+            )
+        case _:
+            return ProtocolError("internal", "The server failed; its log says how.")
+
+
+def refused(error: ProtocolError) -> Response:
+    """The answer to a protocol error."""
+    code = CODES[error.code]
+    problem = Problem(f"/docs#{code.name}", code.meaning, code.http, code.name, error.message)
+    return Reply(_encode(problem), status=code.http, media=MEDIA, headers=_headers(error))
+
+
+def pass_on(_request: Request, error: Exception) -> Response:
+    """For Starlette, which would answer its own errors in plain text."""
+    raise error
+
+
+def _headers(error: ProtocolError) -> list[tuple[str, str]]:
+    code = CODES[error.code]
+    headers = list(error.headers) if isinstance(error, Refusal) else []
+    if code.http == 401:
+        scheme = "Bearer" if code.name == "token_missing" else 'Bearer error="invalid_token"'
+        headers.append(("www-authenticate", scheme))
+    if code.retry and code.http in RETRY_AFTER:
+        headers.append(("retry-after", RETRY_AFTER[code.http]))
+    if code.http == 413:
+        headers.append(("connection", "close"))  # the rest of that body is not worth reading
+    return headers
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error) or "a service behind the node is out of reach"
+    return text[0].upper() + text[1:].rstrip(".") + "."
+
+
+def _log(scope: Scope, error: Exception) -> None:
+    # No exc_info: a renderer may print local variables, and one of them is the token.
+    stack = "".join(traceback.format_exception(error))
+    token = _token(scope)
+    log.error(
+        "request.failed",
+        method=scope["method"],
+        path=scope["path"],
+        stack=stack.replace(token, "…") if token else stack,
+    )
+
+
+def _token(scope: Scope) -> str | None:
+    authorization = dict(scope["headers"]).get(b"authorization")
+    query: bytes = scope["query_string"]
+    return find_token(
+        None if authorization is None else authorization.decode("latin-1"), query.decode("latin-1")
+    )

@@ -1,0 +1,109 @@
+"""How does Prometheus get what the node counts? Its words for `service.metrics`.
+
+Nothing is counted here: the node's plain integers are read when somebody asks. No label ever names a user. Every
+number of `Metrics` appears; a new one there is the reason to change this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from herenow import __version__
+from herenow.core.model import Status
+from herenow.service.metrics import BOUNDS, Histogram
+from herenow.service.node import Node
+
+
+def exposition(node: Node, accept: str) -> tuple[bytes, str]:
+    """(text, content type), in the newest format that the asking side understands."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_NodeCollector(node))
+    ProcessCollector(registry=registry)
+    encode, media = choose_encoder(accept)
+    return encode(registry), media
+
+
+class _NodeCollector(Collector):
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._gauges()
+        yield from self._counters()
+        yield from self._labelled()
+        counted = self._node.metrics
+        yield _histogram(
+            "herenow_delivery_seconds",
+            "From a change to the socket of somebody who watches.",
+            counted.delivery_seconds,
+        )
+        yield _histogram(
+            "herenow_wake_lag_seconds", "How late due wake-ups were decided.", counted.wake_seconds
+        )
+
+    def _gauges(self) -> Iterator[Metric]:
+        node, counted = self._node, self._node.metrics
+        build = GaugeMetricFamily("herenow_build_info", "The version that runs.", labels=["version"])
+        build.add_metric([__version__], 1)
+        yield build
+        for name, about, value in (
+            ("connections", "Open WebSockets of this node.", counted.connections),
+            ("sessions", "Sessions this node holds.", counted.sessions),
+            ("ledger_backlog", "Rows that wait for the ledger.", node.recorder.backlog),
+            ("stale_shards", "Shards of which this node shows what was.", node.hub.stale_shards),
+            ("undecided_users", "Users whose decision waits for the store.", node.decider.waiting),
+            ("lease_held", "1 while this node may decide.", int(node.standing.holds_lease)),
+            ("ready", "1 while this node wants traffic.", int(node.ready)),
+        ):
+            yield GaugeMetricFamily(f"herenow_{name}", about, value=value)
+        users = GaugeMetricFamily(
+            "herenow_users", "Users in the whole store by the status others see.", labels=["status"]
+        )
+        for status in (Status.ONLINE, Status.BUSY, Status.AWAY):
+            users.add_metric([status.word], counted.users[status])
+        yield users
+
+    def _counters(self) -> Iterator[Metric]:
+        counted = self._node.metrics
+        for name, about, value in (
+            ("changes", "Public changes this node committed.", counted.changes),
+            ("commits", "Batches written to the engine.", counted.commits),
+            ("conflicts", "Writes that found another record than expected.", counted.conflicts),
+            ("doubtful_commits", "Batches whose outcome was unknown at first.", counted.doubtful),
+            ("deliveries", "Status values handed to sockets.", counted.deliveries),
+            ("frames", "Frames handed to sockets.", counted.frames),
+            ("typing", "Typing notices handed on.", counted.typing),
+            ("log_gaps", "Gaps found in shard logs.", counted.log_gaps),
+            ("shards_lost", "Times a shard was found to have lost something.", counted.shards_lost),
+            ("epochs", "Epochs this node had to take.", counted.epochs),
+            ("ledger_errors", "Calls of the ledger that failed.", counted.ledger_errors),
+            ("engine_errors", "Calls of the engine that failed.", counted.engine_errors),
+        ):
+            yield CounterMetricFamily(f"herenow_{name}", about, value=value)
+
+    def _labelled(self) -> Iterator[Metric]:
+        counted = self._node.metrics
+        beats = CounterMetricFamily("herenow_beats", "Beats received.", labels=["outcome"])
+        beats.add_metric(["accepted"], counted.beats_accepted)
+        beats.add_metric(["dropped"], counted.beats_dropped)
+        yield beats
+        refusals = CounterMetricFamily("herenow_refusals", "Refused requests and frames.", labels=["code"])
+        for code, times in sorted(counted.refusals.items()):
+            refusals.add_metric([code], times)
+        yield refusals
+        closes = CounterMetricFamily("herenow_closes", "WebSockets closed.", labels=["code"])
+        for close, times in sorted(counted.closes.items()):
+            closes.add_metric([str(int(close))], times)
+        yield closes
+
+
+def _histogram(name: str, about: str, histogram: Histogram) -> Metric:
+    bounds = [*(f"{bound:g}" for bound in BOUNDS), "+Inf"]
+    buckets = list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True))
+    return HistogramMetricFamily(name, about, buckets=buckets, sum_value=histogram.sum)

@@ -1,0 +1,205 @@
+"""What is being asked, and by whom? One request, with everything read from it checked.
+
+A `Call` is what an endpoint gets: ids of the path, parameters of the query, a decoded body, the caller. Each of its
+methods returns a value of the right kind or raises `ProtocolError`. What the values lead to is not known here. A new
+way to say something in a request would be a reason to change this module.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+from urllib.parse import parse_qsl, unquote
+
+from starlette.requests import Request
+
+from herenow.api.bodies import Decoder, read_json, read_lines
+from herenow.errors import ProtocolError
+from herenow.gateway.auth import Auth, find_token
+from herenow.service.node import Node
+from herenow.settings import Settings
+from herenow.wire.ids import parse_id
+
+MAX_PARAMETERS = 100
+"""Parameters of a query; a list is one parameter, so nobody needs more than a few."""
+
+ECHO = 64
+"""Characters of a refused value that are repeated in the answer."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """What every endpoint works with."""
+
+    node: Node
+    auth: Auth
+    settings: Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    user: str
+    service: bool
+
+
+class Call:
+    __slots__ = ("_api", "_parameters", "_request", "caller")
+
+    def __init__(self, api: Api, request: Request) -> None:
+        self._api = api
+        self._request = request
+        self._parameters: list[tuple[str, str]] | None = None
+        self.caller = _NOBODY
+
+    @property
+    def node(self) -> Node:
+        return self._api.node
+
+    @property
+    def settings(self) -> Settings:
+        return self._api.settings
+
+    @property
+    def now(self) -> int:
+        return self._api.node.clock.now()
+
+    # Who asks
+
+    @property
+    def token(self) -> str | None:
+        return find_token(self.header("authorization"), self._query_text())
+
+    def identify(self) -> None:
+        """Raises `ProtocolError` with one of the `token_*` codes."""
+        claims = self._api.auth.check(self.token)
+        self.caller = Caller(claims.user, claims.is_service)
+
+    def header(self, name: str) -> str | None:
+        return self._request.headers.get(name)
+
+    @property
+    def header_names(self) -> list[str]:
+        return self._request.headers.keys()
+
+    @property
+    def peer(self) -> str | None:
+        """The address at the other end of the connection."""
+        client = self._request.client
+        return None if client is None else client.host
+
+    # Through whose eyes
+
+    @property
+    def viewer(self) -> str | None:
+        """Whose view is wanted; None: the truth, for a service that named nobody."""
+        asked = self.parameter("viewer")
+        if asked is None:
+            return None if self.caller.service else self.caller.user
+        viewer = user_id(asked)
+        if not self.caller.service and viewer != self.caller.user:
+            raise ProtocolError("forbidden", "Only a token with the scope service may name another viewer.")
+        return viewer
+
+    @property
+    def myself(self) -> str:
+        """Where an endpoint means "me": the viewer that a service names, or whom the token is for."""
+        return self.viewer or self.caller.user
+
+    # The path
+
+    def path_user(self, name: str = "user") -> str:
+        return user_id(self._path(name))
+
+    def path_id(self, name: str) -> str:
+        return plain_id(self._path(name), name)
+
+    def _path(self, name: str) -> str:
+        """`addresses` left it percent-encoded. Bytes that are no UTF-8 become surrogates, which no id has."""
+        text: str = self._request.path_params[name]
+        return unquote(text, errors="surrogateescape")
+
+    # The query
+
+    def parameter(self, name: str) -> str | None:
+        """A parameter that stands there once; None: absent."""
+        values = self.parameters(name)
+        if len(values) > 1:
+            raise ProtocolError("bad_shape", f"The parameter {name} stands in the address more than once.")
+        return values[0] if values else None
+
+    def parameters(self, name: str) -> list[str]:
+        if self._parameters is None:
+            self._parameters = self._parsed_query()
+        return [value for known, value in self._parameters if known == name]
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        text = self.parameter(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdigit()):
+            raise ProtocolError("bad_shape", f"The parameter {name} is a whole number.")
+        number = int(text) if len(text) < 20 else most + 1
+        if not least <= number <= most:
+            raise ProtocolError("out_of_range", f"The parameter {name} is from {least} to {most}.")
+        return number
+
+    def _query_text(self) -> str:
+        query: bytes = self._request.scope["query_string"]
+        return query.decode("latin-1")
+
+    def _parsed_query(self) -> list[tuple[str, str]]:
+        try:
+            return parse_qsl(
+                self._query_text(), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS
+            )
+        except UnicodeDecodeError:
+            raise ProtocolError(
+                "bad_shape", "The query of the address is not percent-encoded UTF-8."
+            ) from None
+        except ValueError:
+            raise ProtocolError("bad_shape", f"A query has at most {MAX_PARAMETERS} parameters.") from None
+
+    # The body
+
+    async def body(self, decoder: Decoder[T]) -> T:
+        """What is absent is taken for an empty object: whether that is enough, the decoder knows."""
+        return await read_json(self._request, self.settings.max_body, decoder)
+
+    async def lines(self) -> list[bytes]:
+        return await read_lines(self._request, self.settings.max_body)
+
+
+_NOBODY = Caller("", service=False)
+
+
+def user_id(value: object) -> str:
+    """Raises `invalid_user_id`, naming the value."""
+    try:
+        return parse_id(value)
+    except ProtocolError as error:
+        raise ProtocolError("invalid_user_id", f"{echo(value)} is not a user id. {error.message}") from None
+
+
+def plain_id(value: object, kind: str) -> str:
+    """The id of a device or room. Raises `invalid_id`, naming the value."""
+    try:
+        return parse_id(value)
+    except ProtocolError as error:
+        raise ProtocolError("invalid_id", f"{echo(value)} is not a {kind} id. {error.message}") from None
+
+
+def echo(value: object) -> str:
+    """A refused value, short enough and printable, for the sentence that refuses it."""
+    match value:
+        case str():
+            return repr(value if len(value) <= ECHO else value[:ECHO] + "…")
+        case bool() | None:
+            return {True: "true", False: "false", None: "null"}[value]
+        case int() if value.bit_length() > 4 * ECHO:
+            return "a number of many digits"
+        case int() | float():
+            return str(value)
+        case _:
+            return "an array" if isinstance(value, list) else "an object"

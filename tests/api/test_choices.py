@@ -1,0 +1,203 @@
+"""Custom status, mode, preferences; by oneself and by a service."""
+
+import pytest
+from tests.api.world import NOW, SERVICE, problem
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+HOUR = 3_600_000
+YEAR = 366 * 24 * HOUR
+FAMILY = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
+
+
+@pytest.fixture(params=["own", "by a service"])
+def of(request):
+    """The path of a user's choice and who may set it: themselves, or a service for them."""
+
+    def of(user, what):
+        if request.param == "own":
+            return f"/api/v1/presence/{what}", user
+        return f"/api/v1/users/{user}/{what}", SERVICE
+
+    return of
+
+
+async def own(world, user):
+    return (await world.get("/api/v1/presence/me", by=user)).json()
+
+
+# --- Custom status ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "stored"),
+    [
+        ({"text": "hi"}, {"text": "hi", "emoji": "", "expires_at": None}),
+        ({"emoji": "🏝"}, {"text": "", "emoji": "🏝", "expires_at": None}),
+        ({"text": "x" * 100}, {"text": "x" * 100, "emoji": "", "expires_at": None}),
+        ({"text": (FAMILY * 20)}, {"text": FAMILY * 20, "emoji": "", "expires_at": None}),
+        ({"text": "a", "emoji": None, "expires_at": None}, {"text": "a", "emoji": "", "expires_at": None}),
+        ({"text": "a", "expires_at": NOW + HOUR}, {"text": "a", "emoji": "", "expires_at": NOW + HOUR}),
+        (
+            {"text": "a", "expires_at": "2027-01-15T10:00:00+02:00"},
+            {"text": "a", "emoji": "", "expires_at": 1_800_000_000_000},
+        ),
+    ],
+)
+async def test_a_custom_status_is_set_and_answered(world, of, body, stored):
+    if body.get("expires_at") == "2027-01-15T10:00:00+02:00":
+        body, stored = (
+            {**body, "expires_at": "2027-01-15T12:00:00+02:00"},
+            {**stored, "expires_at": NOW + 2 * HOUR},
+        )
+    path, by = of("writer", "status")
+    answer = await world.put(path, body, by=by)
+    assert answer.status_code == 200
+    assert answer.json() == {"custom_status": stored}
+    assert (await own(world, "writer"))["custom_status"] == stored
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({}, "invalid_text"),
+        ({"text": "", "emoji": ""}, "invalid_text"),
+        ({"text": "x" * 101}, "text_too_long"),
+        ({"text": "a\nb"}, "invalid_text"),
+        ({"text": "is \u202egnp.exe"}, "invalid_text"),
+        ({"text": 7}, "bad_shape"),
+        ({"emoji": ["x"]}, "bad_shape"),
+        ({"emoji": "x" * 33}, "invalid_emoji"),
+        ({"emoji": "\u2066"}, "invalid_emoji"),
+        ({"text": "a", "expires_at": NOW}, "instant_in_past"),
+        ({"text": "a", "expires_at": NOW // 1000}, "instant_in_past"),
+        ({"text": "a", "expires_at": NOW + YEAR + 1}, "instant_too_far"),
+        ({"text": "a", "expires_at": "2027-01-15T12:00:00"}, "invalid_instant"),
+        ({"text": "a", "expires_at": "soon"}, "invalid_instant"),
+        ({"text": "a", "expires_at": 1.5}, "invalid_instant"),
+        ({"text": "a", "expires_at": True}, "invalid_instant"),
+        ({"text": "a", "color": "red"}, "bad_shape"),
+    ],
+)
+async def test_a_custom_status_that_is_not_allowed_is_refused_and_changes_nothing(world, of, body, code):
+    path, by = of("careful", "status")
+    await world.put(path, {"text": "before"}, by=by)
+    problem(await world.put(path, body, by=by), 400, code)
+    assert (await own(world, "careful"))["custom_status"]["text"] == "before"
+
+
+async def test_a_custom_status_is_cleared_and_may_be_cleared_again(world, of):
+    path, by = of("clearer", "status")
+    await world.put(path, {"text": "x"}, by=by)
+    for _ in range(2):
+        assert (await world.delete(path, by=by)).status_code == 204
+    assert (await own(world, "clearer"))["custom_status"] is None
+
+
+async def test_a_custom_status_never_changes_liveness(world, of):
+    path, by = of("dead", "status")
+    await world.put(path, {"text": "x"}, by=by)
+    status = (await world.get("/api/v1/presence/dead", by=SERVICE)).json()
+    assert (status["status"], status["custom_status"], status["last_seen"]) == ("offline", None, None)
+
+
+# --- Mode ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["auto", "busy", "away", "invisible"])
+async def test_a_mode_is_set_and_answered(world, of, mode):
+    path, by = of("chooser", "mode")
+    answer = await world.put(path, {"mode": mode}, by=by)
+    assert (answer.status_code, answer.json()) == (200, {"mode": mode, "until": None})
+    assert (await own(world, "chooser"))["mode"] == mode
+
+
+async def test_a_mode_may_have_an_end(world, of):
+    path, by = of("brief", "mode")
+    answer = await world.put(path, {"mode": "busy", "until": NOW + HOUR}, by=by)
+    assert answer.json() == {"mode": "busy", "until": NOW + HOUR}
+    assert (await world.put(path, {"mode": "auto", "until": NOW + HOUR}, by=by)).json()["until"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({}, "bad_shape"),
+        ({"mode": "online"}, "invalid_mode"),
+        ({"mode": "Busy"}, "invalid_mode"),
+        ({"mode": None}, "invalid_mode"),
+        ({"mode": 1}, "invalid_mode"),
+        ({"mode": "busy", "until": NOW}, "instant_in_past"),
+        ({"mode": "busy", "until": NOW + YEAR + 1}, "instant_too_far"),
+        ({"mode": "busy", "until": "2027-01-15"}, "invalid_instant"),
+        ({"mode": "busy", "till": NOW + HOUR}, "bad_shape"),
+    ],
+)
+async def test_a_mode_that_is_not_allowed_is_refused(world, of, body, code):
+    path, by = of("chooser", "mode")
+    problem(await world.put(path, body, by=by), 400, code)
+
+
+async def test_clearing_the_mode_keeps_the_text_and_the_other_way_round(world):
+    await world.put("/api/v1/presence/mode", {"mode": "busy"}, by="both")
+    await world.put("/api/v1/presence/status", {"text": "x"}, by="both")
+    await world.put("/api/v1/presence/mode", {"mode": "auto"}, by="both")
+    assert (await own(world, "both"))["custom_status"]["text"] == "x"
+    await world.put("/api/v1/presence/mode", {"mode": "away"}, by="both")
+    await world.delete("/api/v1/presence/status", by="both")
+    assert (await own(world, "both"))["mode"] == "away"
+
+
+async def test_what_a_service_sets_is_seen_by_friends(world):
+    await world.befriend(("ana", "bob"))
+    await world.connect("bob")
+    await world.put("/api/v1/users/bob/status", {"text": "In a meeting", "emoji": "📅"}, by=SERVICE)
+    await world.put("/api/v1/users/bob/mode", {"mode": "busy"}, by=SERVICE)
+    seen = (await world.get("/api/v1/presence/bob", by="ana")).json()
+    assert (seen["status"], seen["custom_status"]["text"]) == ("busy", "In a meeting")
+
+
+# --- Preferences -----------------------------------------------------------------------------------------------------
+
+
+async def test_preferences_are_merged_and_answered(world):
+    path = "/api/v1/presence/preferences"
+    assert (await world.get(path, by="pref")).json() == {"idle_after": None}
+    for body, result in (
+        ({"idle_after": 60}, 60),
+        ({}, 60),
+        ({"idle_after": 30}, 30),
+        ({"idle_after": 86_400}, 86_400),
+        ({"idle_after": 45.5}, 45.5),
+        ({"idle_after": None}, None),
+    ):
+        answer = await world.put(path, body, by="pref")
+        assert (answer.status_code, answer.json()) == (200, {"idle_after": result})
+        assert (await world.get(path, by="pref")).json() == {"idle_after": result}
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"idle_after": 29.9}, "out_of_range"),
+        ({"idle_after": 86_401}, "out_of_range"),
+        ({"idle_after": -1}, "out_of_range"),
+        ({"idle_after": 1e300}, "out_of_range"),
+        ({"idle_after": "60"}, "bad_shape"),
+        ({"idle_after": True}, "bad_shape"),
+        ({"idle_after": [60]}, "bad_shape"),
+        ({"visibility": "nobody"}, "bad_shape"),
+    ],
+)
+async def test_a_preference_that_is_not_allowed_is_refused(world, body, code):
+    answer = await world.put("/api/v1/presence/preferences", body, by="pref")
+    assert "idle_after" in problem(answer, 400, code)
+
+
+async def test_ones_own_idle_after_counts(world):
+    await world.connect("quick")
+    await world.connect("slow")
+    await world.put("/api/v1/presence/preferences", {"idle_after": 40}, by="quick")
+    world.hands.advance(41)
+    assert (await own(world, "quick"))["status"] == "away"
+    assert (await own(world, "slow"))["status"] == "online"

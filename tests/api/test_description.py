@@ -1,0 +1,107 @@
+"""The document says what there is, and all of it; the page needs nobody else."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from tests.api.world import serving
+
+from herenow.api.app import CONTRACT
+from herenow.api.description import Description
+from herenow.api.openapi import document
+from herenow.api.operations import codes_of
+from herenow.wire.codes import CODES, Where
+
+
+@pytest.fixture(scope="module")
+def described():
+    return json.loads(Description(CONTRACT, max_bulk=1000)._document)
+
+
+async def test_every_route_is_in_the_document_and_the_other_way_round():
+    async with serving(start=False) as world:
+        routes = {
+            (route.path, method)
+            for route in world.app.routes
+            for method in route.endpoint.operations
+            if method != "HEAD"
+        }
+        described = (await world.get("/openapi.json")).json()
+        assert routes == {
+            (path, method.upper()) for path, methods in described["paths"].items() for method in methods
+        }
+
+
+def test_every_code_is_of_the_public_table_and_of_rest():
+    for operation in CONTRACT:
+        for code in codes_of(operation):
+            assert Where.REST in CODES[code].where, code
+
+
+def test_every_code_of_rest_is_used_or_not_yet():
+    later = {
+        "token_revoked",
+        "polling_too_fast",
+        "not_a_member",
+        "too_many_connections",
+        "too_many_subscriptions",
+        "overloaded",
+    }
+    used = {code for operation in CONTRACT for code in codes_of(operation)}
+    used |= {"not_found", "method_not_allowed"}
+    assert {code.name for code in CODES.values() if Where.REST in code.where} - later == used
+
+
+def test_operations_have_names_of_their_own(described):
+    names = [
+        operation["operationId"] for methods in described["paths"].values() for operation in methods.values()
+    ]
+    assert len(set(names)) == len(names)
+
+
+def test_every_reference_leads_somewhere(described):
+    for name in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(described)):
+        assert name in described["components"]["schemas"]
+
+
+def test_the_limit_in_force_is_in_the_document():
+    assert "7 ids" in document(CONTRACT, max_bulk=7)["info"]["description"]
+
+
+class Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.links, self.ids, self.tags = [], set(), set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        for name, value in attrs:
+            if name in ("href", "src", "action"):
+                self.links.append(value)
+            if name == "id":
+                self.ids.add(value)
+
+
+async def test_the_page_asks_nobody_for_anything():
+    async with serving(start=False) as world:
+        answer = await world.get("/docs")
+    page = Page(answer.text)
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert not page.tags & {"script", "link", "img", "iframe"}
+    assert "url(" not in answer.text
+    assert "//" not in re.sub(r"<(pre|code)>.*?</\1>", "", answer.text, flags=re.DOTALL)
+    for link in page.links:
+        assert link == "/openapi.json" or link.removeprefix("#") in page.ids
+
+
+async def test_the_page_explains_every_code_and_shows_every_endpoint():
+    async with serving(start=False) as world:
+        text = (await world.get("/docs")).text
+    page = Page(text)
+    for code in CODES.values():
+        assert (code.name in page.ids) == (Where.REST in code.where)
+    for operation in CONTRACT:
+        assert f"<code>{operation.path}</code>" in text

@@ -1,0 +1,56 @@
+"""A user's own devices, and signing one out."""
+
+import pytest
+from tests.api.world import NOW, SERVICE, problem
+
+from herenow.core.model import Platform
+from herenow.wire.codes import Close
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_devices_are_listed_by_id_each_once(world):
+    await world.connect("ana", "phone")
+    await world.connect("ana", "phone")
+    await world.connect("ana", "laptop", Platform.DESKTOP)
+    answer = await world.get("/api/v1/presence/devices", by="ana")
+    assert answer.json() == {
+        "devices": [
+            {"device_id": "laptop", "platform": "desktop", "active": True, "since": NOW},
+            {"device_id": "phone", "platform": "mobile", "active": True, "since": NOW},
+        ]
+    }
+
+
+async def test_who_was_never_here_has_none(world):
+    assert (await world.get("/api/v1/presence/devices", by="nobody")).json() == {"devices": []}
+
+
+async def test_signing_a_device_out_ends_all_its_tabs_and_nothing_else(world):
+    _, tab = await world.connect("bob", "phone")
+    _, other_tab = await world.connect("bob", "phone")
+    _, laptop = await world.connect("bob", "laptop")
+    assert (await world.delete("/api/v1/presence/devices/phone", by="bob")).status_code == 204
+    assert [code for code, _ in tab + other_tab] == [Close.SIGNED_OUT] * 2
+    assert laptop == []
+    left = (await world.get("/api/v1/presence/devices", by="bob")).json()["devices"]
+    assert [device["device_id"] for device in left] == ["laptop"]
+
+
+async def test_the_last_device_signed_out_is_offline_at_once(world):
+    await world.connect("leaver", "a/b")
+    assert (await world.delete("/api/v1/presence/devices/a%2Fb", by="leaver")).status_code == 204
+    status = (await world.get("/api/v1/presence/leaver", by=SERVICE)).json()
+    assert (status["status"], status["last_seen"], status["platforms"]) == ("offline", NOW, [])
+
+
+async def test_a_device_that_is_not_there_is_unknown(world):
+    detail = problem(await world.delete("/api/v1/presence/devices/fax", by="ana"), 404, "device_unknown")
+    assert "'fax'" in detail
+
+
+async def test_a_device_of_another_user_is_unknown_and_stays(world):
+    _, closed = await world.connect("owner", "shared")
+    problem(await world.delete("/api/v1/presence/devices/shared", by="thief"), 404, "device_unknown")
+    assert closed == []
+    assert len((await world.get("/api/v1/presence/devices", by="owner")).json()["devices"]) == 1

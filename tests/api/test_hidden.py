@@ -1,0 +1,76 @@
+"""Hidden is offline, byte for byte: on every exit an invisible user looks like one who signed out at that moment."""
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+from tests.api.world import SERVICE, serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EXITS = (
+    ("GET", "/api/v1/presence?user_ids=target&", None),
+    ("POST", "/api/v1/presence/query?", {"user_ids": ["target"]}),
+    ("GET", "/api/v1/presence/target?", None),
+    ("GET", "/api/v1/presence/count?", None),
+    ("GET", "/api/v1/presence/leaderboard?", None),
+)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def twins():
+    """Two worlds alike in everything, until in one T goes invisible and in the other T signs out."""
+    async with serving() as hiding, serving() as leaving:
+        for world in (hiding, leaving):
+            await world.befriend(("viewer", "target"), ("viewer", "other"))
+            await world.connect("other")
+            await world.connect("target", "laptop")
+            await world.put("/api/v1/presence/status", {"text": "here"}, by="target")
+            world.hands.advance(7)
+        await hiding.put("/api/v1/presence/mode", {"mode": "invisible"}, by="target")
+        await leaving.delete("/api/v1/presence/devices/laptop", by="target")
+        yield hiding, leaving
+
+
+async def exits(world):
+    """What a viewer gets on every way out, and what a service gets that asks for that viewer."""
+    for by, query in (("viewer", ""), (SERVICE, "viewer=viewer")):
+        for method, path, body in EXITS:
+            answer = await world.call(method, path + query, by=by, json=body)
+            yield path, answer.headers.raw, answer.content
+
+
+async def test_an_invisible_user_looks_like_one_who_signed_out_then(twins):
+    hiding, leaving = twins
+    shown = [each async for each in exits(hiding)]
+    assert shown == [each async for each in exits(leaving)]
+    assert all(b'"last_seen":1800000007000' in body for path, _, body in shown if "count" not in path)
+
+
+async def test_and_still_does_whatever_it_does_while_hidden(twins):
+    hiding, leaving = twins
+    await hiding.connect("target", "phone")
+    hiding.hands.advance(3)
+    await hiding.post(
+        "/api/v1/presence/heartbeat", {"device_id": "x", "activity_type": "active"}, by="target"
+    )
+    await hiding.put("/api/v1/presence/status", {"text": "secret"}, by="target")
+    await hiding.delete("/api/v1/presence/devices/phone", by="target")
+    leaving.hands.advance(3)
+    assert [each async for each in exits(hiding)] == [each async for each in exits(leaving)]
+
+
+async def test_the_truth_is_for_the_user_and_for_services(twins):
+    hiding, _ = twins
+    assert (await hiding.get("/api/v1/presence/target", by="target")).json()["status"] == "online"
+    assert (await hiding.get("/api/v1/presence/target", by=SERVICE)).json()["status"] == "online"
+
+
+async def test_statistics_count_the_hidden_as_what_they_look_like(twins):
+    for world in twins:
+        for _ in range(1_000):  # the census follows the log, a turn of the loop later
+            users = (await world.get("/api/v1/stats", by=SERVICE)).json()["users"]
+            if sum(users.values()) == 1:
+                break
+            await asyncio.sleep(0)
+        assert users == {"online": 1, "busy": 0, "away": 0}

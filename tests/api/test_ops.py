@@ -1,0 +1,201 @@
+"""Probes and numbers: when a node is ready, what is degraded, who may read the counters, and that they are true."""
+
+import asyncio
+
+import httpx2 as httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.api.world import SERVICE, STRANGER, problem, serving
+
+from herenow.service.metrics import BOUNDS
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def numbers(world):
+    answer = await world.get("/metrics", by=SERVICE)
+    assert answer.headers["content-type"].startswith("text/plain")
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+# --- Probes ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_living_process_is_healthy_whatever_else():
+    async with serving(start=False) as world:
+        assert (await world.get("/healthz")).json() == {"status": "ok"}
+
+
+async def test_a_node_is_ready_once_started_and_no_longer_when_draining(world):
+    assert (await world.get("/readyz")).json() == {"status": "ready", "degraded": []}
+    async with serving(start=False) as other:
+        answer = await other.get("/readyz")
+        assert "starting" in problem(answer, 503, "not_ready")
+        assert answer.headers["retry-after"] == "1"
+        other.node.draining = True
+        assert "draining" in problem(await other.get("/readyz"), 503, "not_ready")
+
+
+async def test_a_draining_node_still_answers(world, monkeypatch):
+    monkeypatch.setattr(world.node, "ready", False)
+    monkeypatch.setattr(world.node, "draining", True)
+    assert (await world.get("/api/v1/presence/me", by="ana")).status_code == 200
+
+
+async def test_a_ready_node_names_what_is_degraded(world, monkeypatch):
+    node = world.node
+    monkeypatch.setattr(node.recorder, "is_late", True)
+    monkeypatch.setattr(node.relations, "_trusted", False)
+    monkeypatch.setattr(node.standing, "renewed", float("-inf"))
+    node.hub.set_stale(2, stale=True)
+    answer = await world.get("/readyz")
+    stats = await world.get("/api/v1/stats", by=SERVICE)
+    node.hub.set_stale(2, stale=False)
+    assert answer.status_code == 200
+    named = [trouble["what"] for trouble in answer.json()["degraded"]]
+    assert named == ["ledger_backlog", "relations", "stale_shards", "lease"]
+    assert [trouble["what"] for trouble in stats.json()["degraded"]] == named
+
+
+# --- Who may read numbers --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["/metrics", "/api/v1/stats"])
+def path(request):
+    return request.param
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
+async def test_a_peer_on_this_machine_may_read_numbers(world, path, peer):
+    assert (await get(world, path, peer)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "peer", ["203.0.113.7", "10.0.0.1", "::2", "::ffff:10.0.0.1", "fe80::1%lo", "localhost", ""]
+)
+async def test_a_peer_elsewhere_may_not(world, path, peer):
+    problem(await get(world, path, peer), 401, "token_missing")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Forwarded",
+        "X-Forwarded-For",
+        "X-Forwarded-Host",
+        "X-Forwarded-Proto",
+        "X-Real-IP",
+        "X-Client-IP",
+        "True-Client-IP",
+        "CF-Connecting-IP",
+        "Via",
+    ],
+)
+async def test_nor_one_that_only_passes_on_what_comes_from_elsewhere(world, path, header):
+    problem(await get(world, path, "127.0.0.1", {header: "127.0.0.1"}), 401, "token_missing")
+
+
+async def test_a_token_decides_where_there_is_one(world, path):
+    for peer in ("127.0.0.1", STRANGER[0]):
+        for by, status in (("ana", 403), (SERVICE, 200)):
+            scope = "service" if by == SERVICE else None
+            headers = {"authorization": f"Bearer {world.token(by, scope=scope)}"}
+            assert (await get(world, path, peer, headers)).status_code == status
+
+
+async def get(world, path, peer, headers=None):
+    transport = httpx.ASGITransport(app=world.app, client=(peer, 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://herenow.test") as client:
+        return await client.get(path, headers=headers)
+
+
+# --- That they are true ----------------------------------------------------------------------------------------------
+
+
+async def test_gauges_equal_a_full_count():
+    async with serving() as world:
+        for user in ("on1", "on2", "busy", "away", "hidden", "left"):
+            await world.connect(user)
+        for user, mode in (("busy", "busy"), ("away", "away"), ("hidden", "invisible")):
+            await world.put("/api/v1/presence/mode", {"mode": mode}, by=user)
+        await world.delete("/api/v1/presence/devices/phone", by="left")
+        await world.post("/api/v1/presence/heartbeat", {}, by="rest")
+        expected = {"online": 3.0, "busy": 1.0, "away": 1.0}
+        for _ in range(1_000):  # the census follows the log
+            found = await numbers(world)
+            if all(found["herenow_users", status] == count for status, count in expected.items()):
+                break
+            await asyncio.sleep(0)
+        assert {status: found["herenow_users", status] for status in expected} == expected
+        assert found["herenow_connections",] == 5
+        assert found["herenow_sessions",] == 5
+        stats = (await world.get("/api/v1/stats", by=SERVICE)).json()
+        assert stats["users"] == expected
+        assert (stats["connections"], stats["sessions"], stats["ready"]) == (5, 5, True)
+
+
+async def test_counters_say_what_the_node_counted(world):
+    counted = world.node.metrics
+    counted.refusals.clear()
+    counted.beats_accepted, counted.beats_dropped, counted.conflicts, counted.doubtful = 11, 12, 13, 14
+    counted.closes[4401] = 3
+    counted.delivery_seconds.observe(0.002, 5)
+    counted.delivery_seconds.observe(99.0)
+    counted.wake_seconds.observe(0.3)
+    await world.get("/nope")
+    await world.get("/nope")
+    await world.put("/api/v1/presence/mode", {"mode": "x"}, by="ana")
+    found = await numbers(world)
+    assert found["herenow_beats_total", "accepted"] == 11
+    assert found["herenow_beats_total", "dropped"] == 12
+    assert found["herenow_conflicts_total",] == 13
+    assert found["herenow_doubtful_commits_total",] == 14
+    assert found["herenow_refusals_total", "not_found"] == 2
+    assert found["herenow_refusals_total", "invalid_mode"] == 1
+    assert found["herenow_closes_total", "4401"] == 3
+    assert found["herenow_delivery_seconds_bucket", "0.001"] == 0
+    assert found["herenow_delivery_seconds_bucket", "0.0025"] == 5
+    assert found["herenow_delivery_seconds_bucket", "+Inf"] == 6
+    assert found["herenow_delivery_seconds_count",] == 6
+    assert found["herenow_delivery_seconds_sum",] == pytest.approx(99.01)
+    assert found["herenow_wake_lag_seconds_count",] == 1
+    assert len([name for name in found if name[0] == "herenow_wake_lag_seconds_bucket"]) == len(BOUNDS) + 1
+    assert found["process_resident_memory_bytes",] > 0
+
+
+async def test_every_number_that_is_counted_is_told(world):
+    told = {
+        "users": "herenow_users",
+        "beats_accepted": "herenow_beats_total",
+        "beats_dropped": "herenow_beats_total",
+        "doubtful": "herenow_doubtful_commits_total",
+        "refusals": "herenow_refusals_total",
+        "closes": "herenow_closes_total",
+        "delivery_seconds": "herenow_delivery_seconds_count",
+        "wake_seconds": "herenow_wake_lag_seconds_count",
+        "connections": "herenow_connections",
+        "sessions": "herenow_sessions",
+    }
+    world.node.metrics.closes[1000] += 1
+    world.node.metrics.refusals["not_found"] += 1
+    names = {name[0] for name in await numbers(world)}
+    for number in vars(world.node.metrics):
+        assert told.get(number, f"herenow_{number}_total") in names
+
+
+async def test_no_label_names_a_user(world):
+    await world.connect("unmistakable")
+    await world.get("/api/v1/presence/unmistakable", by="unmistakable")
+    assert "unmistakable" not in (await world.get("/metrics", by=SERVICE)).text
+
+
+async def test_openmetrics_is_spoken_to_who_asks_for_it(world):
+    headers = {"accept": "application/openmetrics-text; version=1.0.0"}
+    headers["authorization"] = f"Bearer {world.token(SERVICE, scope='service')}"
+    answer = await world.client.get("/metrics", headers=headers)
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert answer.text.endswith("# EOF\n")

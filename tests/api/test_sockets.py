@@ -1,0 +1,112 @@
+"""The same over a real socket: what a server and its parser make of paths, bodies and connections."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+import uvicorn
+from tests.api.world import SERVICE, serving
+
+from herenow.gateway.websocket import Http
+
+
+@asynccontextmanager
+async def listening(app):
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, http=Http, ws="none", lifespan="off", log_config=None, access_log=False
+    )
+    server = uvicorn.Server(config)
+    config.load()
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        await server.shutdown()
+
+
+@pytest.fixture
+async def world():
+    async with serving() as world:
+        yield world
+
+
+async def exchange(port, raw, *, answers=1):
+    """Bytes in, (status, headers, body) of each answer out."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(raw)
+        return [await answer(reader) for _ in range(answers)]
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def answer(reader):
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
+    body = await reader.readexactly(int(headers.get("content-length", 0)))
+    return int(head[0].split(" ")[1]), headers, body
+
+
+def request(world, method, path, body=b"", *, by=SERVICE, more=""):
+    token = world.token(by, scope="service" if by == SERVICE else None)
+    head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n{more}"
+    if body:
+        head += f"Content-Length: {len(body)}\r\n"
+    return head.encode() + b"\r\n" + body
+
+
+async def test_ids_with_slashes_round_trip(world):
+    async with listening(world.app) as port:
+        put = request(world, "PUT", "/api/v1/follows/a%2Fb/c%2Fd/")
+        get = request(world, "GET", "/api/v1/follows/a%2fb/c%2Fd")
+        [done] = await exchange(port, put)
+        [found] = await exchange(port, get)
+    assert done[0] == 204
+    assert "content-length" not in done[1]
+    assert json.loads(found[2]) == {"a": "a/b", "b": "c/d"}
+
+
+async def test_one_connection_serves_many_requests(world):
+    async with listening(world.app) as port:
+        raw = b"".join(request(world, "GET", f"/api/v1/presence?user_ids=u{number}") for number in range(5))
+        answers = await exchange(port, raw, answers=5)
+    assert [json.loads(body)[0]["user_id"] for _, _, body in answers] == [f"u{number}" for number in range(5)]
+
+
+async def test_a_body_too_large_is_refused_though_it_never_comes(world):
+    most = world.settings.max_body
+    async with listening(world.app) as port:
+        raw = request(world, "POST", "/api/v1/heartbeats", more=f"Content-Length: {most + 1}\r\n")
+        [(status, headers, body)] = await exchange(port, raw)
+    assert (status, json.loads(body)["code"]) == (413, "body_too_large")
+    assert headers["connection"] == "close"
+
+
+async def test_a_body_in_chunks_is_read(world):
+    async with listening(world.app) as port:
+        more = "Transfer-Encoding: chunked\r\nContent-Type: application/json\r\n"
+        head = request(world, "POST", "/api/v1/presence/query", more=more)
+        [(status, _, body)] = await exchange(port, head + b'e\r\n{"user_ids":["\r\n4\r\na"]}\r\n0\r\n\r\n')
+    assert (status, json.loads(body)[0]["user_id"]) == (200, "a")
+
+
+async def test_a_very_long_address_names_the_post(world):
+    async with listening(world.app) as port:
+        [(status, _, body)] = await exchange(
+            port, request(world, "GET", "/api/v1/presence?user_ids=" + "a," * 50_000)
+        )
+    assert (status, json.loads(body)["code"]) == (414, "uri_too_long")
+
+
+async def test_head_has_no_body(world):
+    async with listening(world.app) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request(world, "HEAD", "/healthz", more="Connection: close\r\n"))
+        raw = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert raw.startswith(b"HTTP/1.1 200")
+    assert raw.endswith(b"\r\n\r\n")

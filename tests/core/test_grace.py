@@ -1,0 +1,209 @@
+"""Online at once, offline late: what a loss, a return and a late close show, and when."""
+
+from tests.core.story import H, M, S, Story, table
+
+
+@table(
+    "script, shown",
+    {
+        "B1 back on the same node": ("connect d1, 1m, drop d1, 10s, connect d1, 1m", "online"),
+        "B1 back on another node": ("connect d1, 1m, drop d1, 10s, connect d1 on n2, 1m", "online"),
+        "B1 back by REST": ("connect d1, 1m, drop d1, 10s, rest d1, 1m", "online"),
+        "B1 back as busy": ("mode busy, connect d1, 1m, drop d1, 10s, connect d1, 1m", "busy"),
+        "B1 back as away": ("connect d1, idle d1, 1m, drop d1, 10s, connect d1, 1m", "online away"),
+        "B2 1 ms before the end": ("connect d1, drop d1, 30s-1ms, connect d1", "online"),
+        "B2 at the end": ("connect d1, drop d1, 30s, connect d1", "online offline online"),
+        "B2 1 ms after the end": ("connect d1, drop d1, 30s, 1ms, connect d1", "online offline online"),
+        "B2 before the end, nobody looked": ("connect d1, drop d1, asleep 30s-1ms, connect d1", "online"),
+        "B2 after the end, nobody looked": (
+            "connect d1, drop d1, asleep 1m, connect d1",
+            "online offline online",
+        ),
+        "B4 only the second grace fires": (
+            "connect d1, drop d1, 20s, connect d1, 1s, drop d1, 30s-1ms",
+            "online",
+        ),
+        "B4 and it does": ("connect d1, drop d1, 20s, connect d1, 1s, drop d1, 30s", "online offline"),
+        "B4 the grace of a return elsewhere": (
+            "connect d1, drop d1, 20s, connect d1 on n2, 1s, drop d1 on n2, 29s",
+            "online",
+        ),
+        "B5 back within grace, idle meanwhile": (
+            "connect d1, 5m-1s, drop d1, 10s, connect d1",
+            "online away",
+        ),
+        "B5 back within grace on another node": (
+            "connect d1, 5m-1s, drop d1, 10s, connect d1 on n2",
+            "online away",
+        ),
+        "B5 back after a mode ended in grace": (
+            "connect d1, mode busy for 5m, 5m-1s, drop d1, 10s, connect d1",
+            "online busy away",
+        ),
+        "B5 back with activity": (
+            "connect d1, 5m-1s, drop d1, 10s, connect d1, act d1, 1m",
+            "online away online",
+        ),
+        "another device instead": ("connect d1, 5m-1s, drop d1, 10s, connect d2, 1m", "online"),
+        "it comes back, the other does not": (
+            "connect d1, connect d2, drop d1, drop d2, 20s, connect d2, 1m",
+            "online",
+        ),
+        "all gone, at different times": ("connect d1, connect d2, drop d1, 20s, drop d2, 30s-1ms", "online"),
+        "all gone, the last grace over": (
+            "connect d1, connect d2, drop d1, 20s, drop d2, 30s",
+            "online offline",
+        ),
+        "offline once": ("connect d1, drop d1, 30s, look, look, 1h", "online offline"),
+    },
+)
+def test_grace(script, shown):
+    Story().play(script).saw(shown)
+
+
+def test_grace_may_be_none():
+    Story(grace=0).play("connect d1, 1s, drop d1").saw("online offline").play("connect d1").saw("online")
+
+
+def test_a_loss_nobody_looked_at_is_offline_at_its_own_time():
+    """B2: offline first, then online, with true times."""
+    story = Story().play("connect d1, 10s, drop d1, asleep 1h, connect d1")
+    story.saw("online offline online")
+    offline, online = story.changes[1:]
+    assert offline.last_seen == offline.since
+    assert offline.last_seen is not None
+    assert online.since is not None
+    assert online.since - offline.last_seen == 1 * H
+
+
+@table(
+    "script, status",
+    {
+        "A2 lost, a moment before the end of grace": ("connect d1, 1m, vanish d1, 2m-1ms", "online"),
+        "A2 lost, grace over": ("connect d1, 1m, vanish d1, 2m", "offline"),
+        "A2 a beat in between": ("connect d1, 1m, vanish d1, 89s, beat d1, 2m-1ms", "online"),
+        "A2 dead_after and grace from that beat": ("connect d1, 1m, vanish d1, 89s, beat d1, 2m", "offline"),
+    },
+)
+def test_a_half_open_socket_is_lost_after_its_last_evidence(script, status):
+    assert Story().play(script).status == status
+
+
+def test_a_half_open_socket_leaves_its_last_evidence():
+    story = Story().play("connect d1, 1m, vanish d1, 10m").saw("online offline")
+    assert (story.last_seen, story.since) == (1 * M, 1 * M)
+
+
+@table(
+    "script, shown",
+    {
+        "A4 a reaper that comes late finds somebody who is back": (
+            "connect d1, drop d1, asleep 29s, connect d1, asleep 5s, look",
+            "online",
+        ),
+        "A5 a second reaper": ("connect d1, drop d1, 30s, look, look", "online offline"),
+        "A5 a second reaper for idleness": ("connect d1, 5m, look, look", "online away"),
+    },
+)
+def test_reapers(script, shown):
+    Story().play(script).saw(shown)
+
+
+def test_two_reapers_of_the_same_record_say_the_same():
+    """A5: they write the same bytes over the same bytes, so one of them finds nothing to do."""
+    story = Story().play("connect d1, drop d1, asleep 31s")
+    n1, n2 = story.nodes["n1"], story.nodes["n2"]
+    assert story._settled(n1).presence == story._settled(n2).presence
+
+
+# E1: a device moves before its old node notices
+
+
+@table(
+    "script, shown",
+    {
+        "E1 the late close removes only its own": (
+            "connect d1, 1m, connect d1 on n2, 5s, drop d1 on n1, 1m",
+            "online",
+        ),
+        "E1 silence on the old node": ("connect d1, 1m, vanish d1, connect d1 on n2, 3m", "online"),
+        "E1 the late close after the new one went into grace": (
+            "connect d1, 1m, connect d1 on n2, drop d1 on n2, 5s, drop d1 on n1, 30s-1ms",
+            "online",
+        ),
+        "E1 no connecting twice: moving is no activity": (
+            "connect d1, 4m, connect d1 on n2, 1m",
+            "online away",
+        ),
+        "E1 and back again": (
+            "connect d1, connect d1 on n2, drop d1 on n1, connect d1 on n1, drop d1 on n2, 1m",
+            "online",
+        ),
+    },
+)
+def test_a_late_close_never_touches_the_session_elsewhere(script, shown):
+    Story().play(script).saw(shown)
+
+
+def test_what_was_done_through_the_old_node_is_not_forgotten():
+    """The new node inherited what the record knew then; the old one knows better, and says so when it closes."""
+    story = Story().play(
+        "connect d1, 30s, connect d1 on n2, 10s, quietly act d1 on n1, 5s, drop d1 on n1, 5m-6s"
+    )
+    story.saw("online").play("1s").saw("away")
+    assert story.since == 40 * S
+
+
+def test_evidence_of_the_old_node_counts_for_last_seen():
+    story = Story().play("connect d1, 1s, connect d1 on n2, 9s, vanish d1 on n2, 30s, drop d1 on n1, 5m")
+    story.saw("online offline")
+    assert story.last_seen == 40 * S
+
+
+@table(
+    "script, shown",
+    {
+        "lost and back": ("connect d1, 10s, quietly drop d1, asleep 5s, connect d1, 4m", "online"),
+        "lost and back after grace": (
+            "connect d1, 10s, quietly drop d1, asleep 31s, connect d1, 4m",
+            "online offline online",
+        ),
+        "back and lost: B4, only the second grace": (
+            "connect d1, 10s, drop d1, asleep 20s, quietly connect d1, asleep 1s, drop d1, 30s-1ms",
+            "online",
+        ),
+        "back and lost: B4, and it fires": (
+            "connect d1, 10s, drop d1, asleep 20s, quietly connect d1, asleep 1s, drop d1, 30s",
+            "online offline",
+        ),
+        "back elsewhere and lost": (
+            "connect d1, 10s, drop d1, asleep 20s, quietly connect d1 on n2, asleep 1s, drop d1 on n2, 30s-1ms",
+            "online",
+        ),
+        "back, active and lost: frozen as online": (
+            "connect d1, idle d1, drop d1, quietly connect d1, asleep 1s, quietly act d1, drop d1, 29s",
+            "online away online",
+        ),
+        "active and lost: frozen as online": (
+            "connect d1, idle d1, 1s, quietly act d1, drop d1",
+            "online away online",
+        ),
+        "come and gone: never shown, no ghost": ("quietly connect d1, asleep 1s, drop d1, 1m", ""),
+        "come, gone and come": ("quietly connect d1, quietly drop d1, asleep 1s, connect d1, 1m", "online"),
+        "the close overtakes the connect": ("connect d1, quietly bye d1, look, 1m", "online offline"),
+    },
+)
+def test_what_happens_between_two_looks_ends_as_if_somebody_had_looked(script, shown):
+    Story().play(script).saw(shown)
+
+
+def test_a_loss_that_is_reported_again_is_history():
+    """The node still remembers an old connection's loss, while the device is back and stands in the record."""
+    story = Story().play("connect d1, 10s, quietly drop d1, asleep 1s")
+    [lost] = story.nodes["n1"].lines
+    story.play("connect d1, 10s")
+    story.nodes["n1"].lines.append(lost)
+    before = story.record
+    story.play("4m, look")
+    story.saw("online")
+    assert story.record == before

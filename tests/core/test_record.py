@@ -1,0 +1,210 @@
+"""A presence as bytes and back: nothing is lost, nothing foreign is destroyed, nothing broken is believed."""
+
+from base64 import urlsafe_b64encode
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.core.story import T0, Story, table
+
+from herenow.core.machine import Held, Timings, settle
+from herenow.core.model import Custom, Idle, Mode, Platform, Presence, Session, SignedOut, Status
+from herenow.core.record import Damaged, UnknownFormat, decode, encode, version_of
+
+NEWEST = 2**48 - 1
+
+times = st.integers(0, 2**48) | st.integers(T0 - 10**9, T0 + 10**9)
+devices = st.text(min_size=1, max_size=128).filter(lambda device: len(device.encode()) <= 128)
+epochs = st.binary(min_size=6, max_size=6).map(lambda raw: urlsafe_b64encode(raw).decode())
+sessions = st.builds(
+    Session,
+    device=devices,
+    holder=epochs | st.just(""),
+    since=times,
+    seen_at=times,
+    active_at=times,
+    platform=st.sampled_from(Platform),
+    idle=st.sampled_from(Idle),
+    lost_at=st.none() | times,
+)
+customs = st.builds(Custom, text=st.text(max_size=100), emoji=st.text(max_size=20), until=st.none() | times)
+unknown_fields = st.lists(st.tuples(st.integers(100, 255), st.binary(max_size=300)), max_size=3).map(
+    lambda fields: b"".join(field(tag, content) for tag, content in fields)
+)
+presences = st.builds(
+    Presence,
+    version=st.integers(0, NEWEST) | st.integers(T0 - 10**9, T0 + 10**9),
+    sessions=st.lists(sessions, max_size=4).map(tuple),
+    signed_out=st.lists(st.builds(SignedOut, devices, epochs, times), max_size=3).map(tuple),
+    mode=st.sampled_from(Mode),
+    mode_until=st.none() | times,
+    custom=st.none() | customs,
+    chosen=st.just(0) | times,
+    idle_after=st.none() | st.integers(0, 10**9),
+    status=st.sampled_from(Status),
+    since=st.none() | times,
+    last_seen=st.none() | times,
+    platforms=st.frozensets(st.sampled_from(Platform)),
+    arriving_until=st.none() | times,
+    shown_at=st.none() | times,
+    extra=unknown_fields,
+)
+
+
+def field(tag: int, content: bytes) -> bytes:
+    length = len(content)
+    return (
+        bytes((tag,))
+        + (bytes((length,)) if length < 128 else bytes((length & 127 | 128, length >> 7)))
+        + content
+    )
+
+
+@given(presences)
+@example(Presence())
+@example(Presence(version=NEWEST, since=0, last_seen=2**48))
+@example(Presence(version=0, sessions=(Session("é" * 64, "", 1, 2, 3, lost_at=4),)))
+@example(Presence(version=T0, custom=Custom("👩‍👩‍👧‍👦" * 14, "🏳️‍🌈", T0 + 1)))
+def test_what_is_written_is_read(presence):
+    written = encode(presence)
+    assert decode(written) == presence
+    assert encode(decode(written)) == written
+    assert version_of(written) == presence.version
+
+
+@given(presences, presences)
+def test_records_are_ordered_by_their_version_as_bytes(one, other):
+    older, newer = encode(one)[2:8], encode(other)[2:8]
+    assert (older < newer) == (one.version < other.version)
+
+
+def test_the_version_can_be_read_from_any_format():
+    assert version_of(b"\x07?" + T0.to_bytes(6, "big") + b"whatever comes later") == T0
+
+
+# Small
+
+
+def test_a_plain_online_record_is_small():
+    held = Held("device-1", "epoch-n1", T0, T0, platform=Platform.WEB)
+    record = encode(settle(Presence(), T0, Timings(), epoch="epoch-n1", held=[held]).presence)
+    assert len(record) <= 40
+
+
+@table(
+    "script, most",
+    {
+        "two devices": ("connect device-1, 1m, connect device-2 on n2", 64),
+        "online for an hour": ("connect device-1, 1h, act device-1", 44),
+        "by REST": ("rest device-1", 40),
+        "in grace": ("connect device-1, 1m, drop device-1", 44),
+        "offline": ("connect device-1, 1m, bye device-1", 16),
+        "hidden": ("connect device-1, 1m, mode invisible", 48),
+    },
+)
+def test_records_stay_small(script, most):
+    assert len(encode(Story().play(script).record)) <= most
+
+
+# What a newer herenow wrote
+
+
+@given(presences, st.integers(11, 255), st.binary(max_size=300))
+def test_a_field_with_an_unknown_tag_is_kept_and_written_back(presence, tag, content):
+    foreign = field(tag, content)
+    written = encode(presence)
+    for record in (written + foreign, written[:8] + foreign + written[8:]):
+        read = decode(record)
+        assert foreign in encode(read)
+        assert decode(encode(read)) == read
+
+
+def test_a_foreign_field_survives_being_settled():
+    story = Story(start=decode(encode(Presence()) + field(77, b"from the future")))
+    story.play("connect d1, mode busy, 1m, drop d1, 1h")
+    assert field(77, b"from the future") in encode(story.record)
+
+
+@pytest.mark.parametrize("record", [b"", b"\x00", b"\x02" + bytes(7), b"\xff" * 40])
+def test_a_record_of_an_unknown_format_is_not_read(record):
+    with pytest.raises(UnknownFormat) as caught:
+        decode(record)
+    assert caught.type is UnknownFormat, "it may be right, only not for us"
+
+
+# What nobody wrote
+
+
+@given(presences, st.data())
+def test_a_record_that_was_cut_off_is_not_believed(presence, data):
+    """Unless it happens to be cut between two fields, which nothing can tell."""
+    written = encode(presence)
+    cut = written[: data.draw(st.integers(1, len(written) - 1))]
+    try:
+        read = decode(cut)
+    except Damaged:
+        return
+    assert written.startswith(cut)
+    assert len(encode(read)) == len(cut)
+
+
+@given(st.binary(max_size=80), st.integers(0, 1))
+@settings(max_examples=500)
+def test_garbage_is_refused_or_read_but_never_a_surprise(garbage, kind):
+    record = b"\x01" + garbage if kind else garbage
+    try:
+        presence = decode(record)
+    except ValueError:
+        return
+    assert decode(encode(presence)) == presence
+
+
+@given(presences, st.data())
+def test_a_flipped_bit_is_refused_or_read_but_never_a_surprise(presence, data):
+    written = bytearray(encode(presence))
+    at = data.draw(st.integers(0, len(written) - 1))
+    written[at] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        read = decode(bytes(written))
+    except ValueError:
+        return
+    assert decode(encode(read)) == read
+
+
+HEAD = b"\x01\x00" + T0.to_bytes(6, "big")
+SESSION = b"\x03"
+
+
+@table(
+    "record",
+    {
+        "only a format": (b"\x01",),
+        "half a head": (HEAD[:5],),
+        "a tag without a length": (HEAD + b"\x01",),
+        "a length without an end": (HEAD + b"\x01\xff",),
+        "a content that is missing": (HEAD + b"\x01\x05\x00",),
+        "an empty time": (HEAD + b"\x01\x00",),
+        "a time with a tail": (HEAD + b"\x01\x02\x00\x00",),
+        "a time without an end": (HEAD + b"\x01\x0a" + b"\xff" * 10,),
+        "an empty session": (HEAD + SESSION + b"\x00",),
+        "a session whose device is cut off": (HEAD + SESSION + b"\x04\x00\x09ab",),
+        "a device that is not text": (HEAD + SESSION + b"\x06\x00\x01\xff\x00\x00\x00",),
+        "a session with a tail": (HEAD + SESSION + b"\x07\x00\x01a\x00\x00\x00\x00",),
+        "a session that says what we do not know": (HEAD + SESSION + b"\x06\x40\x01a\x00\x00\x00",),
+        "a session idle in an unknown way": (HEAD + SESSION + b"\x06\x0c\x01a\x00\x00\x00",),
+        "a session with half an epoch": (HEAD + SESSION + b"\x06\x20\x01abcd",),
+        "a note with half an epoch": (HEAD + b"\x04\x03abc",),
+        "an empty custom status": (HEAD + b"\x06\x00",),
+        "a custom status whose emoji is cut off": (HEAD + b"\x06\x03\x00\x09a",),
+        "a custom status that ends in an unknown way": (HEAD + b"\x06\x03\x02\x00\x00",),
+        "a text that is not text": (HEAD + b"\x06\x03\x00\x00\xff",),
+    },
+)
+def test_broken_records(record):
+    with pytest.raises(Damaged, match="record of"):
+        decode(record)
+
+
+def test_an_epoch_is_six_bytes():
+    with pytest.raises(AssertionError, match="not an epoch"):
+        encode(Presence(sessions=(Session("d1", "abcd", 0, 0, 0),)))

@@ -1,0 +1,127 @@
+"""Leaving on purpose: at once, everywhere, and for good, also for a node that did not hear of it."""
+
+import pytest
+from tests.core.story import Story, table
+
+from herenow.core.machine import REMEMBER_SIGN_OUT, droppable
+
+
+@table(
+    "script, shown",
+    {
+        "B3 offline at once": ("connect d1, 1m, bye d1", "online offline"),
+        "B3 other devices are unaffected": ("connect d1, connect d2, 1m, bye d1, 1m", "online"),
+        "B3 out of grace": ("connect d1, drop d1, 10s, bye d1", "online offline"),
+        "B3 by REST": ("rest d1, 10s, sign-out d1 via n2", "online offline"),
+        "B3 all its tabs": ("connect d1, connect d1, connect d1 on n2, 10s, bye d1", "online offline"),
+        "B3 with grace 30 s nothing more happens": ("connect d1, bye d1, 1h", "online offline"),
+        "B3 busy": ("connect d1, mode busy, bye d1", "online busy offline"),
+        "through another node": ("connect d1, 1m, sign-out d1 via n2, 1m", "online offline"),
+        "a device that is not there": ("connect d1, bye d2, 1m", "online"),
+        "twice": ("connect d1, bye d1, 1s, bye d1", "online offline"),
+        "and back": ("connect d1, bye d1, 1s, connect d1", "online offline online"),
+        "and back on the node that held it": (
+            "connect d1, sign-out d1 via n2, 1s, connect d1, 1m",
+            "online offline online",
+        ),
+        "back is activity": ("connect d1, 10m, bye d1, connect d1", "online away offline online"),
+        # the last live one beside some in grace: judged without it, then frozen
+        "rule 2: the last live one leaves an idle one in grace": (
+            "connect d1, connect d2, idle d2, drop d2, 10s, bye d1, 19s",
+            "online away",
+        ),
+        "rule 2: then its grace ends": (
+            "connect d1, connect d2, idle d2, drop d2, 10s, bye d1, 20s",
+            "online away offline",
+        ),
+        "rule 2: an active one in grace": ("connect d1, connect d2, drop d2, 10s, bye d1, 19s", "online"),
+        "rule 2: then frozen": ("connect d1, connect d2, 5m-15s, drop d2, 10s, bye d1, 10s", "online"),
+        "rule 2: under busy": ("mode busy, connect d1, connect d2, idle d2, drop d2, bye d1, 10s", "busy"),
+        "rule 2: lost a moment before it signs out": (
+            "connect d1, connect d2, idle d2, drop d2, 10s, quietly drop d1, bye d1, 19s",
+            "online away",
+        ),
+        "rule 2: lost, and signed out in grace": (
+            "connect d1, connect d2, idle d2, drop d2, 10s, drop d1, 5s, bye d1, 10s",
+            "online away",
+        ),
+        "rule 2: one that was not the last live one": (
+            "connect d1, connect d2, idle d2, drop d1, 10s, drop d2, 5s, bye d1, 10s",
+            "online",
+        ),
+    },
+)
+def test_sign_out(script, shown):
+    Story().play(script).saw(shown)
+
+
+@table(
+    "script, ended",
+    {
+        "E18 n1 missed the message": (
+            "connect d1, connect d2 on n2, cut n1, sign-out d1 via n2, 1m, hears n1",
+            [("d1", "signed out")],
+        ),
+        "E18 and was marked dead meanwhile": (
+            "connect d1, connect d2 on n2, cut n1, sign-out d1 via n2, 1m, returns n1",
+            [("d1", "signed out")],
+        ),
+        "E18 signed out in the grace its death began": (
+            "connect d1, connect d2 on n2, cut n1, 10s, retire, 10s, sign-out d1 via n2, 1m, returns n1",
+            [("d1", "signed out")],
+        ),
+        "E18 nobody else left": (
+            "connect d1, cut n1, sign-out d1 via n2, 1m, hears n1",
+            [("d1", "signed out")],
+        ),
+        "E18 its other device lives on": (
+            "connect d1, connect d3, cut n1, sign-out d1 via n2, 1m, hears n1",
+            [("d1", "signed out")],
+        ),
+        "merely dead meanwhile": ("connect d1, connect d2 on n2, cut n1, 10s, retire, 1m, returns n1", []),
+        "marked dead, never swept": ("connect d1, connect d2 on n2, cut n1, 1m, returns n1", []),
+        "signed out before, connected anew, then marked dead": (
+            "connect d2 on n2, connect d1, sign-out d1 via n2, 5s, connect d1, 5s, cut n1, 10s, retire, returns n1",
+            [],
+        ),
+        "back elsewhere after the sign-out": (
+            "connect d1, cut n1, sign-out d1 via n2, connect d1 on n2, 1m, hears n1",
+            [("d1", "signed out")],
+        ),
+    },
+)
+def test_a_signed_out_session_is_never_asserted_again(script, ended):
+    story = Story().play(script)
+    assert story.ended == ended
+    holders = [s.holder for s in story.record.sessions if s.device == "d1" and s.live]
+    expected = [] if ended else [story.nodes["n1"].epoch]
+    assert holders == (["epoch-n2"] if "connect d1 on n2" in script else expected)
+    story.play("look, 1s, look")
+    assert story.ended == ended, "it is said once, and stays so"
+
+
+def test_the_note_is_for_others_only():
+    story = Story().play("connect d1, bye d1")
+    assert not story.record.signed_out
+    story.play("connect d1, connect d1 on n2, bye d1")
+    assert [(n.device, n.holder) for n in story.record.signed_out] == [("d1", "epoch-n2")]
+
+
+def test_a_note_is_forgotten_in_time_and_lets_the_record_go():
+    story = Story().play("connect d1, sign-out d1 via n2")
+    assert not droppable(story.record)
+    assert story.next_wake == REMEMBER_SIGN_OUT
+    story.play("10m-1ms")
+    assert story.record.signed_out
+    story.play("1ms").saw("online offline")
+    assert droppable(story.record)
+    assert story.next_wake is None
+
+
+@pytest.mark.parametrize("settled", ["yes", "no"])
+def test_absence_is_evidence_only_in_a_settled_shard(settled):
+    """E16, E18: missing from a newer record means removed on purpose, unless the store forgot."""
+    story = Story().play("connect d1, connect d2 on n2, 1m")
+    story.loses_memory(settled=settled)
+    story.play("1s, connect d2 on n2, 1s, look")
+    assert story.ended == ([("d1", "signed out")] if settled == "yes" else [])

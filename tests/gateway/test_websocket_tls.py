@@ -1,0 +1,82 @@
+"""Does it work through TLS? There the transport cannot be half closed, and frames do not go to the descriptor."""
+
+import ipaddress
+import ssl
+import struct
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from tests.gateway import test_websocket_rig as rig
+from tests.gateway.test_websocket_rig import CLOSE, PING, PONG, TEXT, Server, close_frame, frame
+
+from herenow.gateway.websocket import Limits
+
+
+@pytest.fixture(scope="module", params=rig.IMPLEMENTATIONS)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    certificate = tmp_path_factory.mktemp("tls") / "localhost.pem"
+    write_certificate(certificate)
+    limits = Limits(close_timeout=rig.PATIENCE, linger=0.1)
+    with Server(request.param, limits=limits, certificate=str(certificate)) as server:
+        server.trust = ssl.create_default_context(cafile=str(certificate))
+        server.trust.check_hostname = False
+        yield server
+
+
+def write_certificate(path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+        )
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    path.write_bytes(private + certificate.public_bytes(pem))
+
+
+@pytest.mark.parametrize("size", [5, 5_000, 65_536])
+def test_messages_pass(server: Server, size: int):
+    with server.connect(with_it=frame(TEXT, b"early")) as client:
+        assert client.read_text() == b"early"
+        for _ in range(3):
+            client.send(frame(TEXT, b"x" * size) + frame(PING, b"p"))
+            assert client.read_text() == b"x" * size
+            assert client.read_frame() == (PONG, b"p")
+
+
+def test_a_close_is_answered(server: Server):
+    with server.connect() as client:
+        client.send(close_frame(1000))
+        assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1000))]
+
+
+@pytest.mark.parametrize("bad", [frame(3), frame(TEXT, b"\xff"), frame(TEXT, b"x" * 1_000_000)])
+def test_who_breaks_the_protocol_hears_it_and_is_gone(server: Server, bad: bytes):
+    with server.connect() as client:
+        client.send(bad)
+        [(opcode, payload)] = client.read_to_end()
+        assert opcode == CLOSE
+        assert (int.from_bytes(payload[:2], "big"), payload[2:].decode()) == client.handler.closed()
+
+
+def test_all_can_be_aborted(server: Server):
+    with server.connect() as client:
+        server.call(server.registry.abort_all)
+        assert client.handler.closed() == (None, "")

@@ -1,0 +1,183 @@
+"""Scenarios A: who is alive, and who is found dead when."""
+
+import pytest
+
+from herenow.core.model import Mode
+from herenow.wire.inputs import Activity
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def meet(world, *users):
+    """A node with two friends on it; the second looks at the first."""
+    node = await world.start("n1")
+    await world.befriend("ana", "bob")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(node)
+    await bob.connect(node)
+    await bob.watch("ana")
+    return node, ana, bob
+
+
+async def test_a1_who_sends_nothing_but_answers_pings_is_away_after_a_while_and_never_offline(world):
+    _, _, bob = await meet(world)
+    await world.sleep(3600)
+    assert bob.saw("ana") == ["online", "away"]
+    away = bob.last("ana")
+    online = bob.shown["ana"][0]
+    assert online.since is not None
+    assert away.since == online.since  # since the last activity, which was connecting
+    assert 0 <= away.at - (online.since + 300_000) <= 1000
+
+
+async def test_a2_a_half_open_socket_is_lost_after_its_last_evidence_and_offline_after_grace(world):
+    node, ana, bob = await meet(world)
+    await world.sleep(7.3)
+    ana.pong()
+    evidence = world.now
+    ana.vanish()
+    await world.sleep(89)
+    assert node.node.metrics.sessions == 2
+    await world.sleep(2)
+    assert node.node.metrics.sessions == 1
+    assert bob.saw("ana") == ["online"]
+    await world.until(evidence + 119_900)
+    assert bob.saw("ana") == ["online"]
+    await world.sleep(1.1)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert bob.last("ana").last_seen == pytest.approx(evidence, abs=1)
+    assert bob.last("ana").at - (evidence + 120_000) <= 1000
+
+
+async def test_a3_a_beat_in_the_same_millisecond_as_the_end_keeps_the_session(world):
+    node, ana, bob = await meet(world)
+    ana.stop()
+    for _ in range(3):
+        await world.until(ana.connection.session.seen_at + 90_000)
+        ana.beat()
+    await world.sleep(60)
+    assert bob.saw("ana") == ["online"]
+    assert ana.connected
+
+
+async def test_a4_a_reaper_that_stalls_does_not_end_who_returned_meanwhile(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    ana.close()
+    await world.sleep(29.8)
+    stalled = n2.node.engine
+    hold = Held(stalled)
+    stalled.commit = hold.commit  # what n2 decides is on its way for 5 s
+    await world.sleep(0.15)
+    await ana.connect(n1)
+    await world.sleep(5)
+    await hold.release()
+    await world.sleep(60)
+    assert bob.saw("ana") == ["online"]
+
+
+class Held:
+    def __init__(self, engine):
+        self._commit = engine.commit
+        self._waiting = []
+
+    async def commit(self, batch):
+        import asyncio
+
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((batch, done))
+        return await done
+
+    async def release(self):
+        for batch, done in self._waiting:
+            if not done.done():
+                done.set_result(await self._commit(batch))
+
+
+async def test_a5_two_reapers_at_once_yield_one_change(world):
+    _, ana, bob = await meet(world)
+    others = await world.start_all("n2", "n3")
+    far = world.client("bob", "far")
+    await far.connect(others[0])
+    await far.watch("ana")
+    ana.close()
+    await world.sleep(40)
+    assert sum(node.node.metrics.changes for node in world.nodes.values()) == 3  # ana and bob came, ana went
+    assert [shown.status for shown in bob.shown["ana"]] == ["online", "offline"]
+    assert [shown.status for shown in far.shown["ana"]] == ["online", "offline"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "seen"), [(Mode.BUSY, "busy"), (Mode.AWAY, "away"), (Mode.INVISIBLE, "offline")]
+)
+async def test_a6_a_beat_changes_neither_mode_nor_view(world, mode, seen):
+    node, ana, bob = await meet(world)
+    await node.node.choices.set_mode("ana", mode, None)
+    bob.forget()
+    for _ in range(5):
+        await world.sleep(10)
+        ana.beat()
+    assert bob.shown == {}
+    assert (await node.node.views.presence("ana")).mode is mode
+
+
+async def test_a6_a_beat_of_somebody_idle_leaves_them_away(world):
+    _, ana, bob = await meet(world)
+    await world.sleep(310)
+    assert bob.saw("ana") == ["online", "away"]
+    for _ in range(5):
+        ana.beat()
+        await world.sleep(10)
+    assert bob.saw("ana") == ["online", "away"]
+
+
+async def test_a7_beats_every_10_ms_cost_no_writes_and_are_evidence_of_life(world):
+    node, ana, bob = await meet(world)
+    ana.stop()
+    await world.sleep(6)
+    commits, dropped = node.node.metrics.commits, node.node.metrics.beats_dropped
+    for _ in range(1000):
+        await world.sleep(0.01)
+        ana.beat()
+    assert node.node.metrics.beats_dropped - dropped >= 990
+    writes = node.node.metrics.commits - commits
+    await world.sleep(0)
+    assert writes <= 12  # one user's shard is asked now and then whether it still has what it had
+    assert ana.connected
+    await world.sleep(88)
+    assert ana.connected
+
+
+async def test_a7_a_beat_that_is_too_fast_still_says_what_its_person_does(world):
+    _, ana, bob = await meet(world)
+    ana.beat()
+    ana.beat(Activity.IDLE)
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["online", "away"]
+    ana.beat(Activity.ACTIVE)
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["online", "away", "online"]
+
+
+async def test_a8_a_throttled_tab_whose_browser_answers_pings_is_away_and_never_offline(world):
+    _, ana, bob = await meet(world)
+    for _ in range(20):
+        await world.sleep(60)
+        ana.beat()
+    assert bob.saw("ana") == ["online", "away"]
+
+
+async def test_a9_a_machine_whose_clock_is_two_hours_off_changes_nothing(world):
+    await world.befriend("ana", "bob")
+    ahead = await world.start("ahead", ahead=7_200_000)
+    behind = await world.start("behind", ahead=-7_200_000)
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(ahead)
+    await bob.connect(behind)
+    await bob.watch("ana")
+    evidence = world.now
+    ana.close()
+    await world.sleep(31)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert bob.last("ana").last_seen == pytest.approx(evidence, abs=2)
+    assert bob.last("ana").at - (evidence + 30_000) <= 1000
