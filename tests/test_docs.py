@@ -43,5 +43,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_map_names_every_folder() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    folders = [p.name for p in (ROOT / "src" / "herenow").iterdir() if p.is_dir() and not p.name.startswith("__")]
+    folders = [
+        p.name for p in (ROOT / "src" / "herenow").iterdir() if p.is_dir() and not p.name.startswith("__")
+    ]
     assert not [folder for folder in folders if f"`{folder}/`" not in text]

@@ -147,8 +147,9 @@ class Oracle:
     def falls_silent(self, device: str, holder: str) -> None:
         self.visits[device, holder].evidence = self.now
 
-    def rest_beat(self, device: str) -> None:
-        self.joins(device, REST, self.now)
+    def rest_beat(self, device: str, activity: str) -> None:
+        acted = self.now if activity == "active" else 0
+        self.joins(device, REST, self.now, acted=acted, idle=activity == "idle")
         self.visits[device, REST].evidence = self.now
 
     def loses(self, device: str, holder: str) -> None:

@@ -398,15 +398,14 @@ class Story:
             self.changes.append(outcome.change.after)
 
     def _note(self, node: Node, outcome: Outcome) -> None:
-        for line in list(node.lines):
+        """When there is nothing more to come: what stands in the record is asserted, a loss has been told, and a beat
+        that made no session is not kept."""
+        for line in [] if outcome.more else list(node.lines):
             standing = self._standing(line.device, node.holder(line))
-            if line.lost_at is not None:
-                if standing is None or not standing.live or not outcome.more:
-                    node.lines.remove(line)
-            elif standing is not None and standing.live:
+            if line.lost_at is None and standing is not None and standing.live:
                 line.asserted, line.asserted_by = outcome.presence.version, node.holder(line)
-            elif line.unleased and not outcome.more:
-                node.lines.remove(line)  # a beat that made no session is not kept
+            elif line.lost_at is not None or line.unleased:
+                node.lines.remove(line)
         for why, devices in (("signed out", outcome.signed_out), ("refused", outcome.refused)):
             for device in devices:
                 self.ended.append((device, why))

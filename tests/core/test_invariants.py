@@ -127,8 +127,8 @@ class World(RuleBasedStateMachine):
             sockets = [(device, self.epoch("n1"))]
             self.oracle.beats(*sockets[0])
         if not sockets:
-            self.oracle.rest_beat(device)
-        for key in sockets or [(device, REST)]:
+            self.oracle.rest_beat(device, activity)
+        for key in sockets:
             if activity == "active":
                 self.oracle.acts(*key)
             elif activity == "idle":

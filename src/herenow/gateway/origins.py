@@ -13,7 +13,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 def is_allowed(origin: str | None, *, host: str, secure: bool, origins: Collection[str]) -> bool:
     """`host` as in the Host header; `secure`: the request came by TLS."""
-    if origin is None or "*" in origins or origin.lower() in origins:
+    if origin is None or origin.lower() in origins:
         return True
     return _place(origin) == _place(f"{'https' if secure else 'http'}://{host}")
 

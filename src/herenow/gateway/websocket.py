@@ -293,24 +293,48 @@ class Door:
 
 
 def read_upgrade(request: bytes, *, peer: tuple[str, int] | None, secure: bool) -> Upgrade | Refuse:
-    """The opening handshake (RFC 6455, 4.2.1), or what is wrong with it.
+    """The opening handshake, or what is wrong with it.
 
     The bytes have passed an HTTP parser: lines are well-formed. That they make a handshake is checked here.
     """
     request_line, *lines = request.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
-    method, target, version = request_line.split(" ", 2)
-    headers = tuple(
-        (name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)
+    headers: list[tuple[str, str]] = []
+    said: dict[str, list[str]] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers.append((name.lower(), value.strip()))
+        said.setdefault(name.lower(), []).append(value.strip())
+    refuse = _complaint(request_line, said)
+    if refuse is not None:
+        return refuse
+    path, _, query = request_line.split(" ")[1].partition("?")
+    return Upgrade(
+        path=path,
+        query=query,
+        headers=tuple(headers),
+        host=said["host"][0],
+        origin=said.get("origin", [None])[0],
+        subprotocols=_tokens(said, "sec-websocket-protocol"),
+        peer=peer,
+        secure=secure,
     )
-    once = {name: value for name, value in headers if name in _AT_MOST_ONCE}
 
-    if sum(name in _AT_MOST_ONCE for name, _ in headers) > len(once):
+
+def _complaint(request_line: str, said: dict[str, list[str]]) -> Refuse | None:
+    """RFC 6455, 4.2.1."""
+    method, target, version = request_line.split(" ", 2)
+    if any(len(said.get(name, ())) > 1 for name in _AT_MOST_ONCE):
         return Refuse(400, "a header that may be said once was said twice")
+    once = {name: values[0] for name, values in said.items()}
     if method != "GET" or version != "HTTP/1.1" or not target.startswith("/"):
         return Refuse(400, "a WebSocket is opened with GET /path HTTP/1.1")
-    if once.get("content-length", "0") != "0" or _tokens(headers, "transfer-encoding"):
+    if once.get("content-length", "0") != "0" or "transfer-encoding" in once:
         return Refuse(400, "a WebSocket is opened without a body")
-    if "upgrade" not in _tokens(headers, "connection") or once.get("upgrade", "").lower() != "websocket":
+    # Among several: Firefox says `Connection: keep-alive, Upgrade`.
+    if (
+        "upgrade" not in map(str.lower, _tokens(said, "connection"))
+        or once.get("upgrade", "").lower() != "websocket"
+    ):
         return Refuse(400, "the headers Connection: Upgrade and Upgrade: websocket are missing")
     if once.get("sec-websocket-version") != "13":
         return Refuse(426, "only WebSocket version 13 is spoken here", (("sec-websocket-version", "13"),))
@@ -318,18 +342,21 @@ def read_upgrade(request: bytes, *, peer: tuple[str, int] | None, secure: bool) 
         return Refuse(400, "Sec-WebSocket-Key must be 16 bytes in base64")
     if not once.get("host"):
         return Refuse(400, "the header Host is missing")
+    return None
 
-    path, _, query = target.partition("?")
-    return Upgrade(
-        path=path,
-        query=query,
-        headers=headers,
-        host=once["host"],
-        origin=once.get("origin"),
-        subprotocols=_list(headers, "sec-websocket-protocol"),
-        peer=peer,
-        secure=secure,
+
+def _tokens(said: dict[str, list[str]], name: str) -> tuple[str, ...]:
+    """A comma-separated header, which may also be spread over several lines."""
+    return tuple(
+        token for value in said.get(name, ()) for part in value.split(",") if (token := part.strip())
     )
+
+
+def _is_key(key: str) -> bool:
+    try:
+        return len(base64.b64decode(key.encode("ascii"), validate=True)) == 16
+    except (binascii.Error, UnicodeEncodeError):
+        return False
 
 
 def http_answer(refuse: Refuse) -> bytes:
@@ -342,28 +369,6 @@ def http_answer(refuse: Refuse) -> bytes:
         *(f"{name}: {value}" for name, value in refuse.headers),
     ]
     return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
-
-
-def _list(headers: tuple[tuple[str, str], ...], name: str) -> tuple[str, ...]:
-    """A comma-separated header, which may also be spread over several lines."""
-    items = (item.strip() for known, value in headers if known == name for item in value.split(","))
-    return tuple(item for item in items if item)
-
-
-def _tokens(headers: tuple[tuple[str, str], ...], name: str) -> set[str]:
-    # A set of tokens, not one value: Firefox sends `Connection: keep-alive, Upgrade`.
-    return {item.lower() for item in _list(headers, name)}
-
-
-def _is_key(key: str) -> bool:
-    try:
-        return len(base64.b64decode(key.encode("ascii"), validate=True)) == 16
-    except (binascii.Error, UnicodeEncodeError):
-        return False
-
-
-LONGEST_URL = 32_768
-"""Bytes of an address that are kept: more than anybody takes."""
 
 
 class Http(HttpToolsProtocol):

@@ -146,20 +146,19 @@ class WebsocketsProtocol(asyncio.Protocol):
 
     def _check_length(self) -> Generator[None]:
         """Look at the next header without taking it."""
-        unread = self._unread
-        while len(unread) < 2:
+        while len(self._unread) < 2:
             yield
-        end, least, most = _LENGTHS.get(unread[1] & 0x7F, (2, 0, 0))
-        while len(unread) < end:
+        end, least, most = _LENGTHS.get(self._unread[1] & 0x7F, (2, 0, 0))
+        while len(self._unread) < end:
             yield
-        if not least <= int.from_bytes(unread[2:end], "big") <= most:
+        if not least <= int.from_bytes(self._unread[2:end], "big") <= most:
             raise ProtocolError("invalid length")
 
     def _read(self, size: int) -> Generator[None, None, bytes]:
         while len(self._unread) < size:
             yield
         taken = bytes(self._unread[:size])
-        del self._unread[:size]
+        self._unread = self._unread[size:]  # a new one, as small as what is left; `del` would keep the room
         return taken
 
 

@@ -325,7 +325,7 @@ class Sessions:
             return None  # another entry counts
         if session.lost_at is not None or session not in session.person.sessions:
             session.look_at = None
-        elif now - session.seen_at < self._timings.dead_after:
+        elif now - session.seen_at <= self._timings.dead_after:  # a beat in the last millisecond counts
             session.look_at = self._keep_record_fresh(session, now)
         elif now < self._patient_until:
             session.look_at = self._patient_until
@@ -344,7 +344,7 @@ class Sessions:
 
     def _keep_record_fresh(self, session: HeldSession, now: int) -> int:
         """Fresher stamps reach the record before it would fall due by its own. Answers when to look again."""
-        again = session.seen_at + self._timings.dead_after
+        again = session.seen_at + self._timings.dead_after + 1
         committed = session.in_record(self._standing.epoch)
         if committed is None:
             return min(again, now + 1_000)
