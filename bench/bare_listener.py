@@ -1,9 +1,7 @@
 """What can picows do at best? A bare listener without uvicorn, checks or presence: the yardstick of our gateway.
 
-    python -m bench.bare_listener discard --port 8001    frames are dropped unread
-    python -m bench.bare_listener fan-out --port 8001    a text frame is sent to every connected socket
-
-Read buffer and transports (uvloop's) are those of the gateway; `--aiofastnet` takes picows' own transports.
+python -m bench.bare_listener discard|fan-out [--port 8001]: drops every frame, or sends it to every connected socket.
+The read buffer and the transports (uvloop's) are those of the gateway.
 """
 
 import argparse
@@ -18,9 +16,7 @@ class Discard(WSListener):
     def on_ws_connected(self, transport: WSTransport) -> None:
         connected.add(transport)
 
-    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        pass
-
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None: ...
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         connected.discard(transport)
 
@@ -32,10 +28,10 @@ class FanOut(Discard):
             other.send(WSMsgType.TEXT, payload)
 
 
-async def main(*, mode: str, port: int, aiofastnet: bool) -> None:
-    listener = {"discard": Discard, "fan-out": FanOut}[mode]
+async def main(mode: str, port: int) -> None:
+    make = {"discard": Discard, "fan-out": FanOut}[mode]
     server = await ws_create_server(
-        lambda _request: listener(), "127.0.0.1", port, read_buffer_init_size=2048, use_aiofastnet=aiofastnet
+        lambda _: make(), "127.0.0.1", port, read_buffer_init_size=2048, use_aiofastnet=False
     )
     await server.serve_forever()
 
@@ -44,5 +40,4 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("mode", choices=("discard", "fan-out"))
     parser.add_argument("--port", type=int, default=8001)
-    parser.add_argument("--aiofastnet", action="store_true")
     uvloop.run(main(**vars(parser.parse_args())))

@@ -75,9 +75,7 @@ def watched_star(viewers: int) -> Iterator[tuple[Server, Crowd, Change, bytes]]:
     with herenow((STAR, user) for user in users) as server, Crowd(server) as crowd:
         [star] = crowd.join([handshake(STAR)], frames_each=2)
         clients = crowd.join(map(handshake, users), frames_each=2)
-        goal = crowd.frames + viewers
-        crowd.send_all(clients, subscription([STAR]))
-        crowd.until(lambda: crowd.frames >= goal)
+        crowd.ask((client, subscription([STAR])) for client in clients)
         seen: list[bytes] = []
         crowd.listeners[clients[0]] = seen.append
         modes = itertools.cycle(MODES)

@@ -1,12 +1,13 @@
 """Does an idle minute cost more when more people are idle?
 
-Clients connect, watch one another and then say nothing. Twice: with a `beat_every` so long that nobody is pinged while
-we look, where the cost may not grow with the people; and with the default one, where every silent client is pinged
-twice a minute, which is its own beat.
+Clients connect, watch one another and then say nothing. First with a `beat_every` so long that nobody is pinged while
+we look: this cost may not grow with the people. Then with a short one: what is more then is the price of the pings and
+their answers, which stand for each user's own beats.
 """
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import dataclass
 
 from bench.effort import Effort
@@ -18,8 +19,9 @@ PEOPLE = (0, 2_000, 8_000)
 LOOK = 20.0
 SETTLE = 5.0
 UNPINGED = {"beat_every": 3600, "dead_after": 7200}
+PINGED = {"beat_every": 5, "dead_after": 60}
 MORE = 0.2
-"""CPU seconds per minute that eight thousand idle people may cost at the most: noise."""
+"""CPU seconds per minute, a third of a percent of a core: noise."""
 
 
 @dataclass(frozen=True)
@@ -32,24 +34,27 @@ class Measured:
 
 def run(effort: Effort) -> Result:
     crowds = [effort.people(people) for people in PEOPLE]
-    figures: list[Figure] = []
-    base: list[float] = []
-    for people in crowds:
-        quiet = [_look(people, effort, UNPINGED).cpu for _ in range(effort.repeats)]
-        base = base or quiet
-        figures.append(Figure(f"{people} people, nobody pinged", "CPU s per minute", quiet))
-    more = [most - least for most, least in zip(figures[-1].ours, base, strict=True)]
-    figures.append(
-        Figure(f"{crowds[-1]} people more than {crowds[0]}", "CPU s per minute", more, at_most=MORE)
+    quiet = {
+        people: [_look(people, effort, UNPINGED).cpu for _ in range(effort.repeats)] for people in crowds
+    }
+    least, most = crowds[0], crowds[-1]
+    more = statistics.median(quiet[most]) - statistics.median(quiet[least])
+    pinged = [_look(most, effort, PINGED) for _ in range(effort.repeats)]
+    per_ping = [(each.cpu - statistics.median(quiet[most])) / each.pings * 1e6 for each in pinged]
+    unit = "CPU s per minute"
+    return Result(
+        "idle",
+        [
+            *(Figure(f"{people} people, nobody pinged", unit, cpu) for people, cpu in quiet.items()),
+            Figure(f"{most} people more than {least}", unit, [more], at_most=MORE),
+            Figure(f"{most} people, pinged every 5 s", unit, [each.cpu for each in pinged]),
+            Figure("a ping and its answer", "CPU µs", per_ping),
+        ],
+        [
+            f"looked for {effort.seconds(LOOK):g} s; {pinged[-1].pings:.0f} pings per minute where there are any, "
+            "six times as many as by default"
+        ],
     )
-    notes = []
-    for people in crowds[1:]:
-        pinged = [_look(people, effort, {}) for _ in range(effort.repeats)]
-        figures.append(
-            Figure(f"{people} people, default settings", "CPU s per minute", [each.cpu for each in pinged])
-        )
-        notes.append(f"{people} people by default: {pinged[-1].pings:.0f} pings per minute, answered")
-    return Result("idle", figures, notes)
 
 
 def _look(people: int, effort: Effort, settings: dict[str, int]) -> Measured:
@@ -57,11 +62,7 @@ def _look(people: int, effort: Effort, settings: dict[str, int]) -> Measured:
     ring = [(user, users[(number + 1) % people]) for number, user in enumerate(users)]
     with herenow(ring, **settings) as server, Crowd(server) as crowd:
         clients = crowd.join(map(handshake, users), frames_each=2)
-        goal = crowd.frames + people
-        for client, (_, target) in zip(clients, ring, strict=True):
-            crowd.send(client, subscription([target]))
-            crowd.read()
-        crowd.until(lambda: crowd.frames >= goal)
+        crowd.ask((client, subscription([target])) for client, (_, target) in zip(clients, ring, strict=True))
         crowd.settle(effort.seconds(SETTLE))
         seconds = effort.seconds(LOOK)
         cpu, pings = server.cpu_seconds, crowd.pings

@@ -21,7 +21,7 @@ from herenow.gateway.tokens import mint
 
 PATH = "/ws/presence"
 WINDOW = 64
-"""Handshakes under way at once: below any listener's backlog."""
+"""Handshakes, or questions, under way at once: below any listener's backlog."""
 
 PER_ADDRESS = 20_000
 """Connections per source address: there are 28 000 ephemeral ports for each."""
@@ -81,6 +81,15 @@ class Crowd:
         write = os.write
         for client in clients:
             write(client, frame)
+
+    def ask(self, questions: Iterable[tuple[int, bytes]]) -> None:
+        """Send each client its frame and wait for the answers, few at a time: a burst would be another measurement."""
+        goal = self.frames
+        for client, question in questions:
+            self.until(lambda: self.frames > goal - WINDOW)
+            self.send(client, question)
+            goal += 1
+        self.until(lambda: self.frames >= goal)
 
     def until(self, done: Callable[[], bool], patience: float = PATIENCE) -> None:
         """Read until this is so."""

@@ -47,14 +47,10 @@ def _herenow(people: int, targets: int, effort: Effort) -> float:
         before = server.resident_bytes
         users = names(people)
         clients = crowd.join(map(handshake, users), frames_each=2)
-        goal = crowd.frames + people
-        for number, client in enumerate(clients):
-            crowd.send(
-                client, subscription([users[(number + step) % people] for step in range(1, targets + 1)])
-            )
-            if number % 100 == 0:
-                crowd.read()
-        crowd.until(lambda: crowd.frames >= goal)
+        crowd.ask(
+            (client, subscription([users[(number + step) % people] for step in range(1, targets + 1)]))
+            for number, client in enumerate(clients)
+        )
         crowd.settle(effort.seconds(SETTLE))
         return _per_user(server, before, people)
 

@@ -93,9 +93,7 @@ def _herenow(viewers: int, effort: Effort) -> tuple[Measured, bytes]:
     with herenow(itertools.product(watching, changing)) as server, Crowd(server) as crowd:
         targets = crowd.join(map(handshake, changing), frames_each=2)
         clients = crowd.join(map(handshake, watching), frames_each=2)
-        goal = crowd.frames + viewers
-        crowd.send_all(clients, subscription(changing))
-        crowd.until(lambda: crowd.frames >= goal)
+        crowd.ask((client, subscription(changing)) for client in clients)
         storm = Storm(server, crowd, targets, clients)
         storm.blow(effort.seconds(WARM_UP))
         return storm.measure(effort.seconds(MEASURE)), storm.one_status

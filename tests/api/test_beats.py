@@ -221,31 +221,45 @@ async def test_a_large_batch_lets_others_have_their_turn(world):
     assert order == ["read", "batch"]
 
 
-class Away(MemoryEngine):
-    """Every commit fails in this way, once told to."""
+class Counting(MemoryEngine):
+    """Counts its calls, and is away when told so."""
 
-    error = None
-    asked = 0
+    away = False
+    commits = loads = 0
+
+    async def load(self, users):
+        self.loads += 1
+        return await super().load(users)
 
     async def commit(self, batch):
-        if self.error is not None:
-            self.asked += 1
-            raise self.error
+        self.commits += 1
+        if self.away:
+            raise Unavailable("The store is away.")
         return await super().commit(batch)
+
+
+async def test_a_batch_is_read_at_once_and_written_by_the_hundred():
+    engine = Counting(MemoryStore(4, clock=lambda: NOW))
+    async with serving(engine=engine) as world:
+        engine.loads = engine.commits = 0
+        beats = [{"user_id": f"u{number}", "device_id": "d"} for number in range(500)]
+        assert (await batch(world, *beats))["accepted"] == 500
+        assert engine.loads <= 5
+        assert engine.commits <= 50
 
 
 async def test_a_store_that_is_away_is_said_of_every_beat_and_asked_only_once_each(monkeypatch):
     monkeypatch.setattr("herenow.service.decide.PATIENCE", 0.01)
-    engine = Away(MemoryStore(4, clock=lambda: NOW))
+    engine = Counting(MemoryStore(4, clock=lambda: NOW))
     async with serving(engine=engine) as world:
-        engine.error = Unavailable("The store is away.")
+        engine.away, engine.commits = True, 0
         beats = [{"user_id": f"u{number}", "device_id": "d"} for number in range(1_000)]
         answer = await batch(world, *beats)
         assert answer["accepted"] == 0
         assert {error["code"] for error in answer["errors"]} == {"unavailable"}
         assert len(answer["errors"]) == 1_000
-        assert engine.asked < 1_000
-        engine.error = None
+        assert engine.commits < 1_000
+        engine.away = False
 
 
 async def test_a_beat_whose_outcome_is_unknown_says_so(world, monkeypatch):

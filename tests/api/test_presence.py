@@ -6,9 +6,11 @@ from urllib.parse import quote
 import pytest
 from tests.api.world import NOW, SERVICE, problem, serving
 
+from herenow.core.shards import shard_of
+
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-STRANGER = {
+STRANGER: dict[str, object] = {
     "status": "offline",
     "since": None,
     "last_seen": None,
@@ -47,6 +49,32 @@ async def test_strangers_and_unknown_ids_answer_alike(world, ask):
     there, nowhere = (await ask("somebody-else", "nobody")).json()
     assert there == {"user_id": "somebody-else", **STRANGER}
     assert nowhere == {"user_id": "nobody", **STRANGER}
+
+
+async def test_strangers_are_not_looked_up_so_they_take_no_longer_than_the_unknown(world, ask, monkeypatch):
+    await world.befriend(("ana", "known"))
+    asked = []
+    look = world.node.reader.look
+
+    async def noting(users):
+        asked.extend(users)
+        return await look(users)
+
+    monkeypatch.setattr(world.node.reader, "look", noting)
+    await ask("somebody-else", "known", "nobody", "ana")
+    assert asked == ["known", "ana"]
+
+
+async def test_a_shard_in_doubt_is_said_of_its_users_alone(world, ask):
+    users = [f"shard-{number}" for number in range(40)]
+    world.node.hub.set_stale(1, stale=True)
+    world.hands.advance(1)
+    seen = {status["user_id"]: status for status in (await ask(*users)).json()}
+    world.node.hub.set_stale(1, stale=False)
+    for user in users:
+        in_doubt = shard_of(user, 4) == 1
+        assert seen[user].get("stale", False) is in_doubt
+        assert seen[user]["as_of"] == world.node.clock.now() - (1_000 if in_doubt else 0)
 
 
 async def test_a_friend_is_seen(world, ask):

@@ -1,6 +1,6 @@
 """DESIGN section 3, rules 1 to 5: what a record amounts to, since when, and what of it is shown."""
 
-from tests.core.story import M, S, Story, table
+from tests.core.story import M, S, Story, ms, table
 
 
 @table(
@@ -148,6 +148,8 @@ def test_a_longer_idle_after_counts_from_the_stored_activity(limit, before, afte
     story = Story().play("connect d1, 6m")
     assert story.status == before
     assert story.play(f"idle-after {limit}").status == after
+    story.passes(max(ms(limit) - story.time, 0))
+    assert story.status == "away"
 
 
 @table(

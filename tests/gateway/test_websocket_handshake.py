@@ -256,7 +256,7 @@ def test_who_comes_when_it_is_full_hears_why_and_beyond_that_gets_a_503(implemen
 
 
 @pytest.mark.parametrize(
-    ("descriptors", "sockets"), [(1, 1), (64, 1), (256, 192), (640, 576), (1024, 922), (20_000, 18_000)]
+    ("descriptors", "sockets"), [(1, 1), (64, 1), (256, 128), (640, 512), (1024, 858), (20_000, 17_936)]
 )
 def test_some_descriptors_are_kept_for_everything_else(descriptors: int, sockets: int):
     assert sockets_within(descriptors) == sockets

@@ -144,6 +144,20 @@ def test_a_busy_loop_catches_up_without_walking_a_slot_twice():
     assert sum(len(peer.pinged_at) for peer in peers) == 300
 
 
+@pytest.mark.parametrize("step", [-100_000, -31, -0.05, 0.05, 31, 100_000])
+def test_a_clock_that_is_set_does_not_stop_the_wheel(step: float):
+    rig = Rig()
+    peer, _ = rig.join()
+    rig.hand.turn(100)
+    [(at, call)] = rig.hand.due
+    rig.hand.now += step
+    rig.hand.due = [(at + step, call)]  # a timer waits for a time to pass, not for a time of day
+    peer.life = rig.hand.now
+    already = len(peer.pinged_at)
+    rig.hand.turn(301)
+    assert 9 <= len(peer.pinged_at) - already <= 11
+
+
 def test_a_ping_that_fails_does_not_stop_the_wheel():
     rig = Rig(period=1.0)
     rig.join()

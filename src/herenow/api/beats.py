@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 from starlette.responses import Response
@@ -25,6 +26,9 @@ from herenow.wire.inputs import Activity, parse_activity, parse_platform
 
 MOST = 10_000
 """Beats in one batch."""
+
+PART = 1_000
+"""Users of a batch that are read from the store at once."""
 
 AT_ONCE = 256
 """Users of a batch that are decided at the same time: enough to fill a commit of every shard."""
@@ -73,8 +77,9 @@ class _Batch:
 
     async def take(self, items: Sequence[msgspec.Raw]) -> Batch:
         waiting = iter(self._by_user(items).items())
-        workers = [self._work(waiting) for _ in range(min(AT_ONCE, len(items)))]
-        await asyncio.gather(*workers)
+        while part := dict(islice(waiting, PART)):
+            async with self._node.decider.acquainted(part):
+                await self._take_part(part)
         errors = [BadBeat(index, self._errors[index]) for index in sorted(self._errors)]
         return Batch(self._accepted, self._dropped, errors)
 
@@ -89,6 +94,10 @@ class _Batch:
             except ProtocolError as error:
                 self._errors[index] = error.code
         return users
+
+    async def _take_part(self, part: dict[str, list[tuple[int, Beat]]]) -> None:
+        waiting = iter(part.items())
+        await asyncio.gather(*(self._work(waiting) for _ in range(min(AT_ONCE, len(part)))))
 
     async def _work(self, waiting: Iterator[tuple[str, list[tuple[int, Beat]]]]) -> None:
         for turn, (user, beats) in enumerate(waiting, start=1):

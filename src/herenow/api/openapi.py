@@ -95,7 +95,7 @@ def _operation(operation: Operation, shapes: _Shapes) -> Json:
     if operation.body is not None:
         schema = shapes.of(operation.body.shape)
         if operation.body.media is Media.NDJSON:
-            schema = {"type": "string", "description": "Lines, each a RelationLine."}
+            schema = {"type": "array", "items": schema, "description": "One JSON object per line."}
         described["requestBody"] = {
             "required": operation.body.required,
             "content": {operation.body.media.value: {"schema": schema}},

@@ -54,7 +54,7 @@ class _NodeCollector(Collector):
         yield build
         for name, about, value in (
             ("connections", "Open WebSockets of this node.", counted.connections),
-            ("sessions", "Sessions this node holds.", counted.sessions),
+            ("sessions", "Sessions with a WebSocket of this node.", counted.sessions),
             ("ledger_backlog", "Rows that wait for the ledger.", node.recorder.backlog),
             ("stale_shards", "Shards of which this node shows what was.", node.hub.stale_shards),
             ("undecided_users", "Users whose decision waits for the store.", node.decider.waiting),

@@ -23,8 +23,8 @@ from herenow.engines.memory_shard import Shard
 from herenow.errors import ConfigurationError
 from herenow.ports import Batch, Committed, Due, Fenced, Lease, Loaded, LogPart, Offer, Page
 
-LOG_LIMIT = 10_000
-"""Entries kept per shard: at a busy 1 000 changes per second, what a reader may fall behind by is ten seconds."""
+LOG_LIMIT = 2_000
+"""Entries kept per shard: with 16 shards at a busy 1 000 changes per second, half a minute to fall behind by."""
 
 INBOX_LIMIT = 10_000
 """Direct messages kept for a handle that does not read; then the oldest are dropped, as they are best effort."""

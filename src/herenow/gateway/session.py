@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, assert_never
 
 import structlog
@@ -238,7 +239,7 @@ class ClientSession:
             welcome_frame(
                 user_id=connection.user,
                 device_id=connection.session.device,
-                session_id=connection.session_id,
+                session_id=token_urlsafe(9),
                 beat_every=self._gateway.beat_every,
                 idle_after=idle_after / 1000,
                 server_time=node.clock.now(),

@@ -91,14 +91,17 @@ class Sweep(Generic[Member]):
 
     def _wait(self) -> None:
         due_at = self._started_at + (self._walked + 1) * self._tick
-        self._timer = self._call_later(max(0.0, due_at - self._clock()), self._turn)
+        self._timer = self._call_later(max(0.0, min(self._tick, due_at - self._clock())), self._turn)
 
     def _turn(self) -> None:
         now = self._clock()
-        # A loop that was busy catches up, but walks no slot twice.
         due = int((now - self._started_at) / self._tick + 1e-6)
+        if due < self._walked:  # the clock was set back: go on from here
+            self._started_at = now - self._walked * self._tick
+            due = self._walked
+        # A loop that was busy catches up, but walks no slot twice.
         first = max(self._walked, due - len(self._slots))
-        self._walked = max(due, self._walked)
+        self._walked = due
         self._wait()  # before the work: whatever a ping raises, the wheel goes on
         for tick in range(first, due):
             self._walk(self._slots[tick % len(self._slots)], now)

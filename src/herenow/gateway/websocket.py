@@ -168,6 +168,8 @@ class Farewell:
 
 # ── Who is here ─────────────────────────────────────────────────────────────────────────────────────────────────
 
+SPARE = 64  # sockets beyond max_open that may be told, at the same moment, that there is no room
+
 
 class Sockets:
     """Every open socket of this process, closing ones included; uvicorn loses sight of them at the upgrade.
@@ -179,7 +181,7 @@ class Sockets:
 
     __slots__ = ("_emptied", "_open", "max_open", "spare")
 
-    def __init__(self, max_open: int, spare: int = 64) -> None:
+    def __init__(self, max_open: int, spare: int = SPARE) -> None:
         self.max_open = max_open
         self.spare = spare
         self._open: set[Socket] = set()
@@ -230,12 +232,12 @@ class Sockets:
 
 
 def sockets_within(descriptors: int) -> int:
-    """How many sockets to admit, spare ones included, when so many descriptors are allowed.
+    """The `max_open` for so many descriptors.
 
-    A tenth, and at least 64, is left for HTTP, Redis, the ledger and the log: when descriptors run out, asyncio
-    logs ten thousands of lines per second and accepts nobody.
+    Besides the spare ones, a tenth and at least 64 are left for HTTP, Redis, the ledger and the log: when descriptors
+    run out, asyncio logs ten thousands of lines per second and accepts nobody.
     """
-    return max(1, descriptors - max(64, descriptors // 10))
+    return max(1, descriptors - max(64, descriptors // 10) - SPARE)
 
 
 def descriptors_allowed() -> int:
@@ -369,6 +371,9 @@ def http_answer(refuse: Refuse) -> bytes:
         *(f"{name}: {value}" for name, value in refuse.headers),
     ]
     return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
+
+
+LONGEST_URL = 32_768  # bytes of an address that are kept: more than anybody takes
 
 
 class Http(HttpToolsProtocol):

@@ -158,7 +158,9 @@ class WebsocketsProtocol(asyncio.Protocol):
         while len(self._unread) < size:
             yield
         taken = bytes(self._unread[:size])
-        self._unread = self._unread[size:]  # a new one, as small as what is left; `del` would keep the room
+        del self._unread[:size]  # moves nothing, but keeps the room that it took
+        if not self._unread:
+            self._unread = bytearray()
         return taken
 
 

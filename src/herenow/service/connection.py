@@ -9,21 +9,16 @@ from herenow.service.people import HeldSession
 
 
 class Connection:
-    __slots__ = ("end", "greeted", "outbox", "rooms", "session", "session_id", "welcomed")
+    __slots__ = ("end", "outbox", "rooms", "session", "welcomed")
 
-    def __init__(
-        self, session: HeldSession, outbox: Outbox, session_id: str, end: Callable[[int, str], None]
-    ) -> None:
+    def __init__(self, session: HeldSession, outbox: Outbox, end: Callable[[int, str], None]) -> None:
         self.session = session
         self.outbox = outbox
-        self.session_id = session_id
         self.end = end
         """Close the socket with a code and a reason."""
-        self.rooms: set[str] = set()
+        self.rooms: frozenset[str] = frozenset()
         self.welcomed = False
         """It has been told who it is: the first frame of all."""
-        self.greeted = False
-        """`presence.self` has been sent."""
 
     @property
     def user(self) -> str:

@@ -9,13 +9,15 @@ connect leaves no ghost, and what was kept while the store was away is asserted 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 
 import structlog
 
 from herenow.core.machine import Edit, Held, Outcome, Timings, droppable, settle
 from herenow.core.model import Presence, public
 from herenow.core.record import UnknownFormat, encode
+from herenow.core.values import replace
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.ports import Conflict, Write
 from herenow.service.clock import Clock
@@ -99,8 +101,26 @@ class Decider:
             person.pins -= 1
             self._people.release(person, self._clock.now())
 
-    async def decided(self, user: str) -> Presence:
-        """Wait until everything known now about this user is committed."""
+    @asynccontextmanager
+    async def acquainted(self, users: Iterable[str]) -> AsyncIterator[None]:
+        """Many are about to be decided: read those we do not know at once instead of one by one, and keep them."""
+        people = [self._people.get(user) for user in users]
+        for person in people:
+            person.pins += 1
+        try:
+            with suppress(Unavailable):  # whoever then decides finds that out, and waits as usual
+                await self._reader.learn([person for person in people if not person.known])
+            yield
+        finally:
+            now = self._clock.now()
+            for person in people:
+                person.pins -= 1
+                self._people.release(person, now)
+
+    async def decided(self, user: str, *, afresh: bool = False) -> Presence:
+        """Wait until everything known now about this user is committed. `afresh`: by the record as it is now."""
+        if afresh and (person := self._people.find(user)) is not None and person.known:
+            await self._reader.refresh([person])
         return await self.ask(user, _as_it_is)
 
     def try_again(self) -> None:
@@ -188,7 +208,7 @@ class Decider:
         before, expected = person.presence, person.record
         record = encode(outcome.presence)
         unsaved = outcome.unsaved or droppable(outcome.presence)
-        note = _note(before, outcome.presence) if outcome.news else None
+        note = None if _differ_in_stamps_only(before, outcome.presence) else _note(before, outcome.presence)
         started = self._clock.monotonic()
         result = await self._writer.commit(
             person.shard, Write(person.user, expected, record, outcome.wake_at, note, unsaved), epoch
@@ -264,6 +284,19 @@ class Decider:
 
 def _as_it_is(presence: Presence, now: int, timings: Timings) -> Presence:
     return presence
+
+
+def _differ_in_stamps_only(before: Presence, after: Presence) -> bool:
+    """Then it need not be in the log. Everything else must be, news or not: other nodes decide by the record they know,
+    and one that is behind in stamps alone expects things too early, never too late."""
+    if len(before.sessions) != len(after.sessions):
+        return False
+    return _without_stamps(before) == _without_stamps(after)
+
+
+def _without_stamps(presence: Presence) -> Presence:
+    sessions = tuple(replace(session, seen_at=0, active_at=0) for session in presence.sessions)
+    return replace(presence, version=0, sessions=sessions)
 
 
 def _note(before: Presence, after: Presence) -> bytes:

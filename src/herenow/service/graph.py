@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from herenow.ports import Ledger, LedgerChange, RelationRow
-from herenow.service.calls import writing
+from herenow.service.calls import reading, writing
 from herenow.service.clock import Clock
 from herenow.service.relations import Acquaintances
 from herenow.service.subscriptions import Subscriptions
@@ -34,10 +34,10 @@ class Graph:
         return changed
 
     async def follows(self, a: str, b: str) -> bool:
-        return await self._ledger.follows(a, b)
+        return await reading(self._ledger.follows(a, b))
 
     async def contact(self, a: str, b: str) -> tuple[bool, int | None]:
-        return await self._ledger.contact(a, b, self._clock.now())
+        return await reading(self._ledger.contact(a, b, self._clock.now()))
 
     async def is_member(self, room: str, user: str) -> bool:
-        return await self._ledger.is_member(room, user)
+        return await reading(self._ledger.is_member(room, user))

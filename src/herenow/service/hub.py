@@ -30,11 +30,11 @@ WIDEST_TICK = 1.0
 
 
 class Channel:
-    """One target through one kind of eyes. `sight` None: the user's own devices, which get `presence.self`."""
+    """One target through one kind of eyes."""
 
     __slots__ = ("body", "outboxes", "person", "sight")
 
-    def __init__(self, person: Person, sight: Sight | None) -> None:
+    def __init__(self, person: Person, sight: Sight) -> None:
         self.person = person
         self.sight = sight
         self.body = b""
@@ -90,22 +90,19 @@ class Hub:
 
     def join_own(self, outbox: Outbox, person: Person) -> None:
         """A user's own connection gets `presence.self`, now and after any change."""
-        channel = self._channel(person, None)
-        if outbox not in channel.outboxes and not outbox.closed:
-            channel.outboxes[outbox] = None
-            self._send(outbox, self_frame(channel.body))
+        if outbox.hears_own or outbox.closed:
+            return
+        if not any(other.hears_own for other in person.outboxes):  # else it is kept by `publish`
+            person.own_view = _own_view(person)
+        outbox.hears_own = True
+        self._send_own(outbox, person)
 
-    def forget(self, outbox: Outbox, person: Person | None) -> None:
+    def forget(self, outbox: Outbox) -> None:
         """The connection is gone: so is its interest, everywhere."""
         outbox.closed = True
         self._paused.discard(outbox)
         for user in list(outbox.watching):
             self.unwatch(outbox, user)
-        if person is not None:
-            for channel in person.channels:
-                if channel.sight is None and outbox in channel.outboxes:
-                    self._leave(outbox, channel)
-                    break
         outbox.dirty.clear()
 
     # Changes
@@ -118,6 +115,23 @@ class Hub:
             if body != channel.body:
                 had, channel.body = channel.body, body
                 self._fan_out(channel, had)
+        if person.outboxes:
+            self._publish_own(person)
+
+    def _publish_own(self, person: Person) -> None:
+        """The user's own devices stay in step. Compared by hash: a body each would be the largest thing we keep."""
+        had, person.own_view = person.own_view, _own_view(person)
+        if had is None or had == person.own_view:
+            return
+        for outbox in list(person.outboxes):
+            if not outbox.hears_own:
+                continue
+            if outbox.ready:
+                outbox.ready = False
+                self._cool(outbox)
+                self._send_own(outbox, person)
+            elif outbox.had_own is None:
+                outbox.had_own = had
 
     def as_of(self, shard: int) -> int:
         """Since when what we say of this shard is known to be true."""
@@ -176,7 +190,7 @@ class Hub:
 
     # How
 
-    def _channel(self, person: Person, sight: Sight | None) -> Channel:
+    def _channel(self, person: Person, sight: Sight) -> Channel:
         for channel in person.channels:
             if channel.sight is sight:
                 return channel
@@ -194,16 +208,12 @@ class Hub:
 
     def _encoded(self, channel: Channel) -> bytes:
         person = channel.person
-        if channel.sight is None:
-            return self_body(own(person.presence))
         return status_body(person.user, seen(person.presence, channel.sight), stale=self._says_stale(person))
 
     def _says_stale(self, person: Person) -> bool:
         return person.guessed or person.shard in self._stale
 
     def _frame(self, channel: Channel) -> bytes:
-        if channel.sight is None:
-            return self_frame(channel.body)
         return status_frame(channel.body, self.as_of(channel.person.shard))
 
     def _fan_out(self, channel: Channel, had: bytes) -> None:
@@ -232,16 +242,15 @@ class Hub:
         else:
             outbox.dirty[channel] = had
 
-    def _send(self, outbox: Outbox, frame: bytes) -> None:
+    def _send_own(self, outbox: Outbox, person: Person) -> None:
         self._metrics.frames += 1
-        outbox.send(frame)
+        outbox.send(self_frame(self_body(own(person.presence))))
 
     def _count(self, channel: Channel, sent: int) -> None:
         self._metrics.frames += sent
-        if channel.sight is not None:
-            self._metrics.deliveries += sent
-            late = self._clock.monotonic() - channel.person.changed_at
-            self._metrics.delivery_seconds.observe(max(0.0, late), sent)
+        self._metrics.deliveries += sent
+        late = self._clock.monotonic() - channel.person.changed_at
+        self._metrics.delivery_seconds.observe(max(0.0, late), sent)
 
     def _cool(self, outbox: Outbox) -> None:
         """Let it wait for the end of a tick, where it is flushed or becomes ready."""
@@ -261,7 +270,7 @@ class Hub:
         for outbox in cooling:
             if outbox.closed or outbox.paused_at is not None:
                 continue
-            if not outbox.dirty:
+            if not outbox.dirty and outbox.had_own is None:
                 outbox.ready = True
                 continue
             self._cooling.append(outbox)
@@ -279,20 +288,23 @@ class Hub:
         times: Counter[tuple[Channel, ...]],
     ) -> None:
         """Connections that watch the same people mostly have the same channels to hear of: one frame for all of them."""
+        if outbox.had_own is not None:
+            self._flush_own(outbox)
         dirty, outbox.dirty = outbox.dirty, {}
         changed = tuple([channel for channel, had in dirty.items() if channel.body != had])
         if not changed:
             return
-        if any(channel.sight is None for channel in changed):
-            self._send(outbox, self_frame(next(c for c in changed if c.sight is None).body))
-            changed = tuple(channel for channel in changed if channel.sight is not None)
-            if not changed:
-                return
         frame = frames.get(changed)
         if frame is None:
             frame = frames[changed] = self._joint_frame(changed)
         times[changed] += 1
         outbox.send(frame)
+
+    def _flush_own(self, outbox: Outbox) -> None:
+        had, outbox.had_own = outbox.had_own, None
+        person = self._people.find(outbox.user)
+        if person is not None and person.own_view != had:
+            self._send_own(outbox, person)
 
     def _joint_frame(self, channels: tuple[Channel, ...]) -> bytes:
         if len(channels) == 1:
@@ -317,3 +329,7 @@ class Hub:
             self._tick = min(WIDEST_TICK, self._tick * 2)
         elif took < self._tick / 16:
             self._tick = max(CALM_TICK, self._tick / 2)
+
+
+def _own_view(person: Person) -> int:
+    return hash(own(person.presence))

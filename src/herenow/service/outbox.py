@@ -21,6 +21,8 @@ class Outbox:
         "closed",
         "dirty",
         "follows_contacts",
+        "had_own",
+        "hears_own",
         "paused_at",
         "ready",
         "send",
@@ -40,6 +42,10 @@ class Outbox:
         """Subscribed to "contacts": whoever becomes one is watched too."""
         self.paused_at: float | None = None
         """Since when the peer has not been reading."""
+        self.hears_own = False
+        """It is one of the user's own devices, and has been told how they are."""
+        self.had_own: int | None = None
+        """The user's own view changed: this one it last heard of (`Person.own_view`). None: it is up to date."""
         self.dirty: dict[Channel, bytes] = {}
         """Channels that changed, with the body this viewer last had of them."""
         self.watching: dict[str, Channel] = {}

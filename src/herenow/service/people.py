@@ -133,6 +133,7 @@ class Person:
         "guessed",
         "known",
         "outboxes",
+        "own_view",
         "pins",
         "presence",
         "record",
@@ -164,6 +165,8 @@ class Person:
         self.channels: tuple[Channel, ...] = ()
         self.outboxes: list[Outbox] = []
         """Of the viewers this user is, not of those who look at them."""
+        self.own_view: int | None = None
+        """A hash of what their own devices were last told; None: none of them is here."""
         self.pins = 0
 
     def learn(self, record: bytes) -> bool:

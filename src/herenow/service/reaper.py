@@ -23,8 +23,8 @@ POLL = 0.5
 
 SHORTEST = 0.02
 
-BATCH = 200
-"""Users at a time: unrelated changes get their turn between two batches."""
+BATCH = 25
+"""Users of one shard at a time: unrelated changes get their turn between two batches."""
 
 
 class Reaper:
@@ -52,6 +52,7 @@ class Reaper:
     async def reap(self, shard: int) -> float:
         """Decide everybody who is due; answers how many seconds nobody else will be."""
         before: tuple[str, ...] = ()
+        in_vain = 0
         while self._standing.may_decide(shard):
             now = self._clock.now()
             try:
@@ -61,18 +62,22 @@ class Reaper:
                 break
             if not due.users:
                 return POLL if due.next_at is None else min(POLL, max(SHORTEST, (due.next_at - now) / 1000))
-            decided = await asyncio.gather(*map(self._decide, due.users))
+            in_vain = in_vain + 1 if due.users == before else 0
+            if in_vain > 1:
+                break  # they stay due: look again, but not at once
+            decided = await asyncio.gather(*(self._decide(user, afresh=in_vain > 0) for user in due.users))
             for wake in due.wakes:
                 self._metrics.wake_seconds.observe(max(0, self._clock.now() - wake) / 1000)
-            if not all(decided) or due.users == before:
-                break  # they stay due: look again, but not at once
+            if not all(decided):
+                break
             before = due.users
             await self._sleep(0)
         return POLL
 
-    async def _decide(self, user: str) -> bool:
+    async def _decide(self, user: str, *, afresh: bool) -> bool:
+        """`afresh`: the store says that something is due, and by what we know nothing is: read it again."""
         try:
-            await self._decider.decided(user)
+            await self._decider.decided(user, afresh=afresh)
         except (Unavailable, ProtocolError):
             return False
         return True

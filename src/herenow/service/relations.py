@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
@@ -99,6 +99,13 @@ class Acquaintances:
             return False
         until = self._until.get(viewer, _NONE).get(target)
         return None if until is None else until > self._clock.now()
+
+    def related(self, viewer: str, targets: Iterable[str]) -> set[str]:
+        """Those of the targets that are known to be related to the viewer; `relate` them first."""
+        if not self._trusted:
+            return set()
+        now, until = self._clock.now(), self._until.get(viewer, _NONE)
+        return {target for target in targets if until.get(target, 0) > now}
 
     async def contacts(self, user: str) -> list[str]:
         """Fails closed: raises `Unavailable`."""

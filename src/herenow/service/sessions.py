@@ -89,7 +89,7 @@ class Sessions:
             self._metrics.sessions += 1
             self._look_by(session, now + self._timings.dead_after)
         session.seen_at = now
-        connection = Connection(session, Outbox(user, send, abort), token_urlsafe(9), end)
+        connection = Connection(session, Outbox(user, send, abort), end)
         session.connections.append(connection)
         person.outboxes.append(connection.outbox)
         self._metrics.connections += 1
@@ -109,8 +109,7 @@ class Sessions:
     def greet(self, session: HeldSession) -> None:
         """Its connections learn how they are seen."""
         for connection in session.connections:
-            if connection.welcomed and not connection.greeted:
-                connection.greeted = True
+            if connection.welcomed:
                 self._hub.join_own(connection.outbox, session.person)
 
     def gone(self, connection: Connection, *, alive: bool = True) -> None:
@@ -395,7 +394,7 @@ class Sessions:
         self._metrics.connections -= 1
         if connection.outbox in person.outboxes:
             person.outboxes.remove(connection.outbox)
-        self._hub.forget(connection.outbox, person)
+        self._hub.forget(connection.outbox)
         self.on_gone(connection)
 
 

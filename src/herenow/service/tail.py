@@ -33,6 +33,9 @@ WAIT = 1.0
 DEAF = 3.0
 """Seconds without an answer from the logs after which what we show is called stale."""
 
+STOPPED = 1.0
+"""Seconds between two looks at the time from which we take it that this process was stopped or overwhelmed."""
+
 PART = 1_000
 """People per read."""
 
@@ -69,7 +72,7 @@ class Tail:
         self._on_loss = on_loss
         self._cursors: dict[int, int] = {}
         self._seen_heads: dict[int, int] = {}
-        self._heard_at = float("-inf")
+        self._heard_at = self._listened_at = float("-inf")
         self._deaf = False
 
     @property
@@ -97,8 +100,12 @@ class Tail:
             self._freshness.trust(self._freshness.shards, Doubt.DEAF)
 
     def listen(self) -> None:
-        """Have we heard anything lately? A few times a second."""
-        if not self._deaf and self._clock.monotonic() - self._heard_at > DEAF:
+        """Have we heard anything lately? A few times a second; when it was not, we stood still and could not hear."""
+        now = self._clock.monotonic()
+        if now - self._listened_at > STOPPED:
+            self._heard_at = now
+        self._listened_at = now
+        if not self._deaf and now - self._heard_at > DEAF:
             self._deaf = True
             log.warning("tail.deaf")
             self._freshness.doubt(self._freshness.shards, Doubt.DEAF)

@@ -85,15 +85,15 @@ class TypingRooms:
         if room not in connection.rooms and len(connection.rooms) >= MAX_ROOMS:
             raise ProtocolError("too_many_rooms", f"A connection may have {MAX_ROOMS} rooms open.")
         if not connection.outbox.closed:
-            connection.rooms.add(room)
+            connection.rooms |= {room}
             self._rooms.setdefault(room, {})[connection.outbox] = None
 
     def close_room(self, connection: Connection, room: str) -> None:
-        connection.rooms.discard(room)
+        connection.rooms -= {room}
         self._leave(connection.outbox, room)
 
     def leave_all(self, connection: Connection) -> None:
-        for room in list(connection.rooms):
+        for room in connection.rooms:
             self.close_room(connection, room)
 
     def changed(self, change: LedgerChange) -> None:

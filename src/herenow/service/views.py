@@ -6,7 +6,7 @@ Answers carry the same bytes as the frames. Who asks is a user, or a service tha
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from herenow.core.model import Presence, Status, View, own
 from herenow.core.shards import shard_of
@@ -17,7 +17,7 @@ from herenow.service.people import People
 from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
 from herenow.service.subscriptions import Subscriptions
-from herenow.wire.shapes import self_body, status_body, with_as_of
+from herenow.wire.shapes import closing_as_of, self_body, status_body, with_as_of
 
 BODIES = 50_000
 """Encoded statuses kept for those who are asked for again and again and whom nobody here watches."""
@@ -49,12 +49,22 @@ class Views:
         self._relations = relations
 
     async def statuses(self, viewer: str | None, users: Sequence[str]) -> list[bytes]:
-        """Complete status shapes in the order asked. `viewer` None: a service, which sees the truth."""
+        """Complete status shapes in the order asked. `viewer` None: a service, which sees the truth.
+
+        Who may not be seen is not looked up: strangers and the unknown answer alike, and take the same time."""
         sights = await self._sights(viewer, users)
-        found = await self._reader.look(users)
+        seen_ones = [user for user in users if sights[user] is not Sight.NONE]
+        found = dict(zip(seen_ones, await self._reader.look(seen_ones), strict=True))
+        if not self._hub.stale_shards:  # then all are true as of now, and nobody's shard matters
+            closing = closing_as_of(self._hub.as_of(0))
+            return [self._open_status(user, sights[user], found, stale=False) + closing for user in users]
+        shards = [shard_of(user, self._shards) for user in users]
         return [
-            self._status(user, sights[user], presence, fresh=fresh)
-            for user, (presence, fresh) in zip(users, found, strict=True)
+            with_as_of(
+                self._open_status(user, sights[user], found, stale=self._hub.is_stale(shard)),
+                self._hub.as_of(shard),
+            )
+            for user, shard in zip(users, shards, strict=True)
         ]
 
     async def me(self, user: str) -> bytes:
@@ -87,15 +97,14 @@ class Views:
             return dict.fromkeys(users, Sight.TRUTH)
         return await self._subscriptions.sights(viewer, users)
 
-    def _status(self, user: str, sight: Sight, presence: Presence, *, fresh: bool) -> bytes:
-        shard = shard_of(user, self._shards)
-        as_of = self._hub.as_of(shard)
+    def _open_status(
+        self, user: str, sight: Sight, found: Mapping[str, tuple[Presence, bool]], *, stale: bool
+    ) -> bytes:
         person = self._people.find(user)
-        if person is not None and person.known:
-            return with_as_of(self._hub.body(person, sight), as_of)
-        return with_as_of(
-            self._body(user, sight, presence, stale=not fresh or self._hub.is_stale(shard)), as_of
-        )
+        if person is not None and person.channels and sight is not Sight.NONE:
+            return self._hub.body(person, sight)
+        presence, fresh = found.get(user, _UNSEEN)
+        return self._body(user, sight, presence, stale=stale or not fresh)
 
     def _body(self, user: str, sight: Sight, presence: Presence, *, stale: bool) -> bytes:
         kept = self._bodies.get((user, sight))
@@ -106,6 +115,9 @@ class Views:
         if len(self._bodies) > BODIES:
             self._bodies.popitem(last=False)
         return body
+
+
+_UNSEEN = Presence(), True
 
 
 def _rank(contact: tuple[str, View]) -> tuple[int, int, str]:

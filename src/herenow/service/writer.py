@@ -142,7 +142,7 @@ class Writer:
         if lane.epoch != self._standing.epoch:
             await self._join(lane, 0)
         batch = Batch(lane.shard, lane.epoch, lane.number, lane.number + 1, writes)
-        self._metrics.commits += 1
+        self._metrics.commits += bool(writes)
         try:
             result = await writing(self._engine.commit(batch))
         except UnknownOutcome:

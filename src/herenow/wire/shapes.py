@@ -147,7 +147,12 @@ def status_body(
 
 def with_as_of(body: bytes, as_of: int) -> bytes:
     """The complete status, as REST answers it."""
-    return body + b',"as_of":%d}' % as_of
+    return body + closing_as_of(as_of)
+
+
+def closing_as_of(as_of: int) -> bytes:
+    """What completes a body; the same for all that were true at the same moment."""
+    return b',"as_of":%d}' % as_of
 
 
 def status_frame(body: bytes, as_of: int, id: FrameId = None) -> bytes:

@@ -1,0 +1,85 @@
+"""The benchmark starts, knows its scenarios and counts right. What it measures is not measured here."""
+
+import os
+
+import pytest
+from bench.__main__ import SCENARIOS, main
+from bench.beats import BEAT
+from bench.effort import Effort
+from bench.load import Crowd, masked
+from bench.machine import cpu_seconds, reads, resident_bytes
+from bench.report import Figure, Result, save, show
+from bench.server import Server
+from click.testing import CliRunner
+from rich.console import Console
+
+
+def test_help_names_every_scenario():
+    answer = CliRunner().invoke(main, ["--help"])
+    assert answer.exit_code == 0
+    assert all(scenario in answer.output for scenario in SCENARIOS)
+
+
+@pytest.mark.parametrize("wrong", [["nonsense"], ["beats", "--repeats", "0"], ["--slow"]])
+def test_a_wrong_argument_measures_nothing(wrong):
+    assert CliRunner().invoke(main, wrong).exit_code == 2
+
+
+def test_the_named_scenarios_run_in_that_order(monkeypatch):
+    ran = []
+
+    def pretend(name):
+        def run(effort):
+            ran.append((name, effort))
+            return Result(name)
+
+        return run
+
+    monkeypatch.setattr("bench.machine.pin", lambda _pid, _core: None)
+    for name in SCENARIOS:
+        monkeypatch.setitem(SCENARIOS, name, pretend(name))
+    answer = CliRunner().invoke(main, ["idle", "beats", "--quick"])
+    assert answer.exit_code == 0, answer.output
+    assert ran == [("idle", Effort(repeats=1, quick=True)), ("beats", Effort(repeats=1, quick=True))]
+
+
+def test_an_aim_is_a_ratio_of_medians_or_a_bound_for_the_worst():
+    assert Figure("f", "u", [6, 7, 60], [10, 10, 1], at_least=0.7).met is True
+    assert Figure("f", "u", [6, 7, 60], [11, 11, 1], at_least=0.7).met is False
+    assert Figure("f", "u", [1, 2, 12.1], at_most=12).met is False
+    assert Figure("f", "u", [1, 2, 12], at_most=12).met is True
+    assert Figure("f", "u", [1]).met is None
+
+
+def test_a_result_is_shown_and_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr("bench.report.RESULTS", tmp_path)
+    result = Result("some", [Figure("frames", "per s", [123456.0], [234567.0], at_least=0.6)], ["a note"])
+    console = Console(record=True, width=120)
+    show(result, console)
+    assert "123 456" in console.export_text()
+    assert '"ratio": 0.526' in save(result, {"cpu": "a"}).read_text()
+
+
+def test_a_process_is_measured_from_outside():
+    assert cpu_seconds(os.getpid()) > 0
+    assert resident_bytes(os.getpid()) > 1_000_000
+    assert reads(os.getpid()).calls > 0
+
+
+def test_a_client_frame_is_masked():
+    assert BEAT[:2] == b"\x81\x9d"
+    key, payload = BEAT[2:6], BEAT[6:]
+    assert bytes(byte ^ key[at % 4] for at, byte in enumerate(payload)) == b'{"type":"presence.heartbeat"}'
+    assert masked(b"x" * 300)[:4] == b"\x81\xfe\x01\x2c"
+
+
+def test_frames_are_counted_however_they_are_cut():
+    stream = b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + b"\x81\x02hi" + b"\x81\x7e\x01\x2c" + b"y" * 300
+    for cut in range(1, len(stream)):
+        with Crowd(Server(pid=0, port=0)) as crowd:
+            seen: list[bytes] = []
+            crowd.listeners[7] = seen.append
+            crowd._opening.add(7)
+            crowd._take(7, stream[:cut])
+            crowd._take(7, stream[cut:])
+            assert (crowd.frames, seen) == (2, [b"hi", b"y" * 300]), cut

@@ -1,0 +1,36 @@
+"""The tests of the core are worth something: each planted fault is caught by the test that says it would be."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tests.core.mutants import MUTANTS, ROOT, source_of
+
+each_mutant = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    """Exit codes of pytest by name of the fault."""
+    run = [sys.executable, "-m", "tests.core.mutants"]
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    return json.loads(done.stdout)
+
+
+@each_mutant
+def test_the_source_still_has_the_place_for_it(mutant):
+    assert source_of(mutant.module).count(mutant.fragment) == 1
+
+
+def test_without_a_fault_the_named_tests_pass(verdicts):
+    assert verdicts[""] == 0
+
+
+@each_mutant
+def test_the_fault_is_caught(mutant, verdicts):
+    assert verdicts[mutant.name] == 1
+
+
+def test_names_are_unique():
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)

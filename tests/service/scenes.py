@@ -1,0 +1,51 @@
+"""Situations that many tests begin with."""
+
+import asyncio
+from dataclasses import replace
+
+from herenow.core.machine import Timings
+
+
+async def meet(world, name="n1"):
+    """A node with two friends on it; bob looks at ana, who has just come."""
+    node = await world.start(name)
+    await world.befriend("ana", "bob")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(node)
+    await bob.connect(node)
+    await bob.watch("ana")
+    return node, ana, bob
+
+
+def with_timings(world, **timings):
+    """Milliseconds; the rest as by default."""
+    world.settings = replace(world.settings, timings=replace(Timings(), **timings))
+
+
+class Stalled:
+    """Some calls of an engine do not come back until released; what they do is done then."""
+
+    def __init__(self, engine, name):
+        self._call = getattr(engine, name)
+        self._waiting = []
+        self.on = True
+        setattr(engine, name, self._stall)
+
+    @property
+    def waiting(self):
+        return len(self._waiting)
+
+    async def _stall(self, *args, **kwargs):
+        if self.on:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            await turn
+        return await self._call(*args, **kwargs)
+
+    async def release(self):
+        self.on = False
+        for turn in self._waiting:
+            if not turn.done():
+                turn.set_result(None)
+        self._waiting.clear()
+        await asyncio.sleep(0.001)

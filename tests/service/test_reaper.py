@@ -1,0 +1,44 @@
+"""Who is due is decided by somebody, also by one who knew better."""
+
+import pytest
+
+from tests.service.scenes import meet
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def test_a_grace_ends_though_the_only_reaper_left_never_heard_that_it_began(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    person = n2.node.people.find("ana")
+    known = person.record, person.presence
+    ana.close()
+    await world.sleep(1)
+    person.record, person.presence = known  # what the log said was lost on n2
+    n1.kill()
+    await world.sleep(60)
+    assert far.saw("ana") == ["online", "offline"]
+
+
+async def test_a_record_that_cannot_be_read_stays_due_without_a_busy_loop(world):
+    n1, ana, bob = await meet(world)
+    shard = world.store.shards[n1.node.people.find("ana").shard]
+    await world.sleep(1)
+    shard.records["eve"] = b"\x63\x00" + (1).to_bytes(6, "big")
+    shard.wakes.set("eve", world.now - 10)
+    due, calls = n1.node.engine.due, 0
+
+    async def counted(*args):
+        nonlocal calls
+        calls += 1
+        return await due(*args)
+
+    n1.node.engine.due = counted
+    await world.sleep(10)
+    assert calls < 4 * 40
+    ana.close()
+    await world.sleep(31)
+    assert bob.saw("ana") == ["online", "offline"]
