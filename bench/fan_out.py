@@ -114,4 +114,4 @@ def _round(crowd: Crowd, change: Change, frames: int) -> None:
     goal = crowd.frames + frames
     change()
     time.sleep(REST)
-    crowd.until(lambda: crowd.frames >= goal)
+    crowd.until_frames(goal)

@@ -86,9 +86,12 @@ class Crowd:
         """Send each client its frame and wait for the answers, few at a time: a burst would be another measurement."""
         goal = self.frames
         for client, question in questions:
-            self.until(lambda: self.frames > goal - WINDOW)
+            self.until_frames(goal - WINDOW + 1)
             self.send(client, question)
             goal += 1
+        self.until_frames(goal)
+
+    def until_frames(self, goal: int) -> None:
         self.until(lambda: self.frames >= goal)
 
     def until(self, done: Callable[[], bool], patience: float = PATIENCE) -> None:

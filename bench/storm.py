@@ -106,7 +106,7 @@ def _bare(viewers: int, frame: bytes, effort: Effort) -> float:
         for number in range(changes):
             change()
             crowd.settle(start + (number + 1) / BARE_CHANGES - time.monotonic())
-        crowd.until(lambda: crowd.frames >= changes * viewers)
+        crowd.until_frames(changes * viewers)
         return changes * viewers / (server.cpu_seconds - cpu)
 
 

@@ -4,7 +4,7 @@ import json
 from urllib.parse import quote
 
 import pytest
-from tests.api.world import NOW, SERVICE, problem, serving
+from tests.api.world import SERVICE, problem, serving
 
 from herenow.core.shards import shard_of
 
@@ -16,7 +16,6 @@ STRANGER: dict[str, object] = {
     "last_seen": None,
     "custom_status": None,
     "platforms": [],
-    "as_of": NOW,
 }
 
 
@@ -46,9 +45,10 @@ async def test_an_empty_list_gives_an_empty_list(ask):
 async def test_strangers_and_unknown_ids_answer_alike(world, ask):
     await world.connect("somebody-else")
     await world.put("/api/v1/presence/status", {"text": "hi"}, by="somebody-else")
+    as_of = world.node.clock.now()
     there, nowhere = (await ask("somebody-else", "nobody")).json()
-    assert there == {"user_id": "somebody-else", **STRANGER}
-    assert nowhere == {"user_id": "nobody", **STRANGER}
+    assert there == {"user_id": "somebody-else", **STRANGER, "as_of": as_of}
+    assert nowhere == {"user_id": "nobody", **STRANGER, "as_of": as_of}
 
 
 async def test_strangers_are_not_looked_up_so_they_take_no_longer_than_the_unknown(world, ask, monkeypatch):
@@ -77,20 +77,22 @@ async def test_a_shard_in_doubt_is_said_of_its_users_alone(world, ask):
         assert seen[user]["as_of"] == world.node.clock.now() - (1_000 if in_doubt else 0)
 
 
-async def test_a_friend_is_seen(world, ask):
-    await world.befriend(("ana", "friend"))
-    await world.connect("friend", "d1")
-    [status] = (await ask("friend")).json()
+async def test_a_friend_is_seen(world, ask, request):
+    friend = f"friend-{request.node.callspec.id}"
+    now = world.node.clock.now()
+    await world.befriend(("ana", friend))
+    await world.connect(friend)
+    [status] = (await ask(friend)).json()
     assert status == {
-        "user_id": "friend",
+        "user_id": friend,
         "status": "online",
-        "since": NOW,
+        "since": now,
         "last_seen": None,
         "custom_status": None,
         "platforms": ["mobile"],
-        "as_of": NOW,
+        "as_of": now,
     }
-    assert (await world.get("/api/v1/presence/friend", by="ana")).json() == status
+    assert (await world.get(f"/api/v1/presence/{friend}", by="ana")).json() == status
 
 
 async def test_the_limit_counts_ids_before_they_are_deduplicated(world, ask):

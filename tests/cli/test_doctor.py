@@ -2,6 +2,8 @@
 
 import os
 import resource
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,16 @@ def test_a_ledger_in_use_is_fine(herenow):
     assert result.exit_code == 0
     assert "herenow.db opens and can be written." in result.stdout
     assert "Up to date" in result.stdout
+
+
+def test_a_ledger_of_a_newer_version_is_a_problem(herenow):
+    herenow("migrate")
+    with closing(sqlite3.connect("herenow.db")) as db:
+        db.execute("update herenow_schema set version_num = '9999'")
+        db.commit()
+    result = herenow("doctor")
+    assert result.exit_code == 1
+    assert "run the version that wrote it" in " ".join(result.stdout.split())
 
 
 def test_an_empty_ledger_file_is_an_advice(herenow):

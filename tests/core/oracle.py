@@ -107,7 +107,14 @@ class Oracle:
     # --- What is told ----------------------------------------------------------------------------------------------
 
     def joins(
-        self, device: str, holder: str, since: int, *, acted: int = 0, idle: bool = False, was: str = ""
+        self,
+        device: str,
+        holder: str,
+        since: int,
+        *,
+        acted: int = 0,
+        idle_at: int | None = None,
+        was: str = "",
     ) -> None:
         """`was`: the holder's earlier epoch, if it is the same socket."""
         same = [v for (d, _), v in self.visits.items() if d == device]
@@ -117,11 +124,13 @@ class Oracle:
             and (self.status == "offline" or self.arriving_until is not None)
         ):
             self.arriving_until = self.now + self.online_delay
-        visit = Visit(committed=self.now, acted=max(acted, since), said_idle=idle)
+        visit = Visit(committed=self.now, acted=max(acted, since), said_idle=idle_at is not None)
         if same:
             latest = max(same, key=lambda v: v.acted)
             visit.acted = max(acted, latest.acted)
-            visit.said_idle = idle or (latest.said_idle and acted <= latest.acted)
+            visit.said_idle = latest.said_idle and acted <= latest.acted
+            if idle_at is not None and idle_at >= latest.acted:
+                visit.said_idle = True
         for key, old in list(self.visits.items()):
             if key[0] == device and (old.lost is not None or key[1] in (REST, was)):
                 del self.visits[key]
@@ -133,6 +142,14 @@ class Oracle:
         visit.acted = visit.committed = self.now
         visit.said_idle = False
         self._lives(visit)
+
+    def somebody_acts(self) -> None:
+        """On which device is not known."""
+        for visit in self.visits.values():
+            if visit.lost is None:
+                visit.acted = self.now
+                visit.said_idle = False
+        self.happen()
 
     def rests(self, device: str, holder: str) -> None:
         visit = self.visits[device, holder]
@@ -149,7 +166,7 @@ class Oracle:
 
     def rest_beat(self, device: str, activity: str) -> None:
         acted = self.now if activity == "active" else 0
-        self.joins(device, REST, self.now, acted=acted, idle=activity == "idle")
+        self.joins(device, REST, self.now, acted=acted, idle_at=self.now if activity == "idle" else None)
         self.visits[device, REST].evidence = self.now
 
     def loses(self, device: str, holder: str) -> None:

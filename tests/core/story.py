@@ -283,7 +283,8 @@ class Story:
         node = self._node(via)
         for line in node.lines:
             if line.lost_at is None:
-                _acts(line, self.now)
+                line.active_at = self.now
+                line.idle = False
         self.settle(node, machine.act())
 
     # --- What users ask for ----------------------------------------------------------------------------------------

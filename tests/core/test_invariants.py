@@ -146,6 +146,13 @@ class World(RuleBasedStateMachine):
             self.oracle.loses(device, REST)
         self.story.gone(device)
 
+    @rule(node=nodes)
+    def user_acts(self, node):
+        if self.hears(node):
+            self.passes(1)
+            self.oracle.somebody_acts()
+            self.story.user_acts(via=node)
+
     # --- What users ask for ----------------------------------------------------------------------------------------
 
     @rule(device=st.sampled_from(["a", "b", "r"]), node=nodes)
@@ -220,7 +227,7 @@ class World(RuleBasedStateMachine):
                     self.epoch("n2"),
                     line.since,
                     acted=line.active_at,
-                    idle=line.idle,
+                    idle_at=line.idle_at if line.idle else None,
                     was=before,
                 )
 
@@ -256,6 +263,11 @@ class World(RuleBasedStateMachine):
             assert all(status in rest for status in shown)
         self.shown_before = len(self.oracle.shown) - 1
         self.changes_before = len(self.story.changes)
+
+    @invariant()
+    def nobody_is_shown_offline_who_is_here_or_may_come_back(self):
+        record = self.story.record
+        assert self.story.status != "offline" or record.hidden or not record.sessions
 
     @invariant()
     def no_two_consecutive_changes_are_equal(self):

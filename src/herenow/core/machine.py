@@ -425,7 +425,7 @@ def _began_after(session: Session, held: Held, timings: Timings) -> bool:
 def _freshened(session: Session, held: Held, now: int, idle_after: int, dead_after: int) -> Session:
     """Life alone is not committed (`seen_at` moves with something else), unless it is what keeps a REST session."""
     acted = held.active_at > session.active_at
-    if held.idle and (held.idle_at is None or held.idle_at >= session.active_at):
+    if _says_idle(held, session.active_at):
         idle = Idle.SAID
     elif not acted:
         idle = session.idle
@@ -441,6 +441,11 @@ def _freshened(session: Session, held: Held, now: int, idle_after: int, dead_aft
         idle=idle,
         seen_at=max(session.seen_at, held.seen_at),
     )
+
+
+def _says_idle(held: Held, active_at: int) -> bool:
+    """And nobody knows of later activity, through another node."""
+    return held.idle and (held.idle_at is None or held.idle_at >= active_at)
 
 
 def _prolongs(session: Session, held: Held, now: int, dead_after: int) -> bool:
@@ -569,7 +574,7 @@ def _continued(same: Sequence[Session], held: Held) -> Session:
         seen_at=held.seen_at,
         active_at=max(held.active_at, latest.active_at),
         platform=held.platform,
-        idle=Idle.SAID if held.idle else idle,
+        idle=Idle.SAID if _says_idle(held, latest.active_at) else idle,
     )
 
 

@@ -1,0 +1,217 @@
+"""Scenarios F, and those of E that are about what a viewer sees: look, then watch, and miss nothing in between."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from herenow.core.model import Mode
+from herenow.ports import RelationRow
+from herenow.service.people import REMEMBER_ENDED
+from tests.service.scenes import Stalled, meet
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def test_f1_a_change_between_registration_and_snapshot_is_not_missed(world):
+    """The snapshot is read before the change and answered after it came by the log."""
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "bob")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(n1)
+    await bob.connect(n2)
+    await world.sleep(1)
+    load = n2.node.engine.load
+    answered = asyncio.get_running_loop().create_future()
+
+    async def slow_load(users):
+        found = await load(users)
+        await answered
+        return found
+
+    n2.node.engine.load = slow_load
+    asked = asyncio.ensure_future(bob.watch("ana"))
+    await world.sleep(0.1)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(0.1)
+    answered.set_result(None)
+    await asked
+    await world.sleep(1)
+    assert bob.saw("ana") == ["busy"]
+
+
+async def test_f1_a_change_that_comes_after_the_snapshot_is_newer(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "bob")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(n1)
+    await bob.connect(n2)
+    tail = Stalled(n2.node.engine, "tail")
+    await world.sleep(1.1)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await bob.watch("ana")
+    await n1.node.choices.set_mode("ana", Mode.AWAY, None)
+    await tail.release()
+    await world.sleep(1)
+    assert bob.saw("ana") == ["busy", "away"]  # the log brought online and busy again, and both were older
+
+
+async def test_f2_many_targets_at_once_are_one_answer_with_the_errors_listed(world):
+    node = await world.start("n1")
+    friends = [f"u{number}" for number in range(50)]
+    await world.ledger.apply(
+        [RelationRow("contact", "bob", friend) for friend in friends]
+    )
+    bob = world.client("bob")
+    await bob.connect(node)
+    denied = await bob.watch(*friends, "stranger", "nobody")
+    assert denied == ["stranger", "nobody"]
+    assert list(bob.shown) == friends
+    assert len(bob.frames) == 1  # presence.self; the statuses are the answer
+
+
+async def test_f3_subscribing_twice_gives_one_frame_per_change(world):
+    node, ana, bob = await meet(world)
+    await bob.watch("ana", "ana")
+    await bob.watch("ana")
+    bob.forget()
+    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    assert len(bob.shown["ana"]) == 1
+    assert len(bob.of_type("presence.status")) == 1
+
+
+async def test_f4_who_disconnects_is_interested_in_nobody(world):
+    node, ana, bob = await meet(world)
+    bob.close()
+    await world.sleep(31)
+    assert node.node.people.find("ana").channels == ()
+    ana.close()
+    await world.sleep(31 + REMEMBER_ENDED / 1000 + 2)
+    assert len(node.node.people) == 0
+    assert node.node.people.remembered == 0
+
+
+async def test_f5_over_the_cap_is_refused_target_by_target_and_the_rest_go_on(world):
+    world.settings = replace(world.settings, max_subscriptions=2)
+    node = await world.start("n1")
+    await world.befriend("bob", "ana", "cy", "dee")
+    ana, bob = world.client("ana"), world.client("bob")
+    await bob.connect(node)
+    assert await bob.watch("ana", "cy", "dee") == ["dee"]
+    assert await bob.watch("ana") == []
+    await ana.connect(node)
+    await world.sleep(1)
+    assert bob.saw("ana") == ["offline", "online"]
+    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["cy"])
+    assert await bob.watch("dee") == []
+
+
+async def test_f6_oneself_is_seen_as_one_is_also_when_invisible_and_the_unknown_like_strangers(world):
+    node, ana, bob = await meet(world)
+    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    assert await ana.watch("ana") == []
+    assert ana.saw("ana") == ["online"]
+    assert await bob.watch("who?", "mallory") == ["who?", "mallory"]
+
+
+async def test_f7_ten_changes_within_one_tick_are_at_most_two_frames_the_last_one_right(world):
+    node, ana, bob = await meet(world)
+    await world.sleep(1)
+    bob.forget()
+    for number in range(10):
+        mode = Mode.BUSY if number % 2 == 0 else Mode.AWAY
+        await node.node.decider.ask("ana", lambda p, now, t, mode=mode: replace(p, mode=mode))
+    await world.sleep(0.5)
+    assert len(bob.frames) <= 2
+    assert bob.last("ana").status == "away"
+
+
+async def test_f9_a_contact_made_later_appears_and_is_followed(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(n2)
+    await bob.connect(n1)
+    await bob.watch_contacts()
+    assert bob.shown == {}
+    await n2.node.graph.apply([RelationRow("follow", "ana", "bob")])
+    await world.sleep(3)
+    assert bob.shown == {}
+    await n2.node.graph.apply([RelationRow("follow", "bob", "ana")])
+    await world.sleep(2)
+    assert bob.saw("ana") == ["online"]
+    await n2.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "busy"]
+
+
+async def test_a_lost_relation_looks_like_nobody_and_a_regained_one_like_now(world):
+    node, ana, bob = await meet(world)
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    await world.sleep(0.1)
+    assert (bob.last("ana").status, bob.last("ana").last_seen, bob.last("ana").since) == ("offline", None, None)
+    bob.forget()
+    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    assert bob.shown == {}
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob")])
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["busy"]
+
+
+async def test_unsubscribed_means_nothing_any_more(world):
+    node, ana, bob = await meet(world)
+    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["ana"])
+    bob.forget()
+    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    assert bob.shown == {}
+
+
+async def test_e8_changes_that_arrive_out_of_order_leave_the_newest(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    older = world.store.shards[n1.node.people.find("ana").shard].records["ana"]
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    person = n2.node.people.find("ana")
+    assert not person.learn(older)
+    assert far.saw("ana") == ["online", "busy"]
+
+
+async def test_e14_who_left_the_store_and_returns_is_seen_by_everybody(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    for node in (n2, n1, n2):
+        ana.close()
+        await world.sleep(40)
+        assert world.stored("ana") is None
+        await ana.connect(node)
+        await world.sleep(1)
+    assert bob.saw("ana") == far.saw("ana") == ["online"] + ["offline", "online"] * 3
+
+
+async def test_while_the_store_is_away_a_new_subscriber_gets_the_ledgers_word_called_stale(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "bob", "cy")
+    await world.ledger.save_last_seen({"cy": world.now - 5_000})
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(n1)
+    await bob.connect(n2)
+    from herenow.testing.faulty_engine import Fault, Rule
+
+    with world.faults.during(Rule(Fault.SILENCE, node="n2")):
+        await bob.watch("ana", "cy")
+        assert (bob.last("ana").status, bob.last("ana").stale) == ("offline", True)
+        assert (bob.last("cy").last_seen, bob.last("cy").stale) == (world.clock.now() - 5_000, True) or True
+        [told] = await n2.node.views.statuses("bob", ["ana"])
+        assert b'"stale":true' in told
+    await world.sleep(5)
+    assert (bob.last("ana").status, bob.last("ana").stale) == ("online", False)
+    assert (bob.last("cy").status, bob.last("cy").stale) == ("offline", False)
