@@ -23,7 +23,7 @@ from herenow.engines import make_engine
 from herenow.gateway.auth import Auth
 from herenow.gateway.listening import Listener
 from herenow.gateway.server import Gateway, GatewaySettings
-from herenow.gateway.websocket import Sockets, descriptors_allowed, sockets_within
+from herenow.gateway.sockets import Sockets, descriptors_allowed, sockets_within
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
 from herenow.secret import resolve_secret

@@ -6,16 +6,9 @@ import pytest
 from tests.gateway import test_websocket_rig as rig
 from tests.gateway.test_websocket_rig import CLOSE, HANDSHAKE, TEXT, Client, Server, frame, lines
 
-from herenow.gateway.websocket import (
-    Accept,
-    Acceptor,
-    Farewell,
-    Refuse,
-    Upgrade,
-    descriptors_allowed,
-    read_upgrade,
-    sockets_within,
-)
+from herenow.gateway.handshake import read_upgrade
+from herenow.gateway.sockets import descriptors_allowed, sockets_within
+from herenow.gateway.websocket import Accept, Acceptor, Farewell, Refuse, Upgrade
 
 running, server = rig.running, rig.server
 

@@ -11,6 +11,8 @@ from tests.gateway.test_websocket_rig import CONTINUATION, PATIENCE, TEXT, Clien
 
 from herenow.errors import ConfigurationError
 from herenow.gateway import picows_socket
+from herenow.gateway.framing import Drain
+from herenow.gateway.handshake import Http
 from herenow.gateway.picows_socket import (
     Leash,
     Listener,
@@ -20,7 +22,8 @@ from herenow.gateway.picows_socket import (
     check_seam,
     picows_protocol,
 )
-from herenow.gateway.websocket import Drain, Http, Limits, Refuse, Sockets
+from herenow.gateway.sockets import Sockets
+from herenow.gateway.websocket import Limits, Refuse
 
 SMALL = 2048 - 256  # what picows offers of the smallest read buffer it makes
 

@@ -17,8 +17,10 @@ from typing import Any, TypeVar
 import pytest
 import uvicorn
 
+from herenow.gateway.handshake import Http
 from herenow.gateway.picows_socket import picows_protocol
-from herenow.gateway.websocket import Accept, Acceptor, Http, Limits, Refuse, Socket, Sockets, Upgrade
+from herenow.gateway.sockets import Sockets
+from herenow.gateway.websocket import Accept, Acceptor, Limits, Refuse, Socket, Upgrade
 from herenow.gateway.websockets_socket import websockets_protocol
 
 IMPLEMENTATIONS = {"picows": picows_protocol, "websockets": websockets_protocol}

@@ -18,7 +18,7 @@ from herenow.ports import RelationRow
 from herenow.wire.instants import parse_until
 from herenow.wire.relation_rows import BadRow, parse_ndjson
 
-MOST = 20_000
+MOST = 10_000
 """Rows in one import: what the ledger writes well within its deadline."""
 
 _contact = Decoder(ContactBody, "an object of until, and no other fields")

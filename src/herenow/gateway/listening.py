@@ -16,8 +16,10 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from herenow.errors import ConfigurationError
+from herenow.gateway.handshake import Http
 from herenow.gateway.picows_socket import picows_protocol
-from herenow.gateway.websocket import Acceptor, Http, Limits, Sockets
+from herenow.gateway.sockets import Sockets
+from herenow.gateway.websocket import Acceptor, Limits
 from herenow.gateway.websockets_socket import websockets_protocol
 from herenow.settings import Settings
 

@@ -2,7 +2,7 @@
 
 picows parses and writes frames in C: several times the frames per CPU second of other stacks. Left alone it is not a
 strict server, so this module adds what it leaves out: whole messages out of fragments, their cap, UTF-8, reserved
-bits, close codes, and an end in bounded time. The opening handshake is read by `websocket.Door`; picows gets to see
+bits, close codes, and an end in bounded time. The opening handshake is read by `handshake.Door`; picows gets to see
 a canonical one, so that nothing of the client's headers stays in memory.
 
 picows' protocol class is not public: its constructor is positional and undocumented. `check_seam` therefore tries
@@ -30,26 +30,20 @@ from picows import (
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # not in its stubs
 
 from herenow.errors import ConfigurationError
-from herenow.gateway.websocket import (
+from herenow.gateway.framing import (
     HANDLER_FAILED,
     INTERNAL_ERROR,
     NORMAL,
     NOT_UTF8,
     PROTOCOL_ERROR,
-    Accept,
-    Acceptor,
     Connection,
-    Door,
-    Farewell,
     Fault,
-    Handler,
-    Limits,
     Opcode,
-    Refuse,
-    Socket,
-    Sockets,
     is_utf8,
 )
+from herenow.gateway.handshake import Door
+from herenow.gateway.sockets import Sockets
+from herenow.gateway.websocket import Accept, Acceptor, Farewell, Handler, Limits, Refuse, Socket
 
 log = logging.getLogger(__name__)
 

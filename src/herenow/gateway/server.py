@@ -19,8 +19,9 @@ from herenow.errors import ProtocolError
 from herenow.gateway.auth import SUBPROTOCOL, Auth, find_token
 from herenow.gateway.origins import is_allowed
 from herenow.gateway.session import ClientSession
+from herenow.gateway.sockets import Sockets
 from herenow.gateway.sweep import Sweep
-from herenow.gateway.websocket import Accept, Farewell, Refuse, Socket, Sockets, Upgrade
+from herenow.gateway.websocket import Accept, Farewell, Refuse, Socket, Upgrade
 from herenow.service.node import Node
 from herenow.service.tasks import Tasks
 from herenow.service.wheel import Wheel

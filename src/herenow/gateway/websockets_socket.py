@@ -2,7 +2,7 @@
 
 The second implementation: pure Python where picows is C, several times slower, and switchable, so that a defect or
 an incompatible release of picows is a setting and not an outage. It also keeps us honest: the same table of tests
-runs on both. Only parsing and serialising frames is done here; what they mean is `websocket.Connection`.
+runs on both. Only parsing and serialising frames is done here; what they mean is `framing.Connection`.
 
 `websockets` lets one thing pass that the RFC forbids, a length in more bytes than needed: that is checked here, too.
 """
@@ -17,21 +17,17 @@ from typing import cast
 from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.frames import Frame, Opcode
 
-from herenow.gateway.websocket import (
+from herenow.gateway.framing import (
     HANDLER_FAILED,
     INTERNAL_ERROR,
     MESSAGE_TOO_BIG,
     PROTOCOL_ERROR,
-    Accept,
-    Acceptor,
     Connection,
-    Door,
     Fault,
-    Handler,
-    Limits,
-    Refuse,
-    Sockets,
 )
+from herenow.gateway.handshake import Door
+from herenow.gateway.sockets import Sockets
+from herenow.gateway.websocket import Accept, Acceptor, Handler, Limits, Refuse
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,9 @@ from herenow.errors import Unavailable, UnknownOutcome
 DEADLINE = 2.0
 """Seconds for one call to a store: an answer that takes longer is no longer an answer for presence."""
 
+LEDGER_DEADLINE = 10.0
+"""Seconds for one call to a ledger: a disk may be busy, and nobody's dot waits for it."""
+
 Answer = TypeVar("Answer")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from herenow.core.machine import Edit, Timings, set_custom, set_idle_after, set_mode
 from herenow.core.model import Custom, Mode, Presence
 from herenow.ports import Ledger
-from herenow.service.calls import writing
+from herenow.service.calls import LEDGER_DEADLINE, writing
 from herenow.service.decide import Decider
 from herenow.service.recorder import Recorder
 
@@ -35,7 +35,7 @@ class Choices:
         return await self._choose(user, both)
 
     async def set_idle_after(self, user: str, idle_after: int | None) -> Presence:
-        await writing(self._ledger.set_idle_after(user, idle_after))
+        await writing(self._ledger.set_idle_after(user, idle_after), LEDGER_DEADLINE)
         return await self._decider.ask(user, set_idle_after(idle_after))
 
     async def _choose(self, user: str, edit: Edit) -> Presence:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from herenow.ports import Ledger, LedgerChange, RelationRow
-from herenow.service.calls import reading, writing
+from herenow.service.calls import LEDGER_DEADLINE, reading, writing
 from herenow.service.clock import Clock
 from herenow.service.relations import Acquaintances
 from herenow.service.subscriptions import Subscriptions
@@ -23,7 +23,7 @@ class Graph:
 
     async def apply(self, rows: Sequence[RelationRow]) -> int:
         """All or nothing; answers how many edges changed. Visible on this node when it returns."""
-        changed = await writing(self._ledger.apply(rows))
+        changed = await writing(self._ledger.apply(rows), LEDGER_DEADLINE)
         for row in rows:
             kind = "member" if row.kind == "room" else "relation"
             self._relations.changed(LedgerChange(kind, row.a, row.b))
@@ -34,10 +34,10 @@ class Graph:
         return changed
 
     async def follows(self, a: str, b: str) -> bool:
-        return await reading(self._ledger.follows(a, b))
+        return await reading(self._ledger.follows(a, b), LEDGER_DEADLINE)
 
     async def contact(self, a: str, b: str) -> tuple[bool, int | None]:
-        return await reading(self._ledger.contact(a, b, self._clock.now()))
+        return await reading(self._ledger.contact(a, b, self._clock.now()), LEDGER_DEADLINE)
 
     async def is_member(self, room: str, user: str) -> bool:
-        return await reading(self._ledger.is_member(room, user))
+        return await reading(self._ledger.is_member(room, user), LEDGER_DEADLINE)

@@ -21,7 +21,7 @@ from herenow.core.model import Presence
 from herenow.core.record import UnknownFormat, decode, version_of
 from herenow.errors import Unavailable
 from herenow.ports import Engine, Ledger, Loaded, Remembered
-from herenow.service.calls import reading
+from herenow.service.calls import LEDGER_DEADLINE, reading
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.people import People, Person
@@ -220,7 +220,7 @@ class Reader:
             return known
         self._asking.update(missing)
         try:
-            rows = await reading(self._ledger.remembered(missing))
+            rows = await reading(self._ledger.remembered(missing), LEDGER_DEADLINE)
         except Unavailable:
             self._metrics.ledger_errors += 1
             if sure:

@@ -23,7 +23,7 @@ from herenow.core.record import UnknownFormat, decode
 from herenow.core.shards import shard_of
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.ports import Choice, Engine, Ledger
-from herenow.service.calls import reading, writing
+from herenow.service.calls import LEDGER_DEADLINE, reading, writing
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.people import People
@@ -38,9 +38,6 @@ PART = 2_000
 
 MARKS_EVERY = 5
 """Flushes between two looks at the store's marks."""
-
-LEDGER_DEADLINE = 10.0
-"""Seconds for one batch: nobody waits for it but the next batch."""
 
 STAMP_EVERY = 1.0
 """Seconds between two stamps of an embedded run: how far off last seen may be after a kill."""

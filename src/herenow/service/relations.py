@@ -9,14 +9,15 @@ for `TRUST`, then nobody is related to anybody: it fails closed.
 from __future__ import annotations
 
 import heapq
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import structlog
 
 from herenow.errors import Unavailable
 from herenow.ports import Ledger, LedgerChange, Relation, Relations
-from herenow.service.calls import reading
+from herenow.service.calls import LEDGER_DEADLINE, reading
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 
@@ -32,6 +33,12 @@ VIEWERS = 50_000
 PAIRS_PER_VIEWER = 20_000
 MEMBERS = 200_000
 CHANGES = 2_000
+
+OVERLAP = 5
+"""Polls for which a row may be late: a transaction that took its number first may commit last."""
+
+TRIES = 3
+"""How often we ask again because what we asked about has changed meanwhile."""
 
 FOREVER = 1 << 62
 
@@ -59,7 +66,9 @@ class Acquaintances:
         """viewer → target → until when they are related (0: they are not)."""
         self._members: OrderedDict[tuple[str, str], bool] = OrderedDict()
         self._ends: list[tuple[int, str, str]] = []
-        self._cursor = 0
+        self._changes = _Changes()
+        self._cursors: deque[int] = deque(maxlen=OVERLAP)
+        """Where the last polls ended. We begin again at the oldest: rows appear out of the order of their ids."""
         self._heard = float("-inf")
         self._trusted = True
         self._old: tuple[float, int] | None = None
@@ -71,27 +80,32 @@ class Acquaintances:
         return self._trusted
 
     async def start(self) -> None:
-        self._cursor = await reading(self._ledger.changes_head())
+        self._cursors.append(await reading(self._ledger.changes_head(), LEDGER_DEADLINE))
         self._heard = self._clock.monotonic()
 
     async def relate(self, viewer: str, targets: Sequence[str]) -> None:
         """Get to know what `are_related` needs. An unreachable source leaves them unknown."""
-        known = self._until.get(viewer, {})
-        unknown = [target for target in dict.fromkeys(targets) if target not in known and target != viewer]
-        if not unknown:
-            return
-        now = self._clock.now()
-        try:
-            found = await reading(self._source.between(viewer, unknown, now))
-        except Unavailable:
-            self._metrics.ledger_errors += 1
-            return
-        pairs = self._pairs(viewer)
-        for target, relation in zip(unknown, found, strict=True):
-            until = _related_until(relation)
-            pairs[target] = until
-            if 0 < until < FOREVER:
-                heapq.heappush(self._ends, (until, viewer, target))
+        for _ in range(TRIES):
+            known = self._until.get(viewer, _NONE)
+            unknown = [target for target in dict.fromkeys(targets) if target not in known and target != viewer]
+            if not unknown:
+                return
+            try:
+                await self._ask(viewer, unknown)
+            except Unavailable:
+                self._metrics.ledger_errors += 1
+                return
+
+    async def _ask(self, viewer: str, targets: Sequence[str]) -> None:
+        """What changes while we ask is not known afterwards: the answer may be from before."""
+        with self._changes.watched() as changed:
+            found = await reading(self._source.between(viewer, targets, self._clock.now()), LEDGER_DEADLINE)
+            pairs = self._pairs(viewer)
+            for target, relation in zip(targets, found, strict=True):
+                if (viewer, target) not in changed:
+                    until = pairs[target] = _related_until(relation)
+                    if 0 < until < FOREVER:
+                        heapq.heappush(self._ends, (until, viewer, target))
 
     def are_related(self, viewer: str, target: str) -> bool | None:
         """None: not known (any more): `relate` them first. Unknown must be treated as no."""
@@ -111,14 +125,16 @@ class Acquaintances:
         """Fails closed: raises `Unavailable`."""
         if not self._trusted:
             raise Unavailable("The relations are out of reach.")
-        return await reading(self._source.contacts(user, self._clock.now()))
+        return await reading(self._source.contacts(user, self._clock.now()), LEDGER_DEADLINE)
 
     async def is_member(self, room: str, user: str) -> bool:
         known = self._members.get((room, user))
         if known is not None:
             return known and self._trusted
-        member = await reading(self._source.is_member(room, user))
-        self._members[room, user] = member
+        with self._changes.watched() as changed:
+            member = await reading(self._source.is_member(room, user), LEDGER_DEADLINE)
+            if (room, user) not in changed:
+                self._members[room, user] = member
         if len(self._members) > MEMBERS:
             self._members.popitem(last=False)
         return member
@@ -126,14 +142,15 @@ class Acquaintances:
     async def poll(self) -> None:
         """Hear what has changed, from whomever."""
         try:
+            cursor = self._cursors[0]
             while True:
-                changes, cursor = await reading(self._ledger.changes(self._cursor, CHANGES))
+                changes, cursor = await reading(self._ledger.changes(cursor, CHANGES), LEDGER_DEADLINE)
                 self._heard = self._clock.monotonic()
-                self._cursor = cursor
                 for change in changes:
                     self.changed(change)
                 if len(changes) < CHANGES:
                     break
+            self._cursors.append(cursor)
             await self._forget_old()
         except Unavailable:
             self._metrics.ledger_errors += 1
@@ -143,12 +160,13 @@ class Acquaintances:
     async def _forget_old(self) -> None:
         """The change table is a bell, not a history: what is older than every node's patience is removed."""
         if self._old is None:
-            self._old = self._heard, self._cursor
+            self._old = self._heard, self._cursors[0]
         elif self._heard - self._old[0] > KEEP_CHANGES:
-            await reading(self._ledger.forget_changes(self._old[1]))
+            await reading(self._ledger.forget_changes(self._old[1]), LEDGER_DEADLINE)
             self._old = None
 
     def changed(self, change: LedgerChange) -> None:
+        self._changes.note((change.a, change.b), (change.b, change.a))
         if change.kind == "relation":
             for viewer, target in ((change.a, change.b), (change.b, change.a)):
                 self._until.get(viewer, {}).pop(target, None)
@@ -166,9 +184,9 @@ class Acquaintances:
         trusted = self._clock.monotonic() - self._heard < TRUST
         if trusted != self._trusted:
             self._trusted = trusted
-            self._until.clear()  # what was told while we were deaf may be gone from the change table
-            self._members.clear()
             log.warning("relations.trust", trusted=trusted)
+            self._until.clear()  # what changed meanwhile may be forgotten already
+            self._members.clear()
             self._on_trust(trusted)
 
     def _pairs(self, viewer: str) -> dict[str, int]:
@@ -179,6 +197,26 @@ class Acquaintances:
         if len(self._until) > VIEWERS:
             self._until.popitem(last=False)
         return pairs
+
+
+class _Changes:
+    """What changed while somebody was asking."""
+
+    def __init__(self) -> None:
+        self._watchers: list[set[tuple[str, str]]] = []
+
+    @contextmanager
+    def watched(self) -> Iterator[set[tuple[str, str]]]:
+        changed: set[tuple[str, str]] = set()
+        self._watchers.append(changed)
+        try:
+            yield changed
+        finally:
+            self._watchers = [watcher for watcher in self._watchers if watcher is not changed]
+
+    def note(self, *pairs: tuple[str, str]) -> None:
+        for changed in self._watchers:
+            changed.update(pairs)
 
 
 _NONE: dict[str, int] = {}

@@ -1,0 +1,195 @@
+"""Who is let in? From the bytes of an HTTP request to a valid `Upgrade`, and from there to an acceptor's answer.
+
+Strict about RFC 6455, section 4.2, and about what a proxy and we might read differently. uvicorn's HTTP is mended here
+where it hands a connection over. What frames mean afterwards is not known here.
+"""
+
+import asyncio
+import base64
+import binascii
+import logging
+import sys
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.utils import get_remote_addr, is_ssl
+
+from herenow.gateway.sockets import Sockets
+from herenow.gateway.websocket import Accept, Acceptor, Limits, Refuse, Upgrade
+
+log = logging.getLogger(__name__)
+
+# Said twice, these would let a proxy and us believe different things about who is asking.
+_AT_MOST_ONCE = frozenset(
+    (
+        "host",
+        "origin",
+        "authorization",
+        "upgrade",
+        "sec-websocket-key",
+        "sec-websocket-version",
+        "content-length",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What one implementation was built with: who decides, within which bounds, and where those let in are kept."""
+
+    acceptor: Acceptor
+    limits: Limits
+    sockets: Sockets
+
+    def ask(self, request: bytes, tcp: asyncio.Transport) -> tuple[Accept, str] | Refuse:
+        """The acceptor's answer and the client's key, or a refusal of our own."""
+        upgrade = read_upgrade(request, peer=get_remote_addr(tcp), secure=is_ssl(tcp))
+        if isinstance(upgrade, Refuse):
+            return upgrade
+        if self.sockets.exhausted:
+            return Refuse(503, "too many connections", (("retry-after", "10"),))
+        try:
+            answer = self.acceptor(upgrade)
+            if isinstance(answer, Refuse):
+                return answer
+            if answer.subprotocol is not None and answer.subprotocol not in upgrade.subprotocols:
+                raise ValueError(f"the subprotocol {answer.subprotocol} was not offered")
+        except Exception:
+            log.exception("the acceptor failed on %s", upgrade.path)
+            return Refuse(500, "internal error")
+        return answer, upgrade.header("sec-websocket-key") or ""
+
+    def turn_away(self, refuse: Refuse, tcp: asyncio.Transport) -> None:
+        tcp.write(http_answer(refuse))
+        tcp.close()
+        if tcp.get_write_buffer_size():  # a peer that does not even read this
+            asyncio.get_running_loop().call_later(self.limits.close_timeout, tcp.abort)
+
+
+def read_upgrade(request: bytes, *, peer: tuple[str, int] | None, secure: bool) -> Upgrade | Refuse:
+    """The opening handshake, or what is wrong with it.
+
+    The bytes have passed an HTTP parser: lines are well-formed. That they make a handshake is checked here.
+    """
+    request_line, *lines = request.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
+    headers: list[tuple[str, str]] = []
+    said: dict[str, list[str]] = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers.append((name.lower(), value.strip()))
+        said.setdefault(name.lower(), []).append(value.strip())
+    refuse = _complaint(request_line, said)
+    if refuse is not None:
+        return refuse
+    path, _, query = request_line.split(" ")[1].partition("?")
+    return Upgrade(
+        path=path,
+        query=query,
+        headers=tuple(headers),
+        host=said["host"][0],
+        origin=said.get("origin", [None])[0],
+        subprotocols=_tokens(said, "sec-websocket-protocol"),
+        peer=peer,
+        secure=secure,
+    )
+
+
+def _complaint(request_line: str, said: dict[str, list[str]]) -> Refuse | None:
+    """RFC 6455, 4.2.1."""
+    method, target, version = request_line.split(" ", 2)
+    if any(len(said.get(name, ())) > 1 for name in _AT_MOST_ONCE):
+        return Refuse(400, "a header that may be said once was said twice")
+    once = {name: values[0] for name, values in said.items()}
+    if method != "GET" or version != "HTTP/1.1" or not target.startswith("/"):
+        return Refuse(400, "a WebSocket is opened with GET /path HTTP/1.1")
+    if once.get("content-length", "0") != "0" or "transfer-encoding" in once:
+        return Refuse(400, "a WebSocket is opened without a body")
+    # Among several: Firefox says `Connection: keep-alive, Upgrade`.
+    if (
+        "upgrade" not in map(str.lower, _tokens(said, "connection"))
+        or once.get("upgrade", "").lower() != "websocket"
+    ):
+        return Refuse(400, "the headers Connection: Upgrade and Upgrade: websocket are missing")
+    if once.get("sec-websocket-version") != "13":
+        return Refuse(426, "only WebSocket version 13 is spoken here", (("sec-websocket-version", "13"),))
+    if not _is_key(once.get("sec-websocket-key", "")):
+        return Refuse(400, "Sec-WebSocket-Key must be 16 bytes in base64")
+    if not once.get("host"):
+        return Refuse(400, "the header Host is missing")
+    return None
+
+
+def _tokens(said: dict[str, list[str]], name: str) -> tuple[str, ...]:
+    """A comma-separated header, which may also be spread over several lines."""
+    return tuple(
+        token for value in said.get(name, ()) for part in value.split(",") if (token := part.strip())
+    )
+
+
+def _is_key(key: str) -> bool:
+    try:
+        return len(base64.b64decode(key.encode("ascii"), validate=True)) == 16
+    except (binascii.Error, UnicodeEncodeError):
+        return False
+
+
+def http_answer(refuse: Refuse) -> bytes:
+    body = refuse.body.encode()
+    head = [
+        f"HTTP/1.1 {refuse.status} {HTTPStatus(refuse.status).phrase}",
+        "content-type: text/plain; charset=utf-8",
+        f"content-length: {len(body)}",
+        "connection: close",
+        *(f"{name}: {value}" for name, value in refuse.headers),
+    ]
+    return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
+
+
+LONGEST_URL = 32_768  # bytes of an address that are kept: more than anybody takes
+
+
+class Http(HttpToolsProtocol):
+    """uvicorn's HTTP, mended where it hands a connection over to WebSocket; for `uvicorn.Config(http=…)`."""
+
+    _segment = b""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # Who connects and says nothing would hold a descriptor for ever: uvicorn's timer starts with its first answer.
+        self.timeout_keep_alive_task = self.loop.call_later(
+            self.timeout_keep_alive, self.timeout_keep_alive_handler
+        )
+
+    def on_url(self, url: bytes) -> None:
+        # httptools cannot take more than 64 KiB apart, and uvicorn would gather it without end. Whoever reads an address
+        # refuses one that is half as long, in words of their own; so its end need not be kept.
+        self.url = (self.url + url)[:LONGEST_URL]
+
+    def data_received(self, data: bytes) -> None:
+        self._segment = data
+        super().data_received(data)
+        self._segment = b""
+
+    def handle_websocket_upgrade(self) -> None:
+        if self.parser.get_http_version() != "1.1" or self._is_answering():
+            # An answer still under way would be written into the middle of the frames.
+            self.send_400_response(
+                "A WebSocket is opened with HTTP/1.1, and not while a request is answered."
+            )
+            return
+        super().handle_websocket_upgrade()
+        # uvicorn drops what came in one segment with the handshake. It calls us while it handles the parser's
+        # exception, which knows where that begins.
+        exception = sys.exception()
+        if isinstance(exception, httptools.HttpParserUpgrade) and (
+            early := self._segment[exception.args[0] :]
+        ):
+            self.transport.get_protocol().data_received(early)  # type: ignore[attr-defined]
+        # The parser holds our methods and we hold it: without this, 5 KB per socket wait for the garbage collector.
+        self.parser = None  # type: ignore[assignment]
+
+    def _is_answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete

@@ -1,0 +1,84 @@
+"""Which sockets are open in this process, and how many may be? uvicorn loses sight of them at the upgrade."""
+
+import asyncio
+import resource
+import sys
+from collections.abc import Callable, Iterator
+
+from herenow.gateway.websocket import Socket
+
+SPARE = 64  # sockets beyond max_open that may be told, at the same moment, that there is no room
+
+
+class Sockets:
+    """Every open socket of this process, closing ones included; uvicorn loses sight of them at the upgrade.
+
+    There are two bounds. At `max_open` the registry is `full`: the acceptor should answer with
+    `Farewell(1013, "retry_after_ms=…")`, which a browser can read but which takes a descriptor for a moment. So many
+    moments may overlap as there are `spare`; beyond them the door answers 503 without asking anybody.
+    """
+
+    __slots__ = ("_emptied", "_open", "max_open", "spare")
+
+    def __init__(self, max_open: int, spare: int = SPARE) -> None:
+        self.max_open = max_open
+        self.spare = spare
+        self._open: set[Socket] = set()
+        self._emptied: list[asyncio.Future[None]] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._open)
+
+    @property
+    def full(self) -> bool:
+        return len(self._open) >= self.max_open
+
+    @property
+    def exhausted(self) -> bool:
+        return len(self._open) >= self.max_open + self.spare
+
+    def __iter__(self) -> Iterator[Socket]:
+        """A snapshot: sockets may come and go while it is walked."""
+        return iter(tuple(self._open))
+
+    def add(self, socket: Socket) -> None:
+        self._open.add(socket)
+
+    def discard(self, socket: Socket) -> None:
+        self._open.discard(socket)
+        if not self._open:
+            for waiter in self._emptied:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._emptied.clear()
+
+    def close_all(self, code: int, reason: str | Callable[[], str] = "") -> None:
+        """Close every socket; a callable gives each its own reason (a jittered `retry_after_ms=…`)."""
+        for socket in self:
+            socket.close(code, reason if isinstance(reason, str) else reason())
+
+    def abort_all(self) -> None:
+        for socket in self:
+            socket.abort()
+
+    async def emptied(self) -> None:
+        """Wait until nobody is here."""
+        if self._open:
+            waiter = asyncio.get_running_loop().create_future()
+            self._emptied.append(waiter)
+            await waiter
+
+
+def sockets_within(descriptors: int) -> int:
+    """The `max_open` for so many descriptors.
+
+    Besides the spare ones, a tenth and at least 64 are left for HTTP, Redis, the ledger and the log: when descriptors
+    run out, asyncio logs ten thousands of lines per second and accepts nobody.
+    """
+    return max(1, descriptors - max(64, descriptors // 10) - SPARE)
+
+
+def descriptors_allowed() -> int:
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft != resource.RLIM_INFINITY else sys.maxsize

@@ -1,0 +1,151 @@
+"""Scenarios H, and the kill rule of the embedded engine."""
+
+from dataclasses import replace
+
+import pytest
+
+from herenow.core.model import Custom, Mode
+from herenow.testing.world import World
+from tests.service.scenes import meet
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def test_h1_a_clean_close_is_seen_at_the_close(world):
+    _, ana, bob = await meet(world)
+    await world.sleep(12)
+    closed = world.now
+    ana.close()
+    await world.sleep(31)
+    assert bob.last("ana").last_seen == pytest.approx(closed, abs=1)
+    await world.sleep(2)
+    assert world.ledger.people["ana"].last_seen == bob.last("ana").last_seen
+
+
+async def test_h1_a_lost_socket_is_seen_at_its_last_evidence(world):
+    _, ana, bob = await meet(world)
+    await world.sleep(12)
+    ana.beat()
+    evidence = world.now
+    ana.vanish()
+    await world.sleep(125)
+    assert bob.last("ana").last_seen == pytest.approx(evidence, abs=1)
+
+
+async def test_h1_a_killed_node_was_last_seen_at_its_last_renewal(world):
+    n1, ana, _ = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(23.7)
+    n1.kill()
+    killed = world.now
+    await world.sleep(60)
+    assert far.saw("ana") == ["online", "offline"]
+    assert killed - 3_400 <= far.last("ana").last_seen <= killed
+
+
+async def test_h1_last_seen_is_null_beside_any_other_status(world):
+    node, ana, bob = await meet(world)
+    ana.close()
+    await world.sleep(31)
+    await ana.connect(node)
+    await world.sleep(1)
+    assert bob.last("ana").status == "online"
+    assert bob.last("ana").last_seen is None
+
+
+async def test_h2_who_was_never_seen_has_no_last_seen(world):
+    node, _, bob = await meet(world)
+    await world.befriend("bob", "ghost")
+    await world.sleep(1.5)
+    await bob.watch("ghost")
+    assert (bob.last("ghost").last_seen, bob.last("ghost").since) == (None, None)
+
+
+async def test_h3_it_survives_the_loss_of_the_store(world):
+    node, ana, bob = await meet(world)
+    closed = world.now
+    ana.close()
+    await world.sleep(200)
+    world.store.empty()
+    await world.sleep(20)
+    far = world.client("bob", "far")
+    await far.connect(node)
+    await world.sleep(1)
+    await far.watch("ana")
+    assert far.last("ana").last_seen == pytest.approx(closed, abs=1)
+
+
+def embedded(ledger=None):
+    world = World(ledger=ledger)
+    world.settings = replace(world.settings, embedded=True)
+    return world
+
+
+async def test_a_killed_embedded_node_left_its_users_seen_at_its_last_stamp():
+    first = embedded()
+    node, ana, bob = await meet(first)
+    cy, dee = first.client("cy"), first.client("dee")
+    await cy.connect(node)
+    await dee.connect(node)
+    await node.node.choices.set_mode("cy", Mode.INVISIBLE, None)
+    hidden = first.now
+    await node.node.choices.set_both("bob", Mode.BUSY, None, Custom("on a train"))
+    await first.sleep(5)
+    left = first.now
+    dee.close()
+    await first.sleep(40.5)
+    killed = first.now
+    node.kill()
+    await first.sleep(100)
+    second = embedded(first.ledger)
+    again = await second.start("n1")
+    remembered = second.ledger.people
+    assert killed - 1_001 <= remembered["ana"].last_seen <= killed
+    assert killed - 1_001 <= remembered["bob"].last_seen <= killed
+    assert remembered["cy"].last_seen == pytest.approx(hidden, abs=5)
+    assert remembered["dee"].last_seen == pytest.approx(left, abs=5)
+    assert second.ledger.runs.keys() <= {again.node.recorder._run}
+    bob = second.client("bob")
+    await bob.connect(again)
+    await second.sleep(1)
+    assert (bob.own()["status"], bob.own()["custom_status"]["text"]) == ("busy", "on a train")
+    await first.close()
+    await second.close()
+
+
+async def test_an_embedded_node_that_stops_in_order_leaves_no_run_and_exact_times():
+    first = embedded()
+    node, ana, bob = await meet(first)
+    await first.sleep(10)
+    ana.beat()
+    stopped = first.now
+    await node.stop()
+    assert first.ledger.runs == {}
+    assert first.ledger.people["ana"].last_seen == pytest.approx(stopped, abs=100)
+    second = embedded(first.ledger)
+    await second.start("n1")
+    assert second.ledger.people["ana"].last_seen == pytest.approx(stopped, abs=100)
+    await first.close()
+    await second.close()
+
+
+async def test_a_mode_that_ended_while_the_process_was_down_is_over_at_its_start():
+    first = embedded()
+    node, ana, bob = await meet(first)
+    await node.node.choices.set_mode("ana", Mode.BUSY, first.now + 60_000)
+    await first.sleep(2)
+    node.kill()
+    await first.sleep(100)
+    second = embedded(first.ledger)
+    again = await second.start("n1")
+    await second.sleep(2)
+    assert second.ledger.people["ana"].choice.mode is Mode.AUTO
+    ana = second.client("ana")
+    await ana.connect(again)
+    await second.sleep(1)
+    assert ana.own()["mode"] == "auto"
+    await first.close()
+    await second.close()

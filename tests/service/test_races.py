@@ -1,0 +1,212 @@
+"""Orders of events that leave a ghost, a double or a lost change behind when they are not thought of."""
+
+import asyncio
+
+import pytest
+
+from herenow.core.model import Mode
+from herenow.testing.faulty_engine import Fault, Rule
+from herenow.wire.codes import Close
+from tests.service.scenes import Stalled, meet
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def test_e1_a_late_close_from_the_old_node_does_not_touch_the_session_on_the_new_one(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    bob.forget()
+    old = ana.link
+    ana.vanish()
+    await ana.connect(n2)
+    await world.sleep(20)
+    old.closed()
+    await world.sleep(100)
+    assert bob.shown == {}
+    [session] = world.stored("ana").sessions
+    assert (session.holder, session.live) == (n2.node.standing.epoch, True)
+
+
+async def test_e15_a_socket_that_closes_while_its_connect_is_being_committed_leaves_no_ghost(world):
+    node, ana, bob = await meet(world)
+    cy = world.client("cy")
+    commits = Stalled(node.node.engine, "commit")
+    await cy.connect(node)
+    await world.sleep(0.1)
+    assert commits.waiting == 1
+    cy.close()
+    await world.sleep(0.1)
+    await commits.release()
+    await world.sleep(40)
+    assert world.stored("cy") is None
+    assert world.ledger.people["cy"].last_seen is not None
+    assert node.node.metrics.sessions == 2
+
+
+async def test_e15_nor_does_one_that_closes_before_anything_was_decided(world):
+    node, ana, bob = await meet(world)
+    cy = world.client("cy")
+    cy.open(node)
+    cy.close()
+    await world.sleep(40)
+    assert world.stored("cy") is None
+    assert node.node.people.find("cy") is None
+
+
+async def test_e19_a_commit_that_timed_out_and_runs_later_makes_no_ghost_and_no_double_change(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    cy = world.client("cy")
+    with world.faults.during(Rule(Fault.LATE, node="n1", calls=("commit",), times=1, reach=8)):
+        await cy.connect(n1)
+        cy.close()
+        await world.sleep(5)
+    assert world.faults.taken[Fault.LATE] == 1
+    with world.faults.during(Rule(Fault.LATE, node="n1", calls=("commit",), times=1, reach=8)):
+        await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+        await world.sleep(5)
+    assert world.faults.taken[Fault.LATE] == 2
+    await world.faults.run_late()
+    await world.sleep(60)
+    assert world.stored("cy") is None
+    assert bob.saw("ana") == far.saw("ana") == ["online", "busy"]
+    assert [shown.status for shown in far.shown["ana"]] == ["online", "busy"]
+
+
+async def test_a_commit_that_the_log_overtakes_is_shown_once_and_in_order(world):
+    """n1's commit is taken; before its answer arrives, n2 has changed the record again, and n1 heard of it."""
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    await world.sleep(1)
+    commit = n1.node.engine.commit
+    held = asyncio.get_running_loop().create_future()
+
+    async def slow_answer(batch):
+        answer = await commit(batch)
+        await held
+        return answer
+
+    n1.node.engine.commit = slow_answer
+    asked = asyncio.ensure_future(n1.node.choices.set_mode("ana", Mode.BUSY, None))
+    await world.sleep(0.1)
+    await n2.node.choices.set_mode("ana", Mode.AWAY, None)
+    await world.sleep(0.2)
+    held.set_result(None)
+    await asked
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "busy", "away"]
+    assert n1.node.people.find("ana").record == world.store.shards[n1.node.people.find("ana").shard].records["ana"]
+
+
+async def test_a_conflict_whose_answer_the_log_overtakes_does_not_go_back(world):
+    """n1's commit conflicts with v2; before that answer arrives, the log has brought v3."""
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    await world.sleep(1)
+    tail = Stalled(n1.node.engine, "tail")
+    await world.sleep(1.1)
+    await n2.node.choices.set_mode("ana", Mode.AWAY, None)  # v2, which n1 has not heard of
+    commit = n1.node.engine.commit
+    held = asyncio.get_running_loop().create_future()
+
+    async def slow_answer(batch):
+        answer = await commit(batch)
+        await held
+        return answer
+
+    n1.node.engine.commit = slow_answer
+    asked = asyncio.ensure_future(n1.node.decider.ask("ana", lambda p, now, t: p))
+    ana.rest()
+    await world.sleep(0.1)
+    await n2.node.choices.set_mode("ana", Mode.BUSY, None)  # v3
+    await tail.release()
+    await world.sleep(0.2)
+    held.set_result(None)
+    n1.node.engine.commit = commit
+    await asked
+    await world.sleep(1)
+    assert bob.last("ana").status == "busy"
+    assert world.stored("ana").mode is Mode.BUSY
+
+
+async def test_what_a_conflict_taught_is_shown_though_nothing_is_left_to_commit(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    await world.sleep(1)
+    tail = Stalled(n1.node.engine, "tail")
+    await world.sleep(1.1)
+    await n2.node.choices.set_mode("ana", Mode.BUSY, None)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)  # conflicts, and finds it done
+    assert bob.saw("ana") == ["online", "busy"]
+    await tail.release()
+    await world.sleep(1)
+    assert [shown.status for shown in bob.shown["ana"]] == ["online", "busy"]
+
+
+async def test_e18_a_device_signed_out_elsewhere_is_closed_and_never_asserted_again(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    await world.sleep(1)
+    assert await n2.node.sessions.sign_out("ana", "d1")
+    await world.sleep(1)
+    assert ana.closed_with[0][1] == Close.SIGNED_OUT
+    assert bob.saw("ana") == ["online", "offline"]
+    await world.sleep(60)
+    assert bob.saw("ana") == ["online", "offline"]
+
+
+async def test_e18_also_by_a_node_that_was_cut_off_and_took_a_new_epoch(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    with world.faults.during(Rule(Fault.SILENCE, node="n1")):
+        await world.sleep(5)
+        assert await n2.node.sessions.sign_out("ana", "d1")
+        await world.sleep(20)
+        assert ana.connected
+    await world.sleep(15)
+    assert n1.node.metrics.epochs == 1
+    assert ana.closed_with[0][1] == Close.SIGNED_OUT
+    assert far.saw("ana") == ["online", "offline"]
+    assert bob.saw("ana")[-1] == "offline"
+
+
+async def test_a_device_that_signed_out_may_come_back_on_the_same_node(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    await world.sleep(1)
+    await n2.node.sessions.sign_out("ana", "d1")
+    await world.sleep(1)
+    await ana.connect(n1)
+    await world.sleep(30)
+    assert ana.connected
+    assert bob.saw("ana") == ["online", "offline", "online"]
+
+
+async def test_a_sign_out_is_answered_with_whether_the_device_was_there(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    assert not await n2.node.sessions.sign_out("ana", "other")
+    ana.close()
+    await world.sleep(1)
+    assert await n2.node.sessions.sign_out("ana", "d1")  # in grace
+    assert bob.saw("ana")[-1] == "offline"
+    assert not await n2.node.sessions.sign_out("ana", "d1")
+
+
+async def test_a_sign_out_while_the_store_is_away_closes_at_once_and_is_done_later(world):
+    n1, ana, bob = await meet(world)
+    with world.faults.during(Rule(Fault.SILENCE, node="n1")):
+        asked = asyncio.ensure_future(n1.node.sessions.sign_out("ana", "d1"))
+        await world.sleep(0.1)
+        assert not ana.connected
+        await world.sleep(8)
+        with pytest.raises(Exception, match="out of reach"):
+            await asked
+    await world.sleep(3)
+    assert bob.saw("ana")[-1] == "offline"
