@@ -8,6 +8,7 @@ what became of each. Nothing here imports herenow: a child must find the copy fi
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -20,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "herenow"
 AT_ONCE = 2
-TOO_LONG = 30
+TOO_LONG = 120
 """Seconds; a fault may make something endless."""
 
 
@@ -279,6 +280,9 @@ def main() -> None:
     import pytest
 
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main(["--version"])
+    gc.freeze()
     sound = mutant("", "", "", *dict.fromkeys(test for each in MUTANTS for test in each.caught_by))
     waiting = [sound, *MUTANTS]
     running: dict[int, str] = {}
@@ -307,11 +311,9 @@ def _fork(pytest, each: Mutant, folder: Path) -> int:
 
     signal.alarm(TOO_LONG)
     sys.path.insert(0, str(folder))
-    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(ROOT)]
-    arguments += [
-        "--import-mode=importlib",
-        *(str(ROOT / "tests" / "core" / test) for test in each.caught_by),
-    ]
+    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception", "-c", os.devnull]
+    arguments += ["--rootdir", str(ROOT), "--import-mode=importlib"]
+    arguments += [str(ROOT / "tests" / "core" / test) for test in each.caught_by]
     with contextlib.redirect_stdout(io.StringIO()):
         code = pytest.main(arguments)
     os._exit(code)

@@ -299,7 +299,7 @@ class Story:
         self.settle(node, machine.sign_out(device, (node.epoch,)))
         for each in self.nodes.values():
             if each.hears and each.alive and each is not node:
-                each.lines = [line for line in each.lines if line.device != device or line.unleased]
+                each.lines = [line for line in each.lines if line.device != device]
 
     def bye_all(self, *, on: str = "n1") -> None:
         """Sign out of every device at once."""

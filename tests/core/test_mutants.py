@@ -7,6 +7,8 @@ import sys
 import pytest
 from tests.core.mutants import MUTANTS, ROOT, source_of
 
+pytestmark = pytest.mark.xdist_group("mutants")  # one worker plants them all, once
+
 each_mutant = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 
 
@@ -14,7 +16,7 @@ each_mutant = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: muta
 def verdicts():
     """Exit codes of pytest by name of the fault."""
     run = [sys.executable, "-m", "tests.core.mutants"]
-    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=600, check=True)
     return json.loads(done.stdout)
 
 

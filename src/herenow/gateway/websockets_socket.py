@@ -14,7 +14,8 @@ import logging
 from collections.abc import Callable, Generator
 from typing import cast
 
-from websockets.exceptions import PayloadTooBig, ProtocolError
+from websockets.exceptions import PayloadTooBig
+from websockets.exceptions import ProtocolError as BrokenFrame
 from websockets.frames import Frame, Opcode
 
 from herenow.gateway.framing import (
@@ -136,7 +137,7 @@ class WebsocketsProtocol(asyncio.Protocol):
                 _hand_over(frame, socket)
         except PayloadTooBig:
             socket.fail(MESSAGE_TOO_BIG)
-        except ProtocolError as error:
+        except BrokenFrame as error:
             socket.fail(Fault(PROTOCOL_ERROR, str(error)))
         yield  # behind a failure another protocol reads on: nobody comes for the next frame
 
@@ -148,7 +149,7 @@ class WebsocketsProtocol(asyncio.Protocol):
         while len(self._unread) < end:
             yield
         if not least <= int.from_bytes(self._unread[2:end], "big") <= most:
-            raise ProtocolError("invalid length")
+            raise BrokenFrame("invalid length")
 
     def _read(self, size: int) -> Generator[None, None, bytes]:
         while len(self._unread) < size:

@@ -103,16 +103,19 @@ class Healing:
         await _until_done(lambda: self._sweep.orphans(shard))
 
     async def _settle(self, shard: int) -> None:
-        in_time = False
-        while not in_time:
+        too_late = True
+        while too_late:
             await writing(self._engine.unsettle(shard, self._clock.now()))
-            await self._offer(shard)
-            in_time = not await writing(self._engine.settle(shard, self._clock.now(), SETTLE))
+            too_late = await self._offer_and_settle(shard)
         while True:
-            if await writing(self._engine.settle(shard, self._clock.now(), SETTLE)):
-                break
             await asyncio.sleep(RETRY)
+            if await self._offer_and_settle(shard):  # again and again, for it may lose them once more
+                break
         await self._writer.rejoin(shard)
+
+    async def _offer_and_settle(self, shard: int) -> bool:
+        await self._offer(shard)
+        return await writing(self._engine.settle(shard, self._clock.now(), SETTLE))
 
     async def _offer(self, shard: int) -> None:
         offers = [self._offered(person) for person in self._people.to_offer(shard, self._clock.now())]

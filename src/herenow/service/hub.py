@@ -23,7 +23,15 @@ from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
 from herenow.service.people import People, Person
-from herenow.wire.shapes import self_body, self_frame, status_body, status_frame, statuses_frame
+from herenow.wire.shapes import (
+    closed_statuses_frame,
+    self_body,
+    self_frame,
+    status_body,
+    status_frame,
+    statuses_frame,
+    with_as_of,
+)
 
 CALM_TICK = 0.02
 WIDEST_TICK = 1.0
@@ -309,12 +317,9 @@ class Hub:
     def _joint_frame(self, channels: tuple[Channel, ...]) -> bytes:
         if len(channels) == 1:
             return self._frame(channels[0])
-        as_of = (
-            min(self.as_of(channel.person.shard) for channel in channels)
-            if self._stale
-            else self._clock.now()
-        )
-        return statuses_frame([channel.body for channel in channels], as_of)
+        if self._stale:  # then each is as of a time of its own
+            return closed_statuses_frame([with_as_of(c.body, self.as_of(c.person.shard)) for c in channels])
+        return statuses_frame([channel.body for channel in channels], self._clock.now())
 
     def _count_flushed(self, times: Counter[tuple[Channel, ...]], now: float) -> None:
         for channels, count in times.items():

@@ -181,7 +181,7 @@ class Node:
             node_lease=settings.node_lease,
             on_new_epoch=self._begin_epoch,
         )
-        self.choices = Choices(self.decider, self.recorder, ledger)
+        self.choices = Choices(self.decider, self.recorder, ledger, clock_)
         self.subscriptions = Subscriptions(
             people=self.people,
             hub=self.hub,

@@ -215,7 +215,7 @@ class Recorder:
     def _tell(self, rows: dict[str, _Row]) -> None:
         waiting, self._written = self._written, []
         for user, done in waiting:
-            if user not in rows:
+            if user not in rows or user in self._rows:  # not yet, or there is something newer to write
                 self._written.append((user, done))
             elif not done.done():
                 done.set_result(None)

@@ -32,7 +32,9 @@ class Freezer:
         task = asyncio.get_running_loop().create_task(self._run(work), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(lambda _: work.close())  # one that was cancelled before it began was never awaited
+        task.add_done_callback(
+            lambda _: work.close()
+        )  # one that was cancelled before it began was never awaited
         return task
 
     def deliver(self, what: Callable[[], object]) -> None:

@@ -70,6 +70,7 @@ class World:
         self.rng = Random(seed)
         self.nodes: dict[str, SimNode] = {}
         self.clients: list[Client] = []
+        self.pong_every = PONG_EVERY
         self._buried: list[SimNode] = []
 
     @property
@@ -133,6 +134,10 @@ class World:
         return {user: decode(record) for shard in self.store.shards for user, record in shard.records.items()}
 
 
+class Gone(Exception):  # noqa: N818 - reads as what it is
+    """The process somebody was talking to is no more."""
+
+
 class SimNode:
     """One process."""
 
@@ -152,6 +157,7 @@ class SimNode:
             make_epoch=lambda: urlsafe_b64encode(rng.randbytes(EPOCH_BYTES)).decode(),
         )
         self.links: dict[Link, None] = {}
+        self._death: asyncio.Future[None] = loop.create_future()
 
     @property
     def alive(self) -> bool:
@@ -162,8 +168,12 @@ class SimNode:
         return self.freezer.frozen
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do this as a part of the process: it stands still and dies with it."""
-        result: T = await self.freezer.spawn(work, "errand")
+        """Do this as a part of the process: it stands still with it. Raises `Gone` when the process is killed."""
+        task = self.freezer.spawn(work, "errand")
+        await asyncio.wait({task, self._death}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise Gone(self.name)
+        result: T = task.result()
         return result
 
     def freeze(self) -> None:
@@ -175,6 +185,7 @@ class SimNode:
     def kill(self) -> None:
         """At once and without a word: sockets are reset by the machine."""
         self.freezer.kill()
+        self._death.set_result(None)
         self.node.hub.close()
         self.node.decider.close()
         self.world.dead(self)
@@ -245,7 +256,7 @@ class Client:
         self.closed_with: list[tuple[int, int, str]] = []
         """(when, code, reason) of every close by a node."""
         self.on_closed: Callable[[Client, int], None] | None = None
-        self.on_shown: Callable[[Client, Shown], None] | None = None
+        self.witness: Witness = Witness()
         self._pongs: asyncio.Task[None] | None = None
 
     @property
@@ -276,23 +287,27 @@ class Client:
         assert self.link is None, f"{self.user} {self.device} is connected already"
         self.link = Link(self, node)
         node.links[self.link] = None
+        self.witness.opened(self)
         node.freezer.deliver(self.link.opened)
         if self._pongs is None:
             self._pongs = asyncio.get_running_loop().create_task(self._answer_pings(), name="pongs")
 
     def close(self) -> None:
         """The socket is closed in order: a FIN, or an RST."""
+        self.witness.ended(self, "closed")
         link = self._cut()
         link.node.freezer.deliver(link.closed)
 
     def vanish(self) -> None:
         """Half-open: no FIN, no RST, no answer to pings. The device may come back on another socket."""
+        self.witness.ended(self, "vanished")
         link, self.link = self._link(), None
         link.silent = True
 
     async def bye(self) -> None:
         """Sign this device out through its own socket."""
         link = self._link()
+        self.witness.signs_out(self.user, self.device)
         await link.node.run(link.node.node.sessions.sign_out(self.user, self.device, but=link.connection))
         if self.link is link:
             self.close()
@@ -327,11 +342,12 @@ class Client:
 
     def _tell(self, what: Callable[[Node, Connection], object]) -> None:
         if self.link is not None:
+            self.witness.lived(self)
             self.link.tell(what)
 
     async def _answer_pings(self) -> None:
         while True:
-            await asyncio.sleep(PONG_EVERY)
+            await asyncio.sleep(self.world.pong_every)
             self.pong()
 
     # Looking
@@ -346,13 +362,16 @@ class Client:
         return await link.node.run(self._subscribe(link, None))
 
     async def _subscribe(self, link: Link, users: list[str] | None) -> list[str]:
-        subscriptions, outbox = link.node.node.subscriptions, self.connection.outbox
+        subscriptions, connection = link.node.node.subscriptions, link.connection
+        if connection is None:
+            return []
         if users is None:
-            granted = await subscriptions.subscribe_contacts(outbox)
+            granted = await subscriptions.subscribe_contacts(connection.outbox)
         else:
-            granted = await subscriptions.subscribe(outbox, users)
-        for body, as_of in granted.statuses:
-            self._show(msgspec.json.decode(body + b"}") | {"as_of": as_of}, answer=True)
+            granted = await subscriptions.subscribe(connection.outbox, users)
+        if self.link is link:
+            for body, as_of in granted.statuses:
+                self._show(msgspec.json.decode(body + b"}") | {"as_of": as_of}, answer=True)
         return [user for user, _ in granted.denied]
 
     def saw(self, user: str) -> list[str]:
@@ -384,6 +403,8 @@ class Client:
         said = msgspec.json.decode(frame)
         self.frames.append((self.world.now, said))
         match said["type"]:
+            case "presence.self":
+                self.witness.greeted(self)
             case "presence.status":
                 self._show(said)
             case "presence.statuses":
@@ -393,16 +414,32 @@ class Client:
     def _show(self, status: dict[str, Any], *, answer: bool = False) -> None:
         shown = Shown.of(status, self.world.now, answer=answer)
         self.shown.setdefault(shown.user, []).append(shown)
-        if self.on_shown is not None:
-            self.on_shown(self, shown)
+        self.witness.shown(self, shown)
 
     def ended(self, link: Link, code: int, reason: str) -> None:
         """The node closed the socket."""
         if self.link is link:
             self.closed_with.append((self.world.now, code, reason))
+            self.witness.ended(self, f"by node: {code}")
             self._cut()
             if self.on_closed is not None:
                 self.on_closed(self, code)
+
+
+class Witness:
+    """Somebody who writes down what clients truly do and see. This one does not."""
+
+    def opened(self, client: Client) -> None: ...
+
+    def greeted(self, client: Client) -> None: ...
+
+    def lived(self, client: Client) -> None: ...
+
+    def ended(self, client: Client, how: str) -> None: ...
+
+    def signs_out(self, user: str, device: str) -> None: ...
+
+    def shown(self, client: Client, shown: Shown) -> None: ...
 
 
 class Link:

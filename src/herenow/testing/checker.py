@@ -1,0 +1,474 @@
+"""Does what people are shown agree with what others truly did?
+
+A `Checker` is the witness of a `World`: it writes down what every client did (the truth: sockets, beats, sign-outs,
+choices), which faults were in force, and every status that anybody was shown. It knows the promises of the design and
+nothing of how a node keeps them. What it finds wrong is collected in `problems`, each a sentence with a time.
+
+    false offline   shown offline while a session lived, or its grace was not over
+    ghost           shown as here long after the last session had ended
+    hidden          an invisible user was shown
+    equal           the same value was pushed twice in a row
+    older           an older value came after a newer one
+    invented        a value nobody ever chose
+    returned        a session that was signed out is there again though nobody came back
+    differs         after everything has healed: a view, an answer, a record, a count, the ledger is not what is true
+
+In trouble a node is allowed to be late, and a viewer to be told `stale`. How late is written here, once: see `Bounds`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from herenow.core.machine import Timings, settle
+from herenow.core.model import UNLEASED, Mode, Presence, Session, Status, public
+from herenow.service.healing import SETTLE
+from herenow.testing.world import Client, Link, Shown, SimNode, Witness, World
+
+
+SIGNED_OUT_WITHIN = 6_000
+"""Milliseconds a sign-out may take whose answer nobody got."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Milliseconds. What the design promises, and what it may cost when things fail meanwhile."""
+
+    timings: Timings
+    lease: int
+
+    @property
+    def late(self) -> int:
+        """From a change to everybody who looks, when nothing fails: a tick, a tail, a reaper."""
+        return 1_000
+
+    @property
+    def healed(self) -> int:
+        """From the end of the last fault to everything being right again."""
+        return 10_000 + SETTLE
+
+    @property
+    def gone(self) -> int:
+        """From the end of somebody's last session, however it ended, to offline: silence, grace, and a lease that one
+        observer saw stand still, with one more for the case that it was the store."""
+        return self.timings.dead_after + self.timings.grace + self.lease * 5 // 2 + self.late
+
+    @property
+    def cut_off(self) -> int:
+        """A node that could not renew for so long may have had its users shown offline."""
+        return self.lease * 2 // 3 + self.timings.grace
+
+
+@dataclass
+class Stay:
+    """One session as its device knows it."""
+
+    user: str
+    device: str
+    node: str
+    opened_at: int
+    seen_at: int
+    by_rest: bool = False
+    greeted_at: int | None = None
+    """It was told that it stands in the record."""
+    ended_at: int | None = None
+    how: str = ""
+
+    @property
+    def signed_out(self) -> bool:
+        return self.how == "signed out"
+
+
+@dataclass
+class Trouble:
+    """A fault in force. `node` None: for everybody."""
+
+    kind: str
+    node: str | None
+    begin: int
+    end: int | None = None
+
+
+@dataclass
+class Chosen:
+    """What a user may have chosen: the last choice that was answered, and those whose answer never came."""
+
+    possible: list[object]
+    ever: list[tuple[int, object]] = field(default_factory=list)
+    """(when it was asked for, what)"""
+
+    def asked(self, at: int, what: object) -> None:
+        self.ever.append((at, what))
+        self.possible.append(what)
+
+    def answered(self, what: object) -> None:
+        self.possible = self.possible[self.possible.index(what) :]
+
+
+class Checker(Witness):
+    def __init__(self, world: World, viewers: Iterable[str]) -> None:
+        self.world = world
+        self.bounds = Bounds(world.settings.timings, int(world.settings.node_lease * 1000))
+        self.problems: list[str] = []
+        self.counts: Counter[str] = Counter()
+        """How much was checked, so that a run can show that it was worth something."""
+        self._viewers = set(viewers)
+        self._stays: dict[str, list[Stay]] = defaultdict(list)
+        self._open: dict[Client, Stay] = {}
+        self._rest: dict[tuple[str, str], Stay] = {}
+        self._modes: dict[str, Chosen] = defaultdict(lambda: Chosen([Mode.AUTO]))
+        self._texts: dict[str, Chosen] = defaultdict(lambda: Chosen([None]))
+        self._hidden_since: dict[str, int] = {}
+        self._last: dict[tuple[Link, str], tuple[Shown, int]] = {}
+        self._newest_text: dict[tuple[Link, str], int] = {}
+        self._troubles: list[Trouble] = []
+
+    # What clients do
+
+    def opened(self, client: Client) -> None:
+        node = client.node
+        assert node is not None
+        now = self.world.now
+        stay = Stay(client.user, client.device, node.name, now, now)
+        self._stays[client.user].append(stay)
+        self._open[client] = stay
+
+    def greeted(self, client: Client) -> None:
+        stay = self._open.get(client)
+        if stay is not None and stay.greeted_at is None:
+            stay.greeted_at = self.world.now
+
+    def lived(self, client: Client) -> None:
+        self._open[client].seen_at = self.world.now
+
+    def ended(self, client: Client, how: str) -> None:
+        stay = self._open.pop(client, None)
+        if stay is not None:
+            stay.ended_at = self.world.now
+            stay.how = stay.how or how
+
+    def signs_out(self, user: str, device: str) -> None:
+        """From here on nobody can say whether the device is still signed in."""
+        for stay in self._stays[user]:
+            if stay.device == device and (stay.ended_at is None or self._in_grace(stay, self.world.now)):
+                stay.how = "signed out"
+        self._rest.pop((user, device), None)
+
+    def beat(self, user: str, device: str, node: str) -> None:
+        """A beat by REST was accepted."""
+        now = self.world.now
+        stay = self._rest.get((user, device))
+        if stay is None:
+            stay = self._rest[user, device] = Stay(user, device, node, now, now, by_rest=True, greeted_at=now)
+            self._stays[user].append(stay)
+        stay.seen_at = now
+
+    def may_have_beaten(self, user: str, device: str, node: str) -> None:
+        """A beat by REST was not answered: it may have been accepted, or be accepted yet."""
+        stay = Stay(user, device, node, self.world.now, self.world.now, by_rest=True)
+        self._stays[user].append(stay)
+
+    def asks_mode(self, user: str, mode: Mode) -> None:
+        self._modes[user].asked(self.world.now, mode)
+        if mode is not Mode.INVISIBLE:
+            self._hidden_since.pop(user, None)
+
+    def has_mode(self, user: str, mode: Mode) -> None:
+        modes = self._modes[user]
+        modes.answered(mode)
+        if modes.possible == [Mode.INVISIBLE]:
+            self._hidden_since.setdefault(user, self.world.now)
+
+    def asks_text(self, user: str, number: int) -> None:
+        self._texts[user].asked(self.world.now, str(number))
+
+    def has_text(self, user: str, number: int) -> None:
+        self._texts[user].answered(str(number))
+
+    # What goes wrong
+
+    def trouble(self, kind: str, node: str | None = None) -> Trouble:
+        trouble = Trouble(kind, node, self.world.now)
+        self._troubles.append(trouble)
+        self.counts[kind] += 1
+        return trouble
+
+    def over(self, trouble: Trouble) -> None:
+        trouble.end = self.world.now
+
+    # What is shown
+
+    def shown(self, client: Client, shown: Shown) -> None:
+        link = client.link
+        if link is None or client.user not in self._viewers or shown.user in self._viewers:
+            return
+        self.counts["shown"] += 1
+        self._check_order(client, link, shown)
+        self._check_invented(client, shown)
+        if shown.status == "offline":
+            self._check_offline(client, shown)
+        else:
+            self._check_hidden(client, shown)
+
+    def _check_order(self, client: Client, link: Link, shown: Shown) -> None:
+        version = self._version(link.node, shown.user)
+        before = self._last.get((link, shown.user))
+        self._last[link, shown.user] = shown, version
+        if before is not None:
+            if not shown.answer and shown.value == before[0].value:
+                self._problem("equal", client, shown, "was pushed twice in a row")
+            if version < before[1]:
+                self._problem("older", client, shown, f"is of version {version}, after {before[1]}")
+            if shown.as_of < before[0].as_of:
+                self._problem("older", client, shown, f"is as of {shown.as_of}, after {before[0].as_of}")
+        if shown.custom is not None:
+            newest = self._newest_text.get((link, shown.user), 0)
+            if int(shown.custom) < newest:
+                self._problem("older", client, shown, f"says {shown.custom} after {newest}")
+            self._newest_text[link, shown.user] = max(newest, int(shown.custom))
+
+    def _check_invented(self, client: Client, shown: Shown) -> None:
+        if shown.status == "busy" and not any(mode is Mode.BUSY for _, mode in self._modes[shown.user].ever):
+            self._problem("invented", client, shown, "was never busy")
+        texts = self._texts[shown.user].ever
+        if shown.custom is not None and not any(text == shown.custom for _, text in texts):
+            self._problem("invented", client, shown, f"never said {shown.custom}")
+
+    def _check_offline(self, client: Client, shown: Shown) -> None:
+        """A push of offline, or an answer that does not say it is stale, is a claim."""
+        now = shown.at
+        if shown.stale or self._may_be_hidden(shown.user, now):
+            return
+        for stay in self._stays[shown.user]:
+            if self._is_solid(stay, now) and not self._excused(stay, now):
+                how = f"{stay.device} on {stay.node} since {stay.opened_at}"
+                if stay.ended_at is not None:
+                    how += f", {stay.how} {now - stay.ended_at} ms ago"
+                self._problem("false offline", client, shown, f"is here: {how}")
+                return
+
+    def _is_solid(self, stay: Stay, now: int) -> bool:
+        """Everybody must have heard that it is here, and its grace is not over."""
+        if stay.greeted_at is None or stay.signed_out:
+            return False
+        if now - stay.greeted_at < self._late(stay.greeted_at, now):
+            return False
+        grace = self.bounds.timings.grace
+        if stay.by_rest:
+            return now < stay.seen_at + self.bounds.timings.dead_after * 2 // 3 + grace - 500
+        return stay.ended_at is None or now < stay.ended_at + grace - 500
+
+    def _in_grace(self, stay: Stay, now: int) -> bool:
+        return stay.ended_at is not None and now - stay.ended_at < self.bounds.gone
+
+    def _excused(self, stay: Stay, now: int) -> bool:
+        """Its node was cut off for so long that others had to take it for dead; healed 10 s after its return. One that
+        was killed is known to be dead by its sockets too."""
+        spans = sorted((t.begin, t.end or now) for t in self._troubles if t.node in (stay.node, None))
+        merged: list[list[int]] = []
+        for begin, end in spans:
+            if merged and begin - merged[-1][1] < self.bounds.lease // 2:
+                merged[-1][1] = max(merged[-1][1], end)
+            else:
+                merged.append([begin, end])
+        return any(
+            end - begin >= self.bounds.cut_off and now < end + self.bounds.healed for begin, end in merged
+        )
+
+    def _check_hidden(self, client: Client, shown: Shown) -> None:
+        since = self._hidden_since.get(shown.user)
+        if since is not None and shown.at > since + self._late(since, shown.at):
+            self._problem("hidden", client, shown, f"is invisible since {since}")
+
+    def _may_be_hidden(self, user: str, now: int) -> bool:
+        """Lately, as far as anybody can tell."""
+        if Mode.INVISIBLE in self._modes[user].possible:
+            return True
+        asked = [at for at, mode in self._modes[user].ever if mode is Mode.INVISIBLE]
+        unhidden = [at for at, mode in self._modes[user].ever if mode is not Mode.INVISIBLE]
+        return bool(asked) and (not unhidden or now < max(unhidden) + self._late(max(unhidden), now))
+
+    # From time to time
+
+    def look_around(self) -> None:
+        """State that should not last: called every second or so."""
+        for client in self.world.clients:
+            link = client.link
+            if link is None or client.user not in self._viewers or link.silent or link.node.frozen:
+                continue
+            for user in self._stays:
+                last = self._last.get((link, user))
+                if last is not None and last[0].status != "offline" and not last[0].stale:
+                    self._check_ghost(client, last[0])
+        for user, record in self.world.everybody_stored().items():
+            for session in record.sessions:
+                self._check_returned(user, session)
+
+    def _check_returned(self, user: str, session: Session) -> None:
+        stays = [stay for stay in self._stays[user] if stay.device == session.device]
+        if not stays or not stays[-1].signed_out or stays[-1].ended_at is None:
+            return
+        now, ended = self.world.now, stays[-1].ended_at
+        if now > ended + SIGNED_OUT_WITHIN + self._late(ended, now):
+            self.problems.append(f"{now} returned: {user} was signed out at {ended}, the record has {session}")
+
+    def _check_ghost(self, client: Client, shown: Shown) -> None:
+        self.counts["looked"] += 1
+        now = self.world.now
+        ended = self._ended_at(shown.user)
+        if ended is not None and now > ended + self.bounds.gone + self._troubled(ended, now):
+            self._problem("ghost", client, shown, f"ended at {ended}")
+
+    def _ended_at(self, user: str) -> int | None:
+        """When the last session ended; None: there is one."""
+        stays = self._stays[user]
+        if any(stay.ended_at is None and not stay.by_rest for stay in stays):
+            return None
+        return max([stay.seen_at if stay.by_rest else stay.ended_at or 0 for stay in stays], default=0)
+
+    # When everything has healed
+
+    def healed(self) -> None:
+        """The last fault ended so long ago that everybody who is here must be seen by everybody."""
+        for client in self.world.clients:
+            link = client.link
+            for user, stays in self._stays.items():
+                last = None if link is None else self._last.get((link, user))
+                if last is None or user in self._viewers:
+                    continue
+                here = any(stay.ended_at is None and stay.greeted_at and not stay.by_rest for stay in stays)
+                hidden = Mode.INVISIBLE in self._modes[user].possible
+                if last[0].stale or (here and not hidden and last[0].status == "offline"):
+                    self._wrong(f"{client.user} on {client.node} sees {last[0]} though everything has healed")
+
+    async def conclude(self) -> None:
+        """Nothing has failed for so long, and nobody did anything: now all must agree."""
+        stored = self.world.everybody_stored()
+        for user in sorted(self._stays):
+            if user not in self._viewers:
+                self._conclude_record(user, stored.get(user))
+        await self._conclude_views(stored)
+        self._conclude_counts(stored)
+        self._conclude_ledger(stored)
+
+    def _conclude_record(self, user: str, record: Presence | None) -> None:
+        here = {stay.device: stay for stay in self._stays[user] if stay.ended_at is None and not stay.by_rest}
+        sessions = () if record is None else record.sessions
+        leased = {session.device: session for session in sessions if session.holder != UNLEASED}
+        for device in sorted(here.keys() - leased.keys()):
+            self._wrong(
+                f"{user} {device} is connected to {here[device].node} but not in the record: {record}"
+            )
+        for device in sorted(leased.keys() - here.keys()):
+            self._wrong(f"{user} {device} is in the record but not connected: {leased[device]}")
+        for device in sorted(leased.keys() & here.keys()):
+            self._conclude_session(user, leased[device], here[device])
+        if any(session.holder == UNLEASED for session in sessions):
+            self._wrong(f"{user} has a session by REST though no beat came for long: {record}")
+        if record is not None:
+            self._conclude_choices(user, record)
+
+    def _conclude_session(self, user: str, session: Session, stay: Stay) -> None:
+        node = self.world.nodes.get(stay.node)
+        if not session.live or node is None or session.holder != node.node.standing.epoch:
+            self._wrong(f"{user} {session.device} is connected to {stay.node}, the record has {session}")
+
+    def _conclude_choices(self, user: str, record: Presence) -> None:
+        if record.mode not in self._modes[user].possible:
+            self._wrong(f"{user} chose one of {self._modes[user].possible}, the record has {record.mode!r}")
+        text = None if record.custom is None else record.custom.text
+        if text not in self._texts[user].possible:
+            self._wrong(f"{user} said one of {self._texts[user].possible}, the record has {text}")
+        if settle(record, self.world.now, self.bounds.timings).presence is not record:
+            self._wrong(f"{user}'s record is not at rest: {record}")
+
+    async def _conclude_views(self, stored: dict[str, Presence]) -> None:
+        users = sorted(self._stays.keys() - self._viewers)
+        for node in self.world.nodes.values():
+            for viewer in sorted(self._viewers):
+                answers = await node.node.views.statuses(viewer, users)
+                for user, answer in zip(users, answers, strict=True):
+                    told = Shown.of(msgspec.json.decode(answer), self.world.now)
+                    self._compare(f"{node.name} answers {viewer}", told, stored.get(user))
+        for client in self.world.clients:
+            if client.user in self._viewers and client.link is not None:
+                for user in users:
+                    last = self._last.get((client.link, user))
+                    if last is None:
+                        self._wrong(f"{client.user} on {client.link.node.name} was shown nothing of {user}")
+                    else:
+                        self._compare(
+                            f"{client.user} on {client.link.node.name} sees", last[0], stored.get(user)
+                        )
+
+    def _compare(self, who: str, told: Shown, record: Presence | None) -> None:
+        self.counts["compared"] += 1
+        view = public(Presence()) if record is None else public(record)
+        text = None if view.custom is None else view.custom.text
+        if told.stale or told.status != view.status.word or told.custom != text:
+            self._wrong(f"{who} {told}, the record says {view}")
+        elif record is not None and (told.since, told.last_seen) != (view.since, view.last_seen):
+            self._wrong(f"{who} {told}, the record says {view}")
+        elif record is None:
+            known = self.world.ledger.people.get(told.user)
+            if told.last_seen != (None if known is None else known.last_seen):
+                self._wrong(f"{who} {told}, the ledger says {known}")
+
+    def _conclude_counts(self, stored: dict[str, Presence]) -> None:
+        truly = Counter(int(public(presence).status) for presence in stored.values())
+        truly.pop(Status.OFFLINE, None)
+        for node in self.world.nodes.values():
+            counted = Counter({status: count for status, count in node.node.metrics.users.items() if count})
+            if counted != truly:
+                self._wrong(f"{node.name} counts {counted}, the store has {truly}")
+            if node.node.metrics.connections != len(node.links):
+                self._wrong(f"{node.name} counts {node.node.metrics.connections} connections of {len(node.links)}")
+
+    def _conclude_ledger(self, stored: dict[str, Presence]) -> None:
+        for user, record in stored.items():
+            known = self.world.ledger.people.get(user)
+            saved = None if known is None else known.last_seen
+            if record.last_seen is not None and (saved or 0) < record.last_seen:
+                self._wrong(f"{user} was last seen at {record.last_seen}, the ledger has {saved}")
+        for user in self._stays.keys() - stored.keys():
+            last = max((stay.greeted_at or 0) for stay in self._stays[user])
+            known = self.world.ledger.people.get(user)
+            hidden = any(mode is Mode.INVISIBLE for _, mode in self._modes[user].ever)
+            if last and not hidden and (known is None or (known.last_seen or 0) < last):
+                self._wrong(f"{user} was here at {last}, the ledger has {known}")
+
+    # How late things may be
+
+    def _late(self, begin: int, now: int) -> int:
+        return self.bounds.late + self._troubled(begin, now)
+
+    def _troubled(self, begin: int, now: int) -> int:
+        """How long something that should have happened since `begin` may be late because of faults: as long as they
+        were in force, and the time to recover from each."""
+        spans = sorted(
+            (t.begin, (t.end or now) + self.bounds.healed)
+            for t in self._troubles
+            if (t.end or now) + self.bounds.healed > begin and t.begin < now
+        )
+        if not spans:
+            return 0
+        covered, reach = 0, begin
+        for first, last in spans:
+            covered += max(0, min(last, now) - max(first, reach))
+            reach = max(reach, min(last, now))
+        return covered
+
+    def _version(self, node: SimNode, user: str) -> int:
+        person = node.node.people.find(user)
+        return 0 if person is None else person.presence.version
+
+    def _problem(self, kind: str, client: Client, shown: Shown, why: str) -> None:
+        node = "nowhere" if client.node is None else client.node.name
+        self.problems.append(f"{self.world.now} {kind}: {client.user} on {node} sees {shown}: {why}")
+
+    def _wrong(self, what: str) -> None:
+        self.problems.append(f"{self.world.now} differs: {what}")
