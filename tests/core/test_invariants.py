@@ -50,14 +50,15 @@ class World(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 3), shift=st.sampled_from([-1, 0, 1]))
     def to_an_edge(self, which, shift):
-        instants = self.oracle.instants()
+        instants = [at for at in self.oracle.instants() if at > self.story.now]
         if instants:
             self.passes(max(instants[min(which, len(instants) - 1)] + shift - self.story.now, 1))
 
     @rule(duration=st.sampled_from([1, 1 * S, 10 * S, 2 * M]))
     def passes(self, duration):
         self.story.passes(duration)
-        self.now()
+        if self.punctual:
+            self.now()
 
     @rule()
     def look(self):
@@ -75,6 +76,8 @@ class World(RuleBasedStateMachine):
 
     @rule(device=devices, node=nodes)
     def drop(self, device, node):
+        while self.story.now in self.oracle.instants():  # late: a loss goes before what falls due with it
+            self.passes(1)
         if self.line(device, node) is not None:
             self.now()
             self.oracle.loses(device, self.epoch(node))
@@ -92,6 +95,7 @@ class World(RuleBasedStateMachine):
     def act(self, device, node):
         if self.line(device, node) is not None:
             self.passes(1)  # activity in the very millisecond of the activity before is none
+            self.now()
             if self.line(device, node) is not None:
                 self.oracle.acts(device, self.epoch(node))
                 self.story.act(device, on=node)
@@ -117,16 +121,13 @@ class World(RuleBasedStateMachine):
         visit = self.oracle.visits.get((device, REST))
         if visit is not None and visit.lost is None and self.story.now < visit.committed + THIRD:
             self.passes(visit.committed + THIRD - self.story.now)
-        self.passes(
-            max(self.story.record.version - self.story.now, 0) + 1
-        )  # a sign-out wins within its millisecond
+        ahead = max(self.story.record.version - self.story.now, 0)
+        self.passes(ahead + 1)  # a sign-out wins within its millisecond
         if visit is not None and visit.evidence is not None and self.story.now == visit.evidence + 90 * S:
             self.passes(1)  # A3: in that very millisecond it depends on who was first
-        sockets = [
-            key
-            for key, v in self.oracle.visits.items()
-            if key[0] == device and key[1] != REST and v.lost is None
-        ]
+        self.now()
+        here = [key for key, v in self.oracle.visits.items() if key[0] == device and v.lost is None]
+        sockets = [key for key in here if key[1] != REST]
         if self.line(device, "n1") is not None:
             sockets = [(device, self.epoch("n1"))]
             self.oracle.beats(*sockets[0])
@@ -150,6 +151,7 @@ class World(RuleBasedStateMachine):
     def user_acts(self, node):
         if self.hears(node):
             self.passes(1)
+            self.now()
             self.oracle.somebody_acts()
             self.story.user_acts(via=node)
 
@@ -159,9 +161,9 @@ class World(RuleBasedStateMachine):
     def sign_out(self, device, node):
         if self.hears(node):
             self.now()
-            self.oracle.signs_out(device)
-            if not self.hears("n2"):
+            if not self.hears("n2") and (device, self.epoch("n2")) in self.oracle.visits:
                 self.signed_out.add(device)
+            self.oracle.signs_out(device)
             self.story.sign_out(device, via=node)
 
     @rule(mode=st.sampled_from([mode.word for mode in Mode]), lasts=ends)

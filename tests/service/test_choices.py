@@ -3,6 +3,8 @@
 import pytest
 
 from herenow.core.model import Custom, Mode
+from herenow.errors import Unavailable
+from herenow.testing.faulty_engine import Fault, Rule
 from tests.service.scenes import meet
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -153,3 +155,21 @@ async def test_a_choice_is_accepted_while_the_ledger_is_away_and_written_when_it
     choice = world.ledger.people["ana"].choice
     assert choice is not None
     assert choice.mode is Mode.BUSY
+
+
+async def test_a_choice_that_failed_is_not_made_after_a_later_one(world):
+    """Busy, through a node that is cut off; then invisible, through another: nobody may be shown when the first is back."""
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    with world.faults.during(Rule(Fault.SILENCE, node="n1")):
+        with pytest.raises(Unavailable):
+            await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+        await n2.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+        assert far.saw("ana") == ["online", "offline"]
+    await world.sleep(30)
+    assert far.saw("ana") == ["online", "offline"]
+    assert bob.last("ana").status == "offline"
+    assert world.stored("ana").mode is Mode.INVISIBLE

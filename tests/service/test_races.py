@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from herenow.core.model import Mode
+from herenow.errors import Unavailable
 from herenow.testing.faulty_engine import Fault, Rule
 from herenow.wire.codes import Close
 from tests.service.scenes import Stalled, meet
@@ -199,14 +200,16 @@ async def test_a_sign_out_is_answered_with_whether_the_device_was_there(world):
     assert not await n2.node.sessions.sign_out("ana", "d1")
 
 
-async def test_a_sign_out_while_the_store_is_away_closes_at_once_and_is_done_later(world):
+async def test_a_sign_out_while_the_store_is_away_closes_the_socket_all_the_same(world):
     n1, ana, bob = await meet(world)
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
         asked = asyncio.ensure_future(n1.node.sessions.sign_out("ana", "d1"))
         await world.sleep(0.1)
         assert not ana.connected
         await world.sleep(8)
-        with pytest.raises(Exception, match="out of reach"):
+        with pytest.raises(Unavailable):
             await asked
     await world.sleep(3)
+    assert bob.saw("ana")[-1] == "online"  # it was not done: the device is lost, and in grace
+    await world.sleep(30)
     assert bob.saw("ana")[-1] == "offline"

@@ -1,10 +1,15 @@
-"""A call to a store that may hang gets a deadline, and its failure gets its honest name."""
+"""A call to a store that may hang gets a deadline, and its failure gets its honest name.
+
+A call that answers without waiting, as every call to the memory engine does, pays for no timer: it is run up to its first
+wait, and only then gets one. A timer costs more than such a call itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+import types
+from collections.abc import Coroutine, Generator
+from typing import Any, TypeVar
 
 from herenow.errors import Unavailable, UnknownOutcome
 
@@ -17,19 +22,43 @@ LEDGER_DEADLINE = 10.0
 Answer = TypeVar("Answer")
 
 
-async def reading(call: Awaitable[Answer], deadline: float = DEADLINE) -> Answer:
+async def reading(call: Coroutine[Any, Any, Answer], deadline: float = DEADLINE) -> Answer:
     """For calls that change nothing: no answer is `Unavailable`."""
     try:
-        async with asyncio.timeout(deadline):
-            return await call
+        return await _within(deadline, call)
     except TimeoutError:
         raise Unavailable(f"the store did not answer within {deadline:g} s") from None
 
 
-async def writing(call: Awaitable[Answer], deadline: float = DEADLINE) -> Answer:
+async def writing(call: Coroutine[Any, Any, Answer], deadline: float = DEADLINE) -> Answer:
     """For calls that change something: no answer is `UnknownOutcome`."""
     try:
-        async with asyncio.timeout(deadline):
-            return await call
+        return await _within(deadline, call)
     except TimeoutError:
         raise UnknownOutcome(f"the store did not answer within {deadline:g} s") from None
+
+
+async def _within(deadline: float, call: Coroutine[Any, Any, Answer]) -> Answer:
+    try:
+        waits_for = call.send(None)
+    except StopIteration as done:
+        answer: Answer = done.value
+        return answer
+    async with asyncio.timeout(deadline):
+        return await _go_on(call, waits_for)
+
+
+@types.coroutine
+def _go_on(call: Coroutine[Any, Any, Answer], waits_for: Any) -> Generator[Any, Any, Answer]:
+    """The rest of a coroutine that has been started: what it yields goes up, what comes back goes down."""
+    while True:
+        try:
+            try:
+                told = yield waits_for
+            except BaseException as error:
+                waits_for = call.throw(error)
+            else:
+                waits_for = call.send(told)
+        except StopIteration as done:
+            answer: Answer = done.value
+            return answer

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from herenow.core.model import Status, public
+from herenow.errors import Unavailable
 from herenow.ports import Engine, Entry
 from herenow.service.calls import reading
 from herenow.service.metrics import Metrics
@@ -57,9 +58,7 @@ class Census:
     async def keep(self, cursors: Mapping[int, int]) -> None:
         """Count what needs it; `cursors` says how far each log has been read. Once a second."""
         while self._wanted:
-            shard = next(iter(self._wanted))
-            await self._walk(shard)
-            self._wanted.pop(shard, None)
+            await self._walk(next(iter(self._wanted)))
         if any(walk.head is None for walk in self._walks.values()):
             heads = await reading(self._engine.heads())
             for shard, walk in self._walks.items():
@@ -69,10 +68,16 @@ class Census:
                 self._conclude(shard, walk)
 
     async def _walk(self, shard: int) -> None:
+        """Wanted again while we walk: then this walk does not count."""
+        del self._wanted[shard]
         walk = self._walks[shard] = _Walk()
-        async for part in pages(self._engine, [shard]):
-            for user, presence in part:
-                walk.seen[user] = public(presence).status
+        try:
+            async for part in pages(self._engine, [shard]):
+                for user, presence in part:
+                    walk.seen[user] = public(presence).status
+        except Unavailable:
+            self.recount(shard)
+            raise
 
     def _conclude(self, shard: int, walk: _Walk) -> None:
         del self._walks[shard]

@@ -9,18 +9,11 @@ from herenow.core.machine import Edit, Timings, set_custom, set_idle_after, set_
 from herenow.core.model import Custom, Mode, Presence
 from herenow.ports import Ledger
 from herenow.service.calls import LEDGER_DEADLINE, writing
-from herenow.service.clock import Clock
 from herenow.service.decide import Decider
 from herenow.service.recorder import Recorder
 
-SUPERSEDED = 1_000
-"""Milliseconds. A choice that could not be committed when it was asked for is not made after one that was asked for this
-much later, through another node: it would show somebody who has hidden since. Less is the order of versions."""
-
-
 class Choices:
-    def __init__(self, decider: Decider, recorder: Recorder, ledger: Ledger, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, decider: Decider, recorder: Recorder, ledger: Ledger) -> None:
         self._decider = decider
         self._recorder = recorder
         self._ledger = ledger
@@ -45,11 +38,6 @@ class Choices:
         return await self._decider.ask(user, set_idle_after(idle_after))
 
     async def _choose(self, user: str, edit: Edit) -> Presence:
-        asked_at = self._clock.now()
-
-        def timely(presence: Presence, now: int, timings: Timings) -> Presence:
-            return presence if presence.chosen > asked_at + SUPERSEDED else edit(presence, now, timings)
-
-        presence = await self._decider.ask(user, timely)
+        presence = await self._decider.ask(user, edit)
         await self._recorder.written(user)
         return presence

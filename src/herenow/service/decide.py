@@ -34,7 +34,7 @@ AGAIN = 0.25
 """Seconds after which those that could not be decided are tried again."""
 
 PATIENCE = 5.0
-"""Seconds somebody who asked for something waits for its commit; what was asked stays asked."""
+"""Seconds somebody who asked for something waits for its commit."""
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +81,9 @@ class Decider:
             self._tasks.spawn(self._decide(person), "decide")
 
     async def ask(self, user: str, edit: Edit) -> Presence:
-        """Apply an edit and wait for its commit. Raises `Unavailable` when that takes too long; the edit stays asked."""
+        """Apply an edit and wait for its commit, but not for long: who asked for something that would be done minutes
+        later may have asked for something else meanwhile, elsewhere. Raises `Unavailable` (it is not done and will not
+        be) or `UnknownOutcome` (look before you repeat it)."""
         person = self._people.get(user)
         person.pins += 1
         ask = Ask(edit, asyncio.get_running_loop().create_future())
@@ -92,12 +94,12 @@ class Decider:
                 await asyncio.shield(ask.done)
             return person.presence
         except TimeoutError:
-            raise Unavailable(
-                "The store is out of reach; what you asked for will be done when it is back."
-            ) from None
+            if ask in person.asks:
+                person.asks.remove(ask)
+            if ask.doubtful:
+                raise UnknownOutcome("The store did not answer; it may have been done.") from None
+            raise Unavailable("The store is out of reach.") from None
         finally:
-            if edit is _as_it_is and ask in person.asks:
-                person.asks.remove(ask)  # nobody waits any more, and there is nothing to be done
             person.pins -= 1
             self._people.release(person, self._clock.now())
 
@@ -154,6 +156,8 @@ class Decider:
                 if person.unpublished:
                     self._hub.publish(person)
         except UnknownOutcome:
+            for ask in person.asks:
+                ask.doubtful = ask.edit is not _as_it_is
             await self._read_again(person)
         except Unavailable:
             self._metrics.engine_errors += 1
@@ -199,7 +203,7 @@ class Decider:
 
     async def _learn(self, person: Person) -> None:
         if not person.known or person.guessed:
-            await self._reader.learn([person])
+            await self._reader.learn_one(person)
             if not self._standing.may_decide(person.shard):
                 raise Unavailable(f"shard {person.shard} is not whole")
 
@@ -210,9 +214,15 @@ class Decider:
         unsaved = outcome.unsaved or droppable(outcome.presence)
         note = None if _differ_in_stamps_only(before, outcome.presence) else _note(before, outcome.presence)
         started = self._clock.monotonic()
-        result = await self._writer.commit(
-            person.shard, Write(person.user, expected, record, outcome.wake_at, note, unsaved), epoch
-        )
+        person.committing = record, outcome.presence
+        if outcome.news:
+            person.changed_at = started
+        try:
+            result = await self._writer.commit(
+                person.shard, Write(person.user, expected, record, outcome.wake_at, note, unsaved), epoch
+            )
+        finally:
+            person.committing = None
         if isinstance(result, Conflict):
             self._metrics.conflicts += 1
             if not self._standing.may_decide(person.shard):
@@ -226,7 +236,6 @@ class Decider:
         if outcome.change is not None:
             self._metrics.changes += 1
         if outcome.news:
-            person.changed_at = started
             self._hub.publish(person)
         return True
 

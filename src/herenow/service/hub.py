@@ -9,7 +9,7 @@ them in one frame at the tick's end. A send costs several microseconds in the ke
 is what makes a busy minute cheap. Values equal to the last one sent are not sent: while a connection is clean, the last
 one sent *is* the channel's body, so only the few that are dirty remember what they had.
 
-The tick is 20 ms when calm and widens, up to a second, when a tick's work takes more than a quarter of it.
+The tick is 20 ms when calm and widens, up to a second, when a tick's work takes most of it.
 """
 
 from __future__ import annotations
@@ -233,8 +233,8 @@ class Hub:
                 outbox.ready = False
                 cooling.append(outbox)
                 outbox.send(frame)
-            elif channel not in outbox.dirty:
-                outbox.dirty[channel] = had
+            else:
+                outbox.dirty.setdefault(channel, had)
         sent = len(cooling) - before
         if sent:
             self._count(channel, sent)
@@ -330,10 +330,10 @@ class Hub:
                 self._metrics.delivery_seconds.observe(late, count)
 
     def _adapt(self, took: float) -> None:
-        if took > self._tick / 4:
-            self._tick = min(WIDEST_TICK, self._tick * 2)
-        elif took < self._tick / 16:
-            self._tick = max(CALM_TICK, self._tick / 2)
+        if took > self._tick * 0.6:
+            self._tick = min(WIDEST_TICK, self._tick * 1.5)
+        elif took < self._tick * 0.3:
+            self._tick = max(CALM_TICK, self._tick / 1.5)
 
 
 def _own_view(person: Person) -> int:

@@ -166,6 +166,7 @@ class Node:
             metrics=metrics,
             touch=self.decider.touch,
             verify=self.writer.verify,
+            on_gap=self.recorder.keep,
             on_loss=self.healing.lost,
         )
         self.sweep = Sweep(engine, self.people, self.decider)
@@ -181,7 +182,7 @@ class Node:
             node_lease=settings.node_lease,
             on_new_epoch=self._begin_epoch,
         )
-        self.choices = Choices(self.decider, self.recorder, ledger, clock_)
+        self.choices = Choices(self.decider, self.recorder, ledger)
         self.subscriptions = Subscriptions(
             people=self.people,
             hub=self.hub,

@@ -114,11 +114,13 @@ class HeldSession:
 class Ask:
     """Something a user asked for, until it is committed."""
 
-    __slots__ = ("done", "edit")
+    __slots__ = ("done", "doubtful", "edit")
 
     def __init__(self, edit: Edit, done: asyncio.Future[None]) -> None:
         self.edit = edit
         self.done = done
+        self.doubtful = False
+        """It was in a commit of which we do not know what became."""
 
 
 class Person:
@@ -128,6 +130,7 @@ class Person:
         "asks",
         "changed_at",
         "channels",
+        "committing",
         "deciding",
         "dirty",
         "guessed",
@@ -159,6 +162,8 @@ class Person:
         self.dirty = False
         self.deciding = False
         self.unpublished = False
+        self.committing: tuple[bytes, Presence] | None = None
+        """What we are writing now: the log may be faster than the answer."""
         """What we know has changed since those who look were told."""
         self.changed_at = 0.0
         """Monotonic time of the last change, for the latency histogram."""
@@ -173,11 +178,15 @@ class Person:
         """Something was read or came by the log. Versions decide; answers whether it was news."""
         if self.known and record == self.record:
             return False
-        presence = decode(record)
+        presence = decode(record) if self.committing is None or not self.is_ours(record) else self.committing[1]
         if self.known and presence.version <= self.presence.version:
             return False
         self.adopt(record, presence)
         return True
+
+    def is_ours(self, record: bytes) -> bool:
+        """We are writing it ourselves, and need not be told what it says."""
+        return self.committing is not None and record == self.committing[0]
 
     def adopt(self, record: bytes | None, presence: Presence) -> None:
         self.known = True

@@ -12,14 +12,15 @@ something (see `healing`). What we know then stays as it is until the shard has 
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from herenow.core.machine import droppable
 from herenow.core.model import Presence
 from herenow.core.record import UnknownFormat, decode, version_of
-from herenow.errors import Unavailable
+from herenow.errors import HerenowError, Unavailable
 from herenow.ports import Engine, Ledger, Loaded, Remembered
 from herenow.service.calls import LEDGER_DEADLINE, reading
 from herenow.service.clock import Clock
@@ -31,6 +32,14 @@ KEEP_COLD = 60_000
 
 COLD_USERS = 50_000
 DECODED = 50_000
+
+
+@dataclass(slots=True)
+class _Company:
+    """People who are read together."""
+
+    people: list[Person]
+    read: asyncio.Future[None]
 
 
 class Reader:
@@ -55,8 +64,32 @@ class Reader:
         """Whom the ledger is being asked about, as long as nothing was heard of them meanwhile."""
         self._decoded: OrderedDict[str, tuple[bytes, Presence]] = OrderedDict()
         self._guesses: dict[Person, None] = {}
+        self._company: _Company | None = None
 
     # People we follow
+
+    async def learn_one(self, person: Person) -> None:
+        """As `learn`, together with everybody else who is asked for in this turn of the loop: a storm of arrivals is a
+        few reads."""
+        company = self._company
+        if company is not None:
+            company.people.append(person)
+            await asyncio.shield(company.read)
+            return
+        company = self._company = _Company([person], asyncio.get_running_loop().create_future())
+        try:
+            await asyncio.sleep(0)
+            self._company = None
+            await self.learn(company.people)
+        except BaseException as error:
+            self._company = None
+            failure = (
+                error if isinstance(error, HerenowError) else Unavailable(f"reading was given up: {error!r}")
+            )
+            company.read.set_exception(failure)
+            company.read.exception()  # perhaps nobody else waits
+            raise
+        company.read.set_result(None)
 
     async def learn(self, people: Sequence[Person]) -> None:
         """Read them for the first time; whoever became known by the log meanwhile stays so."""

@@ -36,6 +36,9 @@ BACKLOG = 200_000
 PART = 2_000
 """Rows per statement batch."""
 
+KEEP = 60.0
+"""Seconds after a gap in a shard's log in which no record leaves it: longer than any offer can be under way."""
+
 MARKS_EVERY = 5
 """Flushes between two looks at the store's marks."""
 
@@ -76,6 +79,8 @@ class Recorder:
         self._wanted = asyncio.Event()
         self._written: list[tuple[str, asyncio.Future[None]]] = []
         self._flushes = 0
+        self._kept: dict[int, float] = {}
+        """Shard → monotonic time until which no record leaves it."""
         self.is_late = False
         """The last flush did not reach the ledger; what it should have written waits."""
 
@@ -176,10 +181,20 @@ class Recorder:
             await writing(self._ledger.save_choices(choices), LEDGER_DEADLINE)
         by_shard: dict[int, list[tuple[str, bytes, bool]]] = defaultdict(list)
         for user, row in rows.items():
-            by_shard[row.shard].append((user, row.record, droppable(row.presence)))
+            drop = droppable(row.presence)
+            if not drop or self._may_drop(row.shard):
+                by_shard[row.shard].append((user, row.record, drop))
         for shard, saved in by_shard.items():
             await writing(self._engine.saved(shard, saved))
             self._left(saved)
+
+    def keep(self, shard: int) -> None:
+        """The shard may have lost something, and nodes offer what they know: what is newest must not leave it, or
+        something older takes its place. It stays marked, and leaves later."""
+        self._kept[shard] = self._clock.monotonic() + KEEP
+
+    def _may_drop(self, shard: int) -> bool:
+        return self._clock.monotonic() >= self._kept.get(shard, 0.0)
 
     def _left(self, saved: list[tuple[str, bytes, bool]]) -> None:
         """Whose record has just left the store: our next commit expects none."""

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 
 from herenow.core.machine import retire
 from herenow.core.model import UNLEASED
-from herenow.errors import Unavailable
+from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Engine
 from herenow.service.calls import reading, writing
 from herenow.service.decide import Decider
@@ -70,8 +70,8 @@ class Sweep:
         for start in range(0, len(users), TOGETHER):
             part = users[start : start + TOGETHER]
             for result in await asyncio.gather(*map(decide, part), return_exceptions=True):
-                if isinstance(result, Unavailable):
-                    failed = result
+                if isinstance(result, Unavailable | UnknownOutcome):
+                    failed = Unavailable(str(result))
                 elif isinstance(result, BaseException):
                     raise result
         if failed is not None:

@@ -56,9 +56,11 @@ class Tail:
         metrics: Metrics,
         touch: Callable[[Person], None],
         verify: Callable[[int], Awaitable[None]],
+        on_gap: Callable[[int], None],
         on_loss: Callable[[int, int | None], None],
     ) -> None:
-        """`verify(shard)` raises when the shard does not have what we wrote; `on_loss(shard, row)` is told otherwise."""
+        """`verify(shard)` raises when the shard does not have what we wrote; `on_gap(shard)` is told that it may have lost
+        something, `on_loss(shard, row)` that it has."""
         self._engine = engine
         self._people = people
         self._reader = reader
@@ -69,6 +71,7 @@ class Tail:
         self._metrics = metrics
         self._touch = touch
         self._verify = verify
+        self._on_gap = on_gap
         self._on_loss = on_loss
         self._cursors: dict[int, int] = {}
         self._seen_heads: dict[int, int] = {}
@@ -124,6 +127,7 @@ class Tail:
         if part.gap:
             self._metrics.log_gaps += 1
             log.warning("log.gap", shard=shard, head=part.head, cursor=cursor)
+            self._on_gap(shard)
             if part.head < cursor:
                 self._on_loss(shard, None)
             await self._close_gap(shard)
@@ -151,7 +155,10 @@ class Tail:
             return
         try:
             if person.learn(entry.record):
-                self._heard(person)
+                if person.is_ours(entry.record):
+                    self._hub.publish(person)  # decided already, here and now
+                else:
+                    self._heard(person)
         except UnknownFormat:
             log.warning("log.unknown_format", shard=shard)
 

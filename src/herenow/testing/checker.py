@@ -10,7 +10,8 @@ nothing of how a node keeps them. What it finds wrong is collected in `problems`
     equal           the same value was pushed twice in a row
     older           an older value came after a newer one
     invented        a value nobody ever chose
-    returned        a session that was signed out is there again though nobody came back
+    returned        a session that was signed out stays, or is there again though nobody came back
+    missing         while nothing fails: somebody who looks was not told of what the record has said for a while
     differs         after everything has healed: a view, an answer, a record, a count, the ledger is not what is true
 
 In trouble a node is allowed to be late, and a viewer to be told `stale`. How late is written here, once: see `Bounds`.
@@ -25,10 +26,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from herenow.core.machine import Timings, settle
-from herenow.core.model import UNLEASED, Mode, Presence, Session, Status, public
+from herenow.core.model import UNLEASED, Mode, Presence, Session, Status, View, public
 from herenow.service.healing import SETTLE
-from herenow.testing.world import Client, Link, Shown, SimNode, Witness, World
-
+from herenow.testing.world import RESET, Client, Link, Shown, SimNode, Witness, World
 
 SIGNED_OUT_WITHIN = 6_000
 """Milliseconds a sign-out may take whose answer nobody got."""
@@ -52,10 +52,26 @@ class Bounds:
         return 10_000 + SETTLE
 
     @property
-    def gone(self) -> int:
-        """From the end of somebody's last session, however it ended, to offline: silence, grace, and a lease that one
-        observer saw stand still, with one more for the case that it was the store."""
-        return self.timings.dead_after + self.timings.grace + self.lease * 5 // 2 + self.late
+    def dead_node(self) -> int:
+        """From the death of a node to its sessions being in grace: a lease that an observer saw stand still, with one
+        more for the case that it was the store, and the thirds between two looks."""
+        return self.lease * 5 // 2
+
+    @property
+    def longest(self) -> int:
+        """From the end of a session, however it ended, to offline."""
+        return self.timings.dead_after + self.timings.grace + self.dead_node + self.late
+
+    def gone(self, stay: Stay) -> int:
+        """When a session that ended is no more, in the store's time."""
+        if stay.by_rest:
+            return stay.seen_at + self.timings.dead_after + self.timings.grace + self.late
+        ended = (stay.ended_at or 0) + self.timings.grace + self.late
+        if stay.how == "vanished" or stay.beside_half_open:
+            return ended + self.timings.dead_after
+        if stay.how == f"by node: {RESET}":
+            return ended + self.dead_node
+        return ended
 
     @property
     def cut_off(self) -> int:
@@ -81,6 +97,13 @@ class Stay:
     @property
     def signed_out(self) -> bool:
         return self.how == "signed out"
+
+    asked_out: bool = False
+    """It stood in the record when somebody asked for its end."""
+    out_at: int | None = None
+    """Somebody was told that it is signed out."""
+    beside_half_open: bool = False
+    """An earlier socket of the device to the same node was left half-open: a second tab, as far as the node can tell."""
 
 
 @dataclass
@@ -126,6 +149,8 @@ class Checker(Witness):
         self._last: dict[tuple[Link, str], tuple[Shown, int]] = {}
         self._newest_text: dict[tuple[Link, str], int] = {}
         self._troubles: list[Trouble] = []
+        self._views: dict[str, tuple[tuple[str, str | None], int]] = {}
+        """What the record of each user says to others, and since when we know."""
 
     # What clients do
 
@@ -134,6 +159,10 @@ class Checker(Witness):
         assert node is not None
         now = self.world.now
         stay = Stay(client.user, client.device, node.name, now, now)
+        stay.beside_half_open = any(
+            before.how == "vanished" and (before.device, before.node) == (stay.device, stay.node)
+            for before in self._stays[client.user]
+        )
         self._stays[client.user].append(stay)
         self._open[client] = stay
 
@@ -156,7 +185,14 @@ class Checker(Witness):
         for stay in self._stays[user]:
             if stay.device == device and (stay.ended_at is None or self._in_grace(stay, self.world.now)):
                 stay.how = "signed out"
+                stay.asked_out = stay.greeted_at is not None
         self._rest.pop((user, device), None)
+
+    def is_signed_out(self, user: str, device: str) -> None:
+        """Whoever asked for it was told that it is done."""
+        for stay in self._stays[user]:
+            if stay.device == device and stay.asked_out and stay.out_at is None:
+                stay.out_at = self.world.now
 
     def beat(self, user: str, device: str, node: str) -> None:
         """A beat by REST was accepted."""
@@ -263,7 +299,7 @@ class Checker(Witness):
         return stay.ended_at is None or now < stay.ended_at + grace - 500
 
     def _in_grace(self, stay: Stay, now: int) -> bool:
-        return stay.ended_at is not None and now - stay.ended_at < self.bounds.gone
+        return stay.ended_at is not None and now < self.bounds.gone(stay)
 
     def _excused(self, stay: Stay, now: int) -> bool:
         """Its node was cut off for so long that others had to take it for dead; healed 10 s after its return. One that
@@ -304,9 +340,37 @@ class Checker(Witness):
                 last = self._last.get((link, user))
                 if last is not None and last[0].status != "offline" and not last[0].stale:
                     self._check_ghost(client, last[0])
-        for user, record in self.world.everybody_stored().items():
+        stored = self.world.everybody_stored()
+        for user, record in stored.items():
             for session in record.sessions:
                 self._check_returned(user, session)
+        for user, stays in self._stays.items():
+            self._check_still_there(stays)
+            if user not in self._viewers:
+                self._check_told(user, stored.get(user))
+
+    def _check_still_there(self, stays: list[Stay]) -> None:
+        now = self.world.now
+        for stay in stays:
+            if stay.out_at is None or stay.ended_at is not None or stay.by_rest:
+                continue
+            if now > stay.out_at + self._late(stay.out_at, now):
+                self.problems.append(f"{now} returned: {stay} was signed out, and is still connected")
+
+    def _check_told(self, user: str, record: Presence | None) -> None:
+        """Is everybody told what the record says? Where it says nothing, it says offline."""
+        now = self.world.now
+        view = _seen(public(Presence() if record is None else record))
+        if self._views.get(user, (None, 0))[0] != view:
+            self._views[user] = view, now
+        since = self._views[user][1]
+        if now < since + 2 * self.bounds.late or self._troubled(now - 2 * self.bounds.late, now):
+            return
+        for client in self.world.clients:
+            last = None if client.link is None else self._last.get((client.link, user))
+            self.counts["told"] += last is not None
+            if last is not None and (last[0].status, last[0].custom) != view:
+                self._problem("missing", client, last[0], f"the record says {view} since {since}")
 
     def _check_returned(self, user: str, session: Session) -> None:
         stays = [stay for stay in self._stays[user] if stay.device == session.device]
@@ -314,21 +378,19 @@ class Checker(Witness):
             return
         now, ended = self.world.now, stays[-1].ended_at
         if now > ended + SIGNED_OUT_WITHIN + self._late(ended, now):
-            self.problems.append(f"{now} returned: {user} was signed out at {ended}, the record has {session}")
+            self.problems.append(
+                f"{now} returned: {user} was signed out at {ended}, the record has {session}"
+            )
 
     def _check_ghost(self, client: Client, shown: Shown) -> None:
         self.counts["looked"] += 1
-        now = self.world.now
-        ended = self._ended_at(shown.user)
-        if ended is not None and now > ended + self.bounds.gone + self._troubled(ended, now):
-            self._problem("ghost", client, shown, f"ended at {ended}")
-
-    def _ended_at(self, user: str) -> int | None:
-        """When the last session ended; None: there is one."""
-        stays = self._stays[user]
+        now, stays = self.world.now, self._stays[shown.user]
         if any(stay.ended_at is None and not stay.by_rest for stay in stays):
-            return None
-        return max([stay.seen_at if stay.by_rest else stay.ended_at or 0 for stay in stays], default=0)
+            return
+        last = max(stays, key=self.bounds.gone)
+        ended = last.seen_at if last.by_rest else last.ended_at or 0
+        if now > self.bounds.gone(last) + self._troubled(ended, now):
+            self._problem("ghost", client, shown, f"ended at {ended}, {last.how}")
 
     # When everything has healed
 
@@ -409,9 +471,12 @@ class Checker(Witness):
         self.counts["compared"] += 1
         view = public(Presence()) if record is None else public(record)
         text = None if view.custom is None else view.custom.text
-        if told.stale or told.status != view.status.word or told.custom != text:
-            self._wrong(f"{who} {told}, the record says {view}")
-        elif record is not None and (told.since, told.last_seen) != (view.since, view.last_seen):
+        if (
+            told.stale
+            or told.status != view.status.word
+            or told.custom != text
+            or (record is not None and (told.since, told.last_seen) != (view.since, view.last_seen))
+        ):
             self._wrong(f"{who} {told}, the record says {view}")
         elif record is None:
             known = self.world.ledger.people.get(told.user)
@@ -426,7 +491,9 @@ class Checker(Witness):
             if counted != truly:
                 self._wrong(f"{node.name} counts {counted}, the store has {truly}")
             if node.node.metrics.connections != len(node.links):
-                self._wrong(f"{node.name} counts {node.node.metrics.connections} connections of {len(node.links)}")
+                self._wrong(
+                    f"{node.name} counts {node.node.metrics.connections} connections of {len(node.links)}"
+                )
 
     def _conclude_ledger(self, stored: dict[str, Presence]) -> None:
         for user, record in stored.items():
@@ -472,3 +539,7 @@ class Checker(Witness):
 
     def _wrong(self, what: str) -> None:
         self.problems.append(f"{self.world.now} differs: {what}")
+
+
+def _seen(view: View) -> tuple[str, str | None]:
+    return view.status.word, None if view.custom is None else view.custom.text

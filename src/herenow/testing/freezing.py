@@ -31,11 +31,14 @@ class Freezer:
             work = _nothing()
         task = asyncio.get_running_loop().create_task(self._run(work), name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(
-            lambda _: work.close()
-        )  # one that was cancelled before it began was never awaited
+        task.add_done_callback(lambda _: self._done(task, work))
         return task
+
+    def _done(self, task: asyncio.Task[Any], work: Coroutine[Any, Any, Any]) -> None:
+        self._tasks.discard(task)
+        work.close()  # one that was cancelled before it began was never awaited
+        if not task.cancelled():
+            task.exception()  # who waited for it may be gone
 
     def deliver(self, what: Callable[[], object]) -> None:
         """Something from outside reaches the process: now, or when it runs again, in order; never when it is dead."""
@@ -59,9 +62,10 @@ class Freezer:
 
     async def bury(self) -> None:
         """The test is over: let go of what a killed process left behind."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while tasks := list(self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, work: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - whatever it returns
         return await self._step(work)

@@ -308,9 +308,7 @@ class Client:
         """Sign this device out through its own socket."""
         link = self._link()
         self.witness.signs_out(self.user, self.device)
-        await link.node.run(link.node.node.sessions.sign_out(self.user, self.device, but=link.connection))
-        if self.link is link:
-            self.close()
+        await link.node.run(link.signs_out())
 
     def _cut(self) -> Link:
         link, self.link = self._link(), None
@@ -477,6 +475,15 @@ class Link:
     def _told(self, what: Callable[[Node, Connection], object]) -> None:
         if self.connection is not None:
             what(self.node.node, self.connection)
+
+    async def signs_out(self) -> None:
+        """What the gateway does with `presence.bye`."""
+        client, connection = self.client, self.connection
+        if connection is not None:
+            try:
+                await self.node.node.sessions.sign_out(client.user, client.device, but=connection)
+            finally:
+                self._end(Close.NORMAL, "signed out")
 
     def closed(self, *, alive: bool = True) -> None:
         """What the gateway does when the socket is closed, for whatever reason."""
