@@ -140,7 +140,7 @@ def settle(
     if edits:
         for edit in edits:
             presence = _restated(edit(presence, now, timings), now)
-        if public(presence) != seen:
+        if public(presence) != seen and not _holds_as_recorded(presence, epoch, held):
             return _outcome(record, presence, now, timings, seen, more=True)
 
     before = presence
@@ -454,6 +454,13 @@ def _prolongs(session: Session, held: Held, now: int, dead_after: int) -> bool:
     if session.holder != UNLEASED or held.seen_at <= session.seen_at:
         return False
     return 3 * (held.seen_at - session.seen_at) >= dead_after or 3 * (now - session.seen_at) >= 2 * dead_after
+
+
+def _holds_as_recorded(presence: Presence, epoch: str, held: Sequence[Held]) -> bool:
+    """What the node holds is what stands in the record: nothing is left to do after an edit."""
+    live = {(s.device, s.holder) for s in presence.sessions if s.live}
+    mine = {(h.device, h.holder) for h in held if h.lost_at is None}
+    return mine <= live and all(key in mine for key in live if key[1] == epoch != UNLEASED)
 
 
 def _without_unheld(presence: Presence, epoch: str, held: Sequence[Held], now: int) -> Presence:

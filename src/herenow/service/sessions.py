@@ -237,7 +237,7 @@ class Sessions:
         person = self._people.get(user)
         person.pins += 1
         try:
-            presence = await self._decider.decided(user)
+            presence = person.presence if person.known else await self._decider.decided(user)
             now = self._clock.now()
             held = [session for session in person.sessions if session.lost_at is None]
             for session in held:
