@@ -35,7 +35,10 @@ MAY_IMPORT = {
 
 IMPURE = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "threading", "time"}
 CLOCKS = {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"}
-MAY_READ_THE_CLOCK = {"service/clock.py", "engines/memory.py"}  # the second is its own server, with its own time
+MAY_READ_THE_CLOCK = {
+    "service/clock.py",
+    "engines/memory.py",
+}  # the second is its own server, with its own time
 
 MODULES = sorted(path for path in ROOT.rglob("*.py"))
 NAMES = [str(path.relative_to(ROOT)) for path in MODULES]

@@ -23,7 +23,20 @@ NODES = ("n1", "n2", "n3")
 VIEWERS = ("vera", "vito", "vlad")
 SHARDS = 4
 
-CALLS = ("commit", "load", "renew", "leases", "due", "offer", "settle", "unsettle", "join", "jump", "retire", "saved")
+CALLS = (
+    "commit",
+    "load",
+    "renew",
+    "leases",
+    "due",
+    "offer",
+    "settle",
+    "unsettle",
+    "join",
+    "jump",
+    "retire",
+    "saved",
+)
 
 
 class Schedule:
@@ -229,7 +242,9 @@ class Schedule:
             else:
                 device = rng.choice(["d0", "d1", "rest"])
                 self.checker.signs_out(user, device)
-                if await self._try(node, node.node.sessions.sign_out(user, device), f"{user} signs {device} out"):
+                if await self._try(
+                    node, node.node.sessions.sign_out(user, device), f"{user} signs {device} out"
+                ):
                     self.checker.is_signed_out(user, device)
 
     async def _try(self, node, work, what):
@@ -277,7 +292,9 @@ class Schedule:
     async def _calls_fail(self, rng, fault):
         node = rng.choice([*NODES, None])
         calls = () if rng.random() < 0.4 else (rng.choice(CALLS),)
-        await self._rule(rng, Rule(fault, probability=rng.choice([0.1, 0.3, 0.6]), node=node, calls=calls, limit=0.5))
+        await self._rule(
+            rng, Rule(fault, probability=rng.choice([0.1, 0.3, 0.6]), node=node, calls=calls, limit=0.5)
+        )
 
     async def _cut_off(self, rng):
         seconds = rng.choice([2.0, 5.0, 9.0, 20.0])

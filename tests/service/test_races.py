@@ -99,7 +99,10 @@ async def test_a_commit_that_the_log_overtakes_is_shown_once_and_in_order(world)
     await asked
     await world.sleep(1)
     assert bob.saw("ana") == ["online", "busy", "away"]
-    assert n1.node.people.find("ana").record == world.store.shards[n1.node.people.find("ana").shard].records["ana"]
+    assert (
+        n1.node.people.find("ana").record
+        == world.store.shards[n1.node.people.find("ana").shard].records["ana"]
+    )
 
 
 async def test_a_conflict_whose_answer_the_log_overtakes_does_not_go_back(world):
@@ -213,3 +216,22 @@ async def test_a_sign_out_while_the_store_is_away_closes_the_socket_all_the_same
     assert bob.saw("ana")[-1] == "online"  # it was not done: the device is lost, and in grace
     await world.sleep(30)
     assert bob.saw("ana")[-1] == "offline"
+
+
+async def test_what_is_already_so_by_what_we_know_is_not_answered_before_the_store_was_asked(world):
+    """n2 knows that ana is busy, and has not heard that she is not any more; busy again must not be taken for done."""
+    n1, _, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    tail = Stalled(n2.node.engine, "tail")
+    await world.sleep(1.1)
+    await n1.node.choices.set_mode("ana", Mode.AUTO, None)
+    await n2.node.choices.set_mode("ana", Mode.BUSY, None)
+    assert world.stored("ana").mode is Mode.BUSY
+    await tail.release()
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "busy", "online", "busy"]

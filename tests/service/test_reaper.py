@@ -2,6 +2,9 @@
 
 import pytest
 
+from herenow.core.model import Mode
+from herenow.core.shards import shard_of
+from herenow.errors import ProtocolError
 from tests.service.scenes import meet
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -42,3 +45,22 @@ async def test_a_record_that_cannot_be_read_stays_due_without_a_busy_loop(world)
     ana.close()
     await world.sleep(31)
     assert bob.saw("ana") == ["online", "offline"]
+
+
+async def test_a_record_of_a_newer_format_is_left_alone_and_hurts_nobody_else(world):
+    node, ana, bob = await meet(world)
+    await world.befriend("bob", "eve")
+    shard = shard_of("eve", 4)
+    newer = b"\x63\x00" + (1).to_bytes(6, "big") + b"something new"
+    world.store.shards[shard]._put("eve", newer, unsaved=False)
+    await world.sleep(1.5)
+    assert await bob.watch("eve", "ana") == []
+    assert (bob.last("eve").status, bob.last("eve").stale) == ("offline", True)
+    eve = world.client("eve")
+    await eve.connect(node)
+    await world.sleep(5)
+    with pytest.raises(ProtocolError):
+        await node.node.choices.set_mode("eve", Mode.BUSY, None)
+    assert world.store.shards[shard].records["eve"] == newer
+    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    assert bob.last("ana").status == "busy"

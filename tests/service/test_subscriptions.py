@@ -59,9 +59,7 @@ async def test_f1_a_change_that_comes_after_the_snapshot_is_newer(world):
 async def test_f2_many_targets_at_once_are_one_answer_with_the_errors_listed(world):
     node = await world.start("n1")
     friends = [f"u{number}" for number in range(50)]
-    await world.ledger.apply(
-        [RelationRow("contact", "bob", friend) for friend in friends]
-    )
+    await world.ledger.apply([RelationRow("contact", "bob", friend) for friend in friends])
     bob = world.client("bob")
     await bob.connect(node)
     denied = await bob.watch(*friends, "stranger", "nobody")
@@ -149,7 +147,11 @@ async def test_a_lost_relation_looks_like_nobody_and_a_regained_one_like_now(wor
     node, ana, bob = await meet(world)
     await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
     await world.sleep(0.1)
-    assert (bob.last("ana").status, bob.last("ana").last_seen, bob.last("ana").since) == ("offline", None, None)
+    assert (bob.last("ana").status, bob.last("ana").last_seen, bob.last("ana").since) == (
+        "offline",
+        None,
+        None,
+    )
     bob.forget()
     await node.node.choices.set_mode("ana", Mode.BUSY, None)
     await world.sleep(1)

@@ -165,7 +165,8 @@ def _opened(url: str, path: Path) -> Iterator[Finding]:
         yield _fine("schema", f"Up to date ({newest}).")
     elif current is not None and current > newest:  # revisions are numbered
         yield _problem(
-            "schema", f"At {current}, but this herenow knows none newer than {newest}: run the version that wrote it."
+            "schema",
+            f"At {current}, but this herenow knows none newer than {newest}: run the version that wrote it.",
         )
     else:
         yield Finding(

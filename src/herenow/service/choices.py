@@ -12,6 +12,7 @@ from herenow.service.calls import LEDGER_DEADLINE, writing
 from herenow.service.decide import Decider
 from herenow.service.recorder import Recorder
 
+
 class Choices:
     def __init__(self, decider: Decider, recorder: Recorder, ledger: Ledger) -> None:
         self._decider = decider

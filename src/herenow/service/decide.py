@@ -191,7 +191,10 @@ class Decider:
                 held=[facts for _, facts in held],
                 edits=[ask.edit for ask in asks],
             )
-            if outcome.presence is not before and not await self._commit(person, outcome, epoch):
+            if outcome.presence is not before:
+                if not await self._commit(person, outcome, epoch):
+                    continue
+            elif _says_something(outcome, asks) and await self._is_behind(person):
                 continue
             if outcome.signed_out:
                 await self._writer.verify(person.shard)  # or did the shard lose them?
@@ -200,6 +203,13 @@ class Decider:
                 self._answer(person, asks)
             if not outcome.more:
                 return
+
+    async def _is_behind(self, person: Person) -> bool:
+        """Does the store know more than we do? A commit finds that out by itself; an answer without one must ask."""
+        changed = bool(await self._reader.refresh([person]))
+        if not self._standing.may_decide(person.shard):
+            raise Unavailable(f"shard {person.shard} is not whole")
+        return changed
 
     async def _learn(self, person: Person) -> None:
         if not person.known or person.guessed:
@@ -293,6 +303,11 @@ class Decider:
 
 def _as_it_is(presence: Presence, now: int, timings: Timings) -> Presence:
     return presence
+
+
+def _says_something(outcome: Outcome, asks: Iterable[Ask]) -> bool:
+    """Somebody takes it for an answer that nothing had to change."""
+    return bool(outcome.refused) or any(ask.edit is not _as_it_is for ask in asks)
 
 
 def _differ_in_stamps_only(before: Presence, after: Presence) -> bool:

@@ -9,7 +9,7 @@ them in one frame at the tick's end. A send costs several microseconds in the ke
 is what makes a busy minute cheap. Values equal to the last one sent are not sent: while a connection is clean, the last
 one sent *is* the channel's body, so only the few that are dirty remember what they had.
 
-The tick is 20 ms when calm and widens, up to a second, when a tick's work takes most of it.
+The tick is 20 ms when calm, 50 ms when busy, and up to a second when that does not suffice.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from herenow.wire.shapes import (
 )
 
 CALM_TICK = 0.02
+BUSY_TICK = 0.05
 WIDEST_TICK = 1.0
 
 
@@ -330,9 +331,12 @@ class Hub:
                 self._metrics.delivery_seconds.observe(late, count)
 
     def _adapt(self, took: float) -> None:
-        if took > self._tick * 0.6:
+        """Half of the time may go into flushing; beyond `BUSY_TICK`, where viewers notice, nearly all of it must. A wider
+        tick saves frames, not bytes, so it is left as soon as the work fits into a narrower one."""
+        busy = self._tick >= BUSY_TICK
+        if took > self._tick * (0.9 if busy else 0.5):
             self._tick = min(WIDEST_TICK, self._tick * 1.5)
-        elif took < self._tick * 0.3:
+        elif took < self._tick * (0.7 if busy else 0.25):
             self._tick = max(CALM_TICK, self._tick / 1.5)
 
 

@@ -178,7 +178,9 @@ class Person:
         """Something was read or came by the log. Versions decide; answers whether it was news."""
         if self.known and record == self.record:
             return False
-        presence = decode(record) if self.committing is None or not self.is_ours(record) else self.committing[1]
+        presence = (
+            decode(record) if self.committing is None or not self.is_ours(record) else self.committing[1]
+        )
         if self.known and presence.version <= self.presence.version:
             return False
         self.adopt(record, presence)

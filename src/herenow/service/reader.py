@@ -102,10 +102,17 @@ class Reader:
             if not found.settled:
                 self._on_loss(person.shard, None)
             if found.record is not None:
-                person.learn(found.record)
+                self._learn(person, found.record)
             elif not person.known or person.guessed:
                 sure = found.settled and person.user in cold
                 self._adopt_cold(person, cold.get(person.user, _STRANGER), guessed=not sure)
+
+    def _learn(self, person: Person, record: bytes) -> None:
+        try:
+            person.learn(record)
+        except UnknownFormat:  # of a newer version: whoever would write over it is told so then
+            if not person.known:
+                self._adopt_cold(person, _STRANGER, guessed=True)
 
     async def guess(self, people: Sequence[Person]) -> None:
         """The store is out of reach: what the ledger says must do until `confirm`. Raises `Unavailable` without it."""

@@ -87,7 +87,9 @@ class Acquaintances:
         """Get to know what `are_related` needs. An unreachable source leaves them unknown."""
         for _ in range(TRIES):
             known = self._until.get(viewer, _NONE)
-            unknown = [target for target in dict.fromkeys(targets) if target not in known and target != viewer]
+            unknown = [
+                target for target in dict.fromkeys(targets) if target not in known and target != viewer
+            ]
             if not unknown:
                 return
             try:

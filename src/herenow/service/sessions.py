@@ -199,6 +199,10 @@ class Sessions:
             self._decider.touch(person)
         if person.dirty:
             await self._decider.decided(person.user)
+        if session.in_record(UNLEASED) is None and session in person.sessions:
+            await self._decider.decided(
+                person.user, afresh=True
+            )  # has another node its socket, as we believe?
         if session.asserted == 0 and session not in person.sessions:
             raise ProtocolError(
                 "too_many_sessions",

@@ -86,7 +86,9 @@ class Subscriptions:
                 people[-1].pins += 1
         try:
             await self._get_to_know([person for person in people if not person.known])
-            await self._relations.relate(outbox.user, [person.user for person in people])  # if that changed meanwhile
+            await self._relations.relate(
+                outbox.user, [person.user for person in people]
+            )  # if that changed meanwhile
             self._grant(outbox, people, granted)
         finally:
             for person in people:

@@ -1,0 +1,205 @@
+"""One batch in flight per shard, and no doubt left behind."""
+
+import asyncio
+
+import pytest
+
+from herenow.engines.memory import MemoryEngine, MemoryStore
+from herenow.errors import Unavailable, UnknownOutcome
+from herenow.ports import Batch, Conflict, Fenced, Write, Written
+from herenow.service.clock import NodeClock
+from herenow.service.metrics import Metrics
+from herenow.service.standing import Standing
+from herenow.service.tasks import Tasks
+from herenow.service.writer import Writer
+from herenow.testing.engine_contract import record, user_of
+from herenow.testing.faulty_engine import Fault, Faults, FaultyEngine, Rule
+from herenow.testing.manual_clock import START
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+class Desk:
+    """A writer with everything around it."""
+
+    def __init__(self):
+        loop = asyncio.get_running_loop()
+        self.store = MemoryStore(2)
+        self.faults = Faults(seed=3, store=self.store)
+        self.engine = FaultyEngine(MemoryEngine(self.store), self.faults, "n1")
+        self.clock = NodeClock(START, monotonic=loop.time)
+        self.standing = Standing(self.clock, 10.0)
+        self.standing.renewed = loop.time()
+        self.losses = []
+        self.tasks = Tasks()
+        self.metrics = Metrics()
+        self.writer = Writer(
+            self.engine,
+            self.standing,
+            self.clock,
+            self.tasks,
+            self.metrics,
+            lambda shard, row: self.losses.append((shard, row)),
+        )
+        self.user = user_of(self.engine, 0)
+
+    async def write(self, expected, new, user=None):
+        return await self.writer.commit(0, Write(user or self.user, expected, new), self.standing.epoch)
+
+    def stored(self, user=None):
+        return self.store.shards[0].records.get(user or self.user)
+
+    @property
+    def row(self):
+        return self.store.shards[0].fences.get(self.standing.epoch)
+
+
+@pytest.fixture
+async def desk():
+    desk = Desk()
+    yield desk
+    await desk.tasks.end()
+
+
+@pytest.fixture(autouse=True)
+async def lease(desk):
+    """The lease is renewed all the time, unless a test lets it go."""
+
+
+def renew(desk):
+    desk.standing.renewed = asyncio.get_running_loop().time()
+
+
+async def test_a_write_is_taken_or_answers_what_is_there(desk):
+    renew(desk)
+    assert await desk.write(None, record(1)) == Written()
+    assert await desk.write(None, record(2)) == Conflict(record(1))
+    assert await desk.write(record(1), record(2)) == Written()
+
+
+async def test_what_comes_together_goes_together(desk):
+    renew(desk)
+    users = [user for user in (f"u{number}" for number in range(200)) if desk.engine]
+    users = [user for user in users if user_shard(user) == 0]
+    await asyncio.gather(*(desk.write(None, record(1), user) for user in users))
+    assert len(users) > 50
+    assert desk.metrics.commits == 1
+
+
+def user_shard(user):
+    from herenow.core.shards import shard_of
+
+    return shard_of(user, 2)
+
+
+@pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE])
+async def test_a_doubt_is_resolved_before_the_next_batch(desk, fault):
+    renew(desk)
+    await desk.write(None, record(1))
+    with desk.faults.during(Rule(fault, calls=("commit",), times=1, reach=50)):
+        with pytest.raises(UnknownOutcome):
+            await desk.write(record(1), record(2))
+    found = desk.stored()
+    assert found == (record(2) if fault is Fault.EXECUTED else record(1))
+    assert await desk.write(found, record(3)) == Written()
+    await desk.faults.run_late()
+    assert desk.stored() == record(3)
+    assert desk.losses == []
+
+
+async def test_a_late_batch_is_barred_also_when_nothing_else_is_written(desk):
+    renew(desk)
+    await desk.write(None, record(1))
+    with desk.faults.during(Rule(Fault.LATE, calls=("commit",), times=1, reach=50)):
+        with pytest.raises(UnknownOutcome):
+            await desk.write(record(1), record(2))
+    await desk.faults.run_late()
+    assert desk.stored() == record(1)
+
+
+async def test_a_doubt_is_asked_about_until_there_is_an_answer(desk):
+    renew(desk)
+    await desk.write(None, record(1))
+    cut = desk.faults.on(Rule(Fault.SILENCE))
+    doubtful = asyncio.ensure_future(desk.write(record(1), record(2)))
+    waiting = asyncio.ensure_future(desk.write(record(1), record(3)))
+    await asyncio.sleep(6)
+    assert not doubtful.done()
+    desk.faults.off(cut)
+    renew(desk)
+    with pytest.raises(UnknownOutcome):
+        await doubtful
+    assert await waiting == Written()
+
+
+@pytest.mark.parametrize("lose", ["empty", "roll_back"])
+async def test_a_shard_that_lost_our_writes_is_found_out(desk, lose):
+    renew(desk)
+    await desk.write(None, record(1))
+    desk.faults.remember(0)
+    await desk.write(record(1), record(2))
+    getattr(desk.faults, lose)(0)
+    with pytest.raises(Unavailable):
+        await desk.write(record(2), record(3))
+    assert desk.losses == [(0, None if lose == "empty" else 1)]
+    await desk.writer.rejoin(0)
+    current = desk.stored()
+    assert await desk.write(current, record(4)) == Written()
+
+
+async def test_a_loss_is_found_out_without_a_write(desk):
+    renew(desk)
+    await desk.write(None, record(1))
+    desk.faults.remember(0)
+    await desk.write(record(1), record(2))
+    desk.faults.roll_back(0)
+    await desk.writer.verify_lately()
+    assert desk.losses == [(0, 1)]
+
+
+async def test_shards_that_nobody_wrote_to_lately_are_left_alone(desk):
+    renew(desk)
+    await desk.write(None, record(1))
+    row = desk.row
+    await asyncio.sleep(31)
+    renew(desk)
+    await desk.writer.verify_lately()
+    assert desk.row == row
+
+
+async def test_without_a_lease_nothing_is_written_and_no_loss_is_cried(desk):
+    renew(desk)
+    await desk.write(None, record(1))
+    await desk.engine.retire(0, desk.standing.epoch)
+    await asyncio.sleep(7)
+    with pytest.raises(Unavailable):
+        await desk.write(record(1), record(2))
+    assert desk.losses == []
+    assert desk.stored() == record(1)
+
+
+async def test_what_was_decided_under_an_epoch_that_ended_is_not_written_under_the_next(desk):
+    renew(desk)
+    old = desk.standing.epoch
+    desk.standing.begin_epoch()
+    renew(desk)
+    with pytest.raises(Unavailable):
+        await desk.writer.commit(0, Write(desk.user, None, record(1)), old)
+    assert desk.stored() is None
+    assert await desk.write(None, record(1)) == Written()
+
+
+async def test_a_batch_of_a_retired_epoch_is_refused_by_the_store(desk):
+    renew(desk)
+    await desk.write(None, record(1))
+    old, row = desk.standing.epoch, desk.row
+    await desk.engine.retire(0, old)
+    late = Batch(0, old, row, row + 1, (Write(desk.user, record(1), record(9)),))
+    assert await desk.engine.commit(late) == Fenced(None)
+
+
+async def test_a_commit_into_a_shard_that_is_not_whole_says_so(desk):
+    renew(desk)
+    desk.store.empty(0)
+    await desk.write(None, record(1))
+    assert desk.losses == [(0, 1)]
