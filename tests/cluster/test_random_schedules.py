@@ -2,7 +2,6 @@ import os
 
 import pytest
 from structlog.testing import capture_logs
-
 from tests.cluster.schedule import Schedule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -17,7 +16,9 @@ async def test_people_are_shown_what_is_true_whatever_fails(seed):
             problems = await schedule.run()
         finally:
             await schedule.close()
-    problems += [str(l) for l in logs if l["event"] in ("task.died", "decide.failed") or l.get("exc_info")]
+    problems += [
+        str(line) for line in logs if line["event"] in ("task.died", "decide.failed") or line.get("exc_info")
+    ]
     if problems:
         print("\n".join(schedule.trace))
         print(schedule.checker.counts)

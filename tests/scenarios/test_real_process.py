@@ -153,7 +153,7 @@ def open_marks(ledger: Path) -> set[str]:
 
 async def marked(ledger: Path, *, here: set[str]) -> None:
     async with asyncio.timeout(PATIENCE):
-        while open_marks(ledger) != here:  # noqa: ASYNC110 - another process's file
+        while open_marks(ledger) != here:
             await asyncio.sleep(0.05)
 
 

@@ -1,11 +1,11 @@
 """Scenarios D: modes and custom statuses, and when they end."""
 
 import pytest
+from tests.service.scenes import meet
 
 from herenow.core.model import Custom, Mode
 from herenow.errors import Unavailable
 from herenow.testing.faulty_engine import Fault, Rule
-from tests.service.scenes import meet
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -1,10 +1,10 @@
 """Clock steps: nothing expires early or lives on."""
 
 import pytest
+from tests.service.scenes import meet
 
 from herenow.service.clock import NodeClock
 from herenow.testing.manual_clock import START
-from tests.service.scenes import meet
 
 STEPS = [60_000, -60_000]
 

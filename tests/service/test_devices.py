@@ -4,10 +4,10 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.service.scenes import meet, with_timings
 
 from herenow.core.model import Mode, Platform
 from herenow.wire.codes import Close
-from tests.service.scenes import meet, with_timings
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.service.scenes import meet, with_timings
 
 from herenow.core.machine import Timings
 from herenow.core.model import Platform, Presence, Session, Status
@@ -13,7 +14,6 @@ from herenow.ports import Offer
 from herenow.service.connection import Connection
 from herenow.service.node import Node, NodeSettings
 from herenow.testing.memory_ledger import MemoryLedger
-from tests.service.scenes import meet, with_timings
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

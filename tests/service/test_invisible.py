@@ -2,9 +2,9 @@
 
 import msgspec
 import pytest
+from tests.service.scenes import meet
 
 from herenow.core.model import Custom, Mode, Platform
-from tests.service.scenes import meet
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from tests.service.scenes import meet
 
 from herenow.core.model import Custom, Mode
 from herenow.testing.world import World
-from tests.service.scenes import meet
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -1,10 +1,10 @@
 """Scenarios A: who is alive, and who is found dead when."""
 
 import pytest
+from tests.service.scenes import Stalled, meet
 
 from herenow.core.model import Mode, Platform
 from herenow.wire.inputs import Activity
-from tests.service.scenes import Stalled, meet
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -1,10 +1,10 @@
 """E13, at the level of outboxes: a viewer that stops reading."""
 
 import pytest
+from tests.service.scenes import meet
 
 from herenow.core.model import Mode
 from herenow.ports import RelationRow
-from tests.service.scenes import meet
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

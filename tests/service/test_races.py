@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
+from tests.service.scenes import Stalled, meet
 
 from herenow.core.model import Mode
 from herenow.errors import Unavailable
 from herenow.testing.faulty_engine import Fault, Rule
 from herenow.wire.codes import Close
-from tests.service.scenes import Stalled, meet
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -1,11 +1,11 @@
 """Who is due is decided by somebody, also by one who knew better."""
 
 import pytest
+from tests.service.scenes import meet
 
 from herenow.core.model import Mode
 from herenow.core.shards import shard_of
 from herenow.errors import ProtocolError
-from tests.service.scenes import meet
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -1,12 +1,12 @@
 """Beats without a connection: sessions that no node leases."""
 
 import pytest
+from tests.service.scenes import meet, with_timings
 
 from herenow.core.model import Platform
 from herenow.errors import ProtocolError
 from herenow.testing.faulty_engine import Fault, Rule
 from herenow.wire.inputs import Activity
-from tests.service.scenes import meet, with_timings
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

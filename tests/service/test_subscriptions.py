@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.service.scenes import Stalled, meet
 
 from herenow.core.model import Mode
 from herenow.ports import RelationRow
 from herenow.service.people import REMEMBER_ENDED
-from tests.service.scenes import Stalled, meet
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -1,13 +1,13 @@
 """Scenarios I: typing is passed on, and kept nowhere."""
 
 import pytest
+from tests.service.scenes import meet
 
 from herenow.core.model import Mode
 from herenow.errors import ProtocolError
 from herenow.ports import RelationRow
 from herenow.testing.faulty_engine import Fault, Rule
 from herenow.wire.inputs import Activity
-from tests.service.scenes import meet
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from herenow.core.shards import shard_of
 from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Batch, Conflict, Fenced, Write, Written
@@ -61,12 +62,8 @@ async def desk():
     await desk.tasks.end()
 
 
-@pytest.fixture(autouse=True)
-async def lease(desk):
-    """The lease is renewed all the time, unless a test lets it go."""
-
-
 def renew(desk):
+    """As a lease does every few seconds."""
     desk.standing.renewed = asyncio.get_running_loop().time()
 
 
@@ -79,17 +76,10 @@ async def test_a_write_is_taken_or_answers_what_is_there(desk):
 
 async def test_what_comes_together_goes_together(desk):
     renew(desk)
-    users = [user for user in (f"u{number}" for number in range(200)) if desk.engine]
-    users = [user for user in users if user_shard(user) == 0]
+    users = [user for user in (f"u{number}" for number in range(200)) if shard_of(user, 2) == 0]
     await asyncio.gather(*(desk.write(None, record(1), user) for user in users))
     assert len(users) > 50
     assert desk.metrics.commits == 1
-
-
-def user_shard(user):
-    from herenow.core.shards import shard_of
-
-    return shard_of(user, 2)
 
 
 @pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE])
@@ -122,6 +112,7 @@ async def test_a_doubt_is_asked_about_until_there_is_an_answer(desk):
     await desk.write(None, record(1))
     cut = desk.faults.on(Rule(Fault.SILENCE))
     doubtful = asyncio.ensure_future(desk.write(record(1), record(2)))
+    await asyncio.sleep(0.01)
     waiting = asyncio.ensure_future(desk.write(record(1), record(3)))
     await asyncio.sleep(6)
     assert not doubtful.done()

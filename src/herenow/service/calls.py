@@ -49,13 +49,13 @@ async def _within(deadline: float, call: Coroutine[Any, Any, Answer]) -> Answer:
 
 
 @types.coroutine
-def _go_on(call: Coroutine[Any, Any, Answer], waits_for: Any) -> Generator[Any, Any, Answer]:
+def _go_on(call: Coroutine[Any, Any, Answer], waits_for: object) -> Generator[Any, Any, Answer]:
     """The rest of a coroutine that has been started: what it yields goes up, what comes back goes down."""
     while True:
         try:
             try:
                 told = yield waits_for
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - it goes where it belongs
                 waits_for = call.throw(error)
             else:
                 waits_for = call.send(told)

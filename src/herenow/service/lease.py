@@ -156,6 +156,8 @@ class LeaseKeeper:
             if await writing(self._engine.mark_dead(lease.epoch, lease.counter)):
                 log.warning("node.dead", epoch=lease.epoch)
                 self._retire(lease)
+            else:
+                self._mine.discard(lease.epoch)  # somebody else's, or alive after all
         self._take_over([lease for lease in others if lease.dead], now)
 
     def _may_mark(self, still: int, nodes: int, now: float) -> bool:

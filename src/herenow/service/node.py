@@ -204,7 +204,12 @@ class Node:
             typing_min=settings.typing_min,
         )
         self.relations = Acquaintances(
-            relations or ledger, ledger, clock_, metrics, self._relation_changed, self.subscriptions.trust
+            relations or ledger,
+            ledger,
+            clock_,
+            metrics,
+            self._relation_changed,
+            self.subscriptions.trust_changed,
         )
         self.views = Views(
             people=self.people,

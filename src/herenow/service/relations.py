@@ -53,7 +53,7 @@ class Acquaintances:
         clock: Clock,
         metrics: Metrics,
         on_change: Callable[[LedgerChange], None],
-        on_trust: Callable[[bool], None],
+        on_trust: Callable[[], None],
     ) -> None:
         """`on_change`: something about these two is different now. `on_trust`: we stopped, or resumed, believing."""
         self._source = source
@@ -189,7 +189,7 @@ class Acquaintances:
             log.warning("relations.trust", trusted=trusted)
             self._until.clear()  # what changed meanwhile may be forgotten already
             self._members.clear()
-            self._on_trust(trusted)
+            self._on_trust()
 
     def _pairs(self, viewer: str) -> dict[str, int]:
         pairs = self._until.get(viewer)

@@ -142,7 +142,7 @@ class Subscriptions:
                 if person is not None and person.outboxes:
                     self._tasks.spawn(self.look_again(viewer, [target]), "relation")
 
-    def trust(self, trusted: bool) -> None:
+    def trust_changed(self) -> None:
         """We no longer know who may see whom, or know it again."""
         for person in self._people:
             if person.outboxes:

@@ -37,7 +37,7 @@ class Wheel(Generic[Thing]):
     def turn(self, now: int) -> None:
         newest = now // self._width
         if self._opened is None:
-            self._opened = min(newest, *self._buckets) - 1
+            self._opened = min((newest, *self._buckets)) - 1
         due = range(self._opened + 1, newest + 1)
         buckets = due if len(due) <= len(self._buckets) else sorted(b for b in self._buckets if b in due)
         self._opened = max(newest, self._opened)

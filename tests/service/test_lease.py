@@ -1,0 +1,232 @@
+"""Who is alive: counters that move, observers that look, and nobody's clock."""
+
+import pytest
+from tests.service.scenes import meet
+
+from herenow.testing.faulty_engine import Fault, Rule
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+def rows(world):
+    return {epoch: row.dead for epoch, row in world.store.leases.items()}
+
+
+async def test_a_node_that_stands_still_is_marked_once_and_retired(world):
+    n1, n2, n3 = await world.start_all("n1", "n2", "n3")
+    ana = world.client("ana")
+    await ana.connect(n1)
+    await world.sleep(1)
+    epoch = n1.node.standing.epoch
+    n1.kill()
+    await world.sleep(9)
+    assert rows(world)[epoch] is False
+    await world.sleep(8)
+    assert epoch not in rows(world)
+    assert not any(epoch in shard.fences for shard in world.store.shards)
+    [session] = world.stored("ana").sessions
+    assert session.lost_at is not None
+
+
+async def test_one_lost_renewal_is_no_reason_to_stop_deciding(world):
+    n1, ana, bob = await meet(world)
+    await world.sleep(5)
+    with world.faults.during(Rule(Fault.NOT_EXECUTED, calls=("renew",), times=1)):
+        for _ in range(40):
+            await world.sleep(0.25)
+            assert n1.node.standing.holds_lease
+    assert n1.node.metrics.epochs == 0
+
+
+async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds(world):
+    n1, ana, bob = await meet(world)
+    await world.sleep(10)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",))):
+        await world.sleep(3)
+        assert n1.node.standing.holds_lease
+        await world.sleep(4)
+        assert not n1.node.standing.holds_lease
+        ana.rest()
+        await world.sleep(1)
+        assert bob.saw("ana") == ["online"]
+    await world.sleep(4)
+    assert n1.node.standing.holds_lease
+    assert bob.saw("ana") == ["online", "away"]
+
+
+async def test_e17_when_more_than_half_stand_still_everybody_gets_one_more_lease(world):
+    """Nobody could renew because the store took no writes; reads worked all the time."""
+    nodes = await world.start_all("n1", "n2", "n3")
+    ana = world.client("ana")
+    await ana.connect(nodes[0])
+    await world.sleep(5)
+    epochs = [node.node.standing.epoch for node in nodes]
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",))):
+        await world.sleep(25)
+    await world.sleep(20)
+    assert [node.node.standing.epoch for node in nodes] == epochs
+    assert world.stored("ana").live
+
+
+async def test_e17_a_store_that_was_away_for_longer_than_the_lease_kills_nobody(world):
+    nodes = await world.start_all("n1", "n2", "n3")
+    await world.befriend("ana", "bob")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(nodes[0])
+    await bob.connect(nodes[1])
+    await bob.watch("ana")
+    await world.sleep(5)
+    with world.faults.during(Rule(Fault.FROZEN)):
+        await world.sleep(60)
+    await world.sleep(60)
+    assert [node.node.metrics.epochs for node in nodes] == [0, 0, 0]
+    assert bob.saw("ana") == ["online"]
+    assert not bob.last("ana").stale
+
+
+async def test_a_majority_that_is_really_dead_is_marked_after_the_extra_lease(world):
+    nodes = await world.start_all("n1", "n2", "n3")
+    await world.sleep(5)
+    dead = [node.node.standing.epoch for node in nodes[1:]]
+    for node in nodes[1:]:
+        node.kill()
+    await world.sleep(16)
+    assert set(dead) <= rows(world).keys()
+    await world.sleep(14)
+    assert not set(dead) & rows(world).keys()
+
+
+async def test_an_observer_that_was_stopped_itself_draws_no_conclusions(world):
+    """All processes of a machine stand still for a minute and go on one after the other."""
+    nodes = await world.start_all("n1", "n2", "n3")
+    await world.sleep(5)
+    for node in nodes:
+        node.freeze()
+    await world.sleep(60)
+    nodes[0].thaw()
+    await world.sleep(4)
+    assert list(rows(world).values()) == [False] * 3
+    nodes[1].thaw()
+    nodes[2].thaw()
+    await world.sleep(30)
+    assert [node.node.metrics.epochs for node in nodes] == [0, 0, 0]
+
+
+async def test_a10_a_node_that_was_frozen_takes_a_new_epoch_and_asserts_before_it_shows_anything(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5)
+    epoch = n1.node.standing.epoch
+    n1.freeze()
+    await world.sleep(60)
+    assert far.saw("ana") == ["online", "offline"]
+    n1.thaw()
+    await world.sleep(10)
+    assert n1.node.standing.epoch != epoch
+    assert ana.connected
+    assert far.saw("ana") == ["online", "offline", "online"]
+    assert bob.saw("ana") == ["online"]  # on its own node nobody saw her go
+
+
+async def test_a10_frozen_for_longer_than_dead_after_the_sockets_are_asked_first(world):
+    n1, ana, bob = await meet(world)
+    await world.start("n2")
+    await world.sleep(5)
+    n1.freeze()
+    await world.sleep(200)
+    n1.thaw()
+    await world.sleep(200)
+    assert ana.connected
+    assert bob.saw("ana")[0] == "online"
+    assert "offline" not in bob.saw("ana")
+
+
+async def test_a_frozen_nodes_silent_sockets_are_lost_all_the_same(world):
+    n1, ana, bob = await meet(world)
+    await world.sleep(5)
+    n1.freeze()
+    ana.vanish()
+    await world.sleep(200)
+    n1.thaw()
+    await world.sleep(125)
+    assert bob.saw("ana")[-1] == "offline"
+
+
+@pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED])
+async def test_a_new_epoch_whose_first_renewal_was_doubtful_is_asserted_all_the_same(world, fault):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5)
+    n1.freeze()
+    await world.sleep(20)
+    with world.faults.during(Rule(fault, calls=("renew",), node="n1", times=2)):
+        n1.thaw()
+        await world.sleep(10)
+    [session] = world.stored("ana").sessions
+    assert (session.holder, session.live) == (n1.node.standing.epoch, True)
+    await world.sleep(40)
+    assert far.saw("ana") == ["online"]
+
+
+@pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED])
+async def test_who_marked_somebody_dead_retires_them_whatever_became_of_the_answer(world, fault):
+    n1, ana, _ = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5)
+    n1.kill()
+    with world.faults.during(Rule(fault, calls=("mark_dead",), times=1)):
+        await world.sleep(17)
+    await world.sleep(45)
+    assert far.saw("ana") == ["online", "offline"]
+
+
+async def test_a_mark_whose_maker_died_is_taken_over(world):
+    n1, ana, _ = await meet(world)
+    n2, n3 = await world.start_all("n2", "n3")
+    far = world.client("bob", "far")
+    await far.connect(n3)
+    await far.watch("ana")
+    await world.sleep(5)
+
+    async def dies(dead):
+        n2.kill()
+
+    n2.node.sweep.retire = dies
+    n3.node.engine.mark_dead = never
+    n1.kill()
+    await world.sleep(20)
+    assert not n2.alive
+    assert True in rows(world).values()
+    await world.sleep(60)
+    assert far.saw("ana") == ["online", "offline"]
+
+
+async def never(epoch, counter):
+    return False
+
+
+async def test_e3_a_restart_at_once_leaves_nobody_counted_twice(world):
+    n1, ana, _ = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5)
+    n1.kill()
+    again = await world.start("n1")
+    await ana.connect(again)
+    await world.sleep(60)
+    assert far.saw("ana") == ["online"]
+    [session] = world.stored("ana").sessions
+    assert session.holder == again.node.standing.epoch
+    assert len(world.store.leases) == 2
+    assert n2.node.metrics.users[1] == 2
