@@ -294,7 +294,7 @@ def main() -> None:
                 running[_fork(pytest, each, Path(folder) / str(len(verdicts) + len(running)))] = each.name
             pid, status = os.wait()
             verdicts[running.pop(pid)] = os.waitstatus_to_exitcode(status)
-    print(json.dumps(verdicts))  # noqa: T201
+    print(json.dumps(verdicts))
 
 
 def _fork(pytest, each: Mutant, folder: Path) -> int:
