@@ -37,7 +37,10 @@ def run(effort: Effort) -> Result:
     quiet = {
         people: [_look(people, effort, UNPINGED).cpu for _ in range(effort.repeats)] for people in crowds
     }
-    least, most = crowds[0], crowds[-1]
+    least, most = (
+        crowds[1],
+        crowds[-1],
+    )  # a node where nobody ever was has less to look after: not a matter of numbers
     more = statistics.median(quiet[most]) - statistics.median(quiet[least])
     pinged = [_look(most, effort, PINGED) for _ in range(effort.repeats)]
     per_ping = [(each.cpu - statistics.median(quiet[most])) / each.pings * 1e6 for each in pinged]

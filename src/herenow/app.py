@@ -10,6 +10,7 @@ import asyncio
 import gc
 import hashlib
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_network
@@ -32,11 +33,16 @@ from herenow.service.node import Node, NodeSettings
 from herenow.settings import Settings
 from herenow.settings.model import without_password
 
+SWITCH = 0.0005
+"""Seconds after which a ledger's thread gives the interpreter back to the event loop; Python's own 5 ms would be waited
+for again and again while a thousand frames are sent."""
+
 
 def serve(settings: Settings, *, demo: bool = False) -> int:
     """Run until told to stop; the exit code."""
     configure_logging(settings.log_format, settings.log_level)
     _calm_the_collector()
+    sys.setswitchinterval(SWITCH)
     with Listener(settings) as listener:
         uvloop.run(_serve(settings, listener, demo=demo))
     return 0

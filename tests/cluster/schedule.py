@@ -5,6 +5,7 @@ changes the others as little as possible. What happened is written down in `trac
 """
 
 import asyncio
+import random
 from dataclasses import replace
 from random import Random
 
@@ -59,6 +60,7 @@ class Schedule:
 
     async def run(self):
         world = self.world
+        random.seed(self.seed)  # a node that stops spreads the return of its clients by chance
         await world.befriend(*VIEWERS, *self.users)
         for name in NODES:
             await self._start(name)
@@ -181,11 +183,14 @@ class Schedule:
     async def _move(self, client, rng):
         who = f"{client.user} {client.device}"
         action = rng.choices(
-            ("act", "rest", "beat", "close", "vanish", "bye", "reload", "move"), (8, 3, 3, 3, 2, 1, 2, 2)
+            ("act", "rest", "beat", "type", "close", "vanish", "bye", "reload", "move"),
+            (7, 3, 2, 3, 3, 2, 1, 2, 2),
         )[0]
         self.note(f"{who} {action}")
         if action in ("act", "rest", "beat", "close", "vanish"):
             getattr(client, action)()
+        elif action == "type":
+            await self._type(client, rng)
         elif action == "bye":
             try:
                 async with asyncio.timeout(10):
@@ -202,6 +207,13 @@ class Schedule:
             await self.world.sleep(rng.choice([0, 0.001, 0.3, 2.0]))
             if node is not None and node.alive and node.node.ready and client.link is None:
                 client.open(node)
+
+    async def _type(self, client, rng):
+        link = client.link
+        client.act()
+        if link.connection is not None:
+            typing = link.node.node.typing.typing(link.connection, rng.choice(VIEWERS), None, typing=True)
+            await self._try(link.node, typing, f"{client.user} types")
 
     async def _rest_device(self, user, device):
         rng = self._dice(f"rest {user} {device}")

@@ -236,6 +236,12 @@ MUTANTS = (
         "test_grace.py::test_a_late_close_never_touches_the_session_elsewhere",
     ),
     mutant(
+        "an old word of idleness beats later activity",
+        "return held.idle and (held.idle_at is None or held.idle_at >= active_at)",
+        "return held.idle",
+        "test_devices.py::test_devices_are_merged",
+    ),
+    mutant(
         "a second device is news by itself",
         "return presence if presence.platforms <= here else",
         "return presence if presence.platforms == here else",

@@ -39,6 +39,7 @@ class Oracle:
         self.last_seen: int | None = None
         self.arriving_until: int | None = None
         self.shown_at = 0
+        self.hidden_at: int | None = None
         self.shown = ["offline"]
         """Every public status there was, in order, without repetitions."""
 
@@ -106,7 +107,11 @@ class Oracle:
 
     # --- What is told ----------------------------------------------------------------------------------------------
 
-    def joins(
+    def joins(self, device: str, holder: str) -> None:
+        self.joined(device, holder, self.now)
+        self.happen()
+
+    def joined(
         self,
         device: str,
         holder: str,
@@ -135,7 +140,6 @@ class Oracle:
             if key[0] == device and (old.lost is not None or key[1] in (REST, was)):
                 del self.visits[key]
         self.visits[device, holder] = visit
-        self.happen()
 
     def acts(self, device: str, holder: str) -> None:
         visit = self.visits[device, holder]
@@ -166,8 +170,9 @@ class Oracle:
 
     def rest_beat(self, device: str, activity: str) -> None:
         acted = self.now if activity == "active" else 0
-        self.joins(device, REST, self.now, acted=acted, idle_at=self.now if activity == "idle" else None)
+        self.joined(device, REST, self.now, acted=acted, idle_at=self.now if activity == "idle" else None)
         self.visits[device, REST].evidence = self.now
+        self.happen()
 
     def loses(self, device: str, holder: str) -> None:
         """With a FIN, which is evidence."""
@@ -246,6 +251,8 @@ class Oracle:
             self._seen(self.now)
         if self.mode == "invisible" and mode != "invisible" and self.visits:
             self.since = self.shown_at = self.now
+        if (mode == "invisible") != (self.mode == "invisible"):
+            self.hidden_at = self.now if mode == "invisible" else None
         self.mode, self.mode_until = mode, until
 
     def _lives(self, visit: Visit) -> None:

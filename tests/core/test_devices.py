@@ -41,6 +41,16 @@ from herenow.core.model import own
             "online away online",
             5 * M,
         ),
+        "activity through another node outlives an older word of idleness": (
+            "connect d1, 10s, idle d1, 10s, user-acts via n2, 10s, look",
+            "online away online",
+            20 * S,
+        ),
+        "until it is said again": (
+            "connect d1, 10s, idle d1, 10s, user-acts via n2, 10s, idle d1",
+            "online away online away",
+            20 * S,
+        ),
     },
 )
 def test_devices_are_merged(script, shown, since):

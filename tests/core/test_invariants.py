@@ -39,10 +39,11 @@ class World(RuleBasedStateMachine):
         self.story = Story(punctual=punctual, grace=grace, online_delay=online_delay)
         self.oracle = Oracle(T0, grace=grace, idle_after=5 * M, dead_after=90 * S, online_delay=online_delay)
         self.punctual = punctual
-        self.signed_out: set[str] = set()
-        """Devices whose sign-out n2 did not hear of."""
+        self.signed_out: dict[str, int] = {}
+        """Devices whose sign-out n2 did not hear of, and when it was."""
         self.shown_before = 0
         self.changes_before = 0
+        self.hidden_at = None
         self.hidden_view = None
         self.last_seen = None
 
@@ -71,13 +72,12 @@ class World(RuleBasedStateMachine):
     def connect(self, device, node, platform):
         if self.hears(node) and self.line(device, node) is None:
             self.now()
-            self.oracle.joins(device, self.epoch(node), self.story.now)
+            self.oracle.joins(device, self.epoch(node))
             self.story.connect(device, on=node, platform=platform.word)
 
     @rule(device=devices, node=nodes)
     def drop(self, device, node):
-        while self.story.now in self.oracle.instants():  # late: a loss goes before what falls due with it
-            self.passes(1)
+        self.between_two_instants()
         if self.line(device, node) is not None:
             self.now()
             self.oracle.loses(device, self.epoch(node))
@@ -85,6 +85,7 @@ class World(RuleBasedStateMachine):
 
     @rule(device=devices)
     def vanish(self, device):
+        self.between_two_instants()
         line = self.line(device, "n1")
         if line is not None and line.answers:
             self.now()
@@ -162,7 +163,7 @@ class World(RuleBasedStateMachine):
         if self.hears(node):
             self.now()
             if not self.hears("n2") and (device, self.epoch("n2")) in self.oracle.visits:
-                self.signed_out.add(device)
+                self.signed_out[device] = self.story.now
             self.oracle.signs_out(device)
             self.story.sign_out(device, via=node)
 
@@ -199,13 +200,11 @@ class World(RuleBasedStateMachine):
     @rule(ago=st.sampled_from([0, 3 * S]))
     def kill(self, ago):
         if self.hears("n2"):
-            self.now()
             self.story.kill("n2", lasts=f"{ago}ms")
 
     @rule()
     def cut(self):
         if self.hears("n2"):
-            self.now()
             self.story.cut("n2")
 
     @rule()
@@ -220,18 +219,20 @@ class World(RuleBasedStateMachine):
         self.now()
         node = self.story.nodes["n2"]
         lines, before = list(node.lines), node.epoch
-        signed_out, self.signed_out = self.signed_out, set()
+        signed_out, self.signed_out = self.signed_out, {}
         self.story.returns("n2")
         for line in lines:
-            if line.device not in signed_out:
-                self.oracle.joins(
+            if self.story.now >= signed_out.get(line.device, 0) + REMEMBER_SIGN_OUT:
+                idle_at = line.idle_at if line.idle else None
+                self.oracle.joined(
                     line.device,
                     self.epoch("n2"),
                     line.since,
                     acted=line.active_at,
-                    idle_at=line.idle_at if line.idle else None,
+                    idle_at=idle_at,
                     was=before,
                 )
+        self.oracle.happen()
 
     # --- What must hold --------------------------------------------------------------------------------------------
 
@@ -284,11 +285,11 @@ class World(RuleBasedStateMachine):
 
     @invariant()
     def who_hides_looks_the_same_all_the_time(self):
-        if self.oracle.mode != "invisible":
-            self.hidden_view = None
-        else:
-            assert self.hidden_view in (None, self.story.view)
-            self.hidden_view = self.story.view
+        if self.nobody_looked():
+            return
+        if self.oracle.hidden_at != self.hidden_at:
+            self.hidden_at, self.hidden_view = self.oracle.hidden_at, self.story.view
+        assert self.hidden_at is None or self.story.view == self.hidden_view
 
     @invariant()
     def platforms_agree_with_the_status(self):
@@ -336,6 +337,11 @@ class World(RuleBasedStateMachine):
         """The oracle has come as far."""
         self.report()
         self.oracle.advance(self.story.now)
+
+    def between_two_instants(self) -> None:
+        """A loss goes before what falls due with it, if nobody has looked yet: we do not want to know."""
+        while self.story.now in self.oracle.instants():
+            self.passes(1)
 
     def report(self) -> None:
         """The first node says which of its sockets died, if some did."""

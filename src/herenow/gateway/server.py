@@ -138,7 +138,12 @@ class Gateway:
     def closed(self, session: ClientSession, code: int | None, reason: str) -> None:
         if session.slot >= 0:
             self._sweep.discard(session, session.slot)
-            log.info("connection.closed", code=code, reason=reason, **session.described)
+            log.info(
+                "connection.closed",
+                code=None if code is None else int(code),
+                reason=reason,
+                **session.described,
+            )
 
 
 class _Apology(Farewell):

@@ -317,12 +317,13 @@ class ClientSession:
 
     async def _set(self, connection: Connection, command: SetPresence) -> None:
         choices, user = self._gateway.node.choices, connection.user
+        saved = command.id is not None  # who asked for no answer need not wait for the disk
         if command.mode is not None and command.has_custom:
-            await choices.set_both(user, command.mode, command.until, command.custom)
+            await choices.set_both(user, command.mode, command.until, command.custom, saved=saved)
         elif command.mode is not None:
-            await choices.set_mode(user, command.mode, command.until)
+            await choices.set_mode(user, command.mode, command.until, saved=saved)
         else:
-            await choices.set_custom(user, command.custom)
+            await choices.set_custom(user, command.custom, saved=saved)
 
     async def _bye(self, connection: Connection) -> None:
         await self._gateway.node.sessions.sign_out(connection.user, connection.session.device, but=connection)

@@ -19,26 +19,30 @@ class Choices:
         self._recorder = recorder
         self._ledger = ledger
 
-    async def set_mode(self, user: str, mode: Mode, until: int | None) -> Presence:
-        return await self._choose(user, set_mode(mode, until))
+    async def set_mode(self, user: str, mode: Mode, until: int | None, *, saved: bool = True) -> Presence:
+        """`saved`: return only when the ledger has it, for whoever answers that it is done."""
+        return await self._choose(user, set_mode(mode, until), saved=saved)
 
-    async def set_custom(self, user: str, custom: Custom | None) -> Presence:
-        return await self._choose(user, set_custom(custom))
+    async def set_custom(self, user: str, custom: Custom | None, *, saved: bool = True) -> Presence:
+        return await self._choose(user, set_custom(custom), saved=saved)
 
-    async def set_both(self, user: str, mode: Mode, until: int | None, custom: Custom | None) -> Presence:
+    async def set_both(
+        self, user: str, mode: Mode, until: int | None, custom: Custom | None, *, saved: bool = True
+    ) -> Presence:
         """At once: nobody sees one without the other."""
         first, second = set_mode(mode, until), set_custom(custom)
 
         def both(presence: Presence, now: int, timings: Timings) -> Presence:
             return second(first(presence, now, timings), now, timings)
 
-        return await self._choose(user, both)
+        return await self._choose(user, both, saved=saved)
 
     async def set_idle_after(self, user: str, idle_after: int | None) -> Presence:
         await writing(self._ledger.set_idle_after(user, idle_after), LEDGER_DEADLINE)
         return await self._decider.ask(user, set_idle_after(idle_after))
 
-    async def _choose(self, user: str, edit: Edit) -> Presence:
+    async def _choose(self, user: str, edit: Edit, *, saved: bool) -> Presence:
         presence = await self._decider.ask(user, edit)
-        await self._recorder.written(user)
+        if saved:
+            await self._recorder.written(user)
         return presence

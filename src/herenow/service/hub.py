@@ -162,7 +162,7 @@ class Hub:
         else:
             del self._stale[shard]
         for person in self._people.in_shard(shard):
-            if person.channels:
+            if person.channels and (person.stands or not person.unpublished):  # else it is decided first
                 self.publish(person)
 
     def body(self, person: Person, sight: Sight) -> bytes:
@@ -266,9 +266,11 @@ class Hub:
         self._cooling.append(outbox)
         self._schedule()
 
-    def _schedule(self) -> None:
+    def _schedule(self, worked: float = 0.0) -> None:
+        """A tick is counted from the beginning of the last one, but leaves a quarter of itself for everything else."""
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._tick, self._flush_all)
+            pause = max(self._tick - worked, self._tick / 4)
+            self._timer = asyncio.get_running_loop().call_later(pause, self._flush_all)
 
     def _flush_all(self) -> None:
         self._timer = None
@@ -285,10 +287,11 @@ class Hub:
             self._cooling.append(outbox)
             self._flush(outbox, frames, times)
         self._count_flushed(times, started)
-        if self._cooling:
-            self._schedule()
+        took = self._clock.monotonic() - started
         if self._adaptive:
-            self._adapt(self._clock.monotonic() - started)
+            self._adapt(took)
+        if self._cooling:
+            self._schedule(took)
 
     def _flush(
         self,
@@ -335,7 +338,7 @@ class Hub:
         tick saves frames, not bytes, so it is left as soon as the work fits into a narrower one."""
         busy = self._tick >= BUSY_TICK
         if took > self._tick * (0.9 if busy else 0.5):
-            self._tick = min(WIDEST_TICK, self._tick * 1.5)
+            self._tick = min(WIDEST_TICK if busy else BUSY_TICK, self._tick * 1.5)
         elif took < self._tick * (0.7 if busy else 0.25):
             self._tick = max(CALM_TICK, self._tick / 1.5)
 

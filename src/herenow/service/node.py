@@ -322,7 +322,8 @@ class Node:
         """What need not be done at once."""
         self.people.forget_old(self.clock.now())
         for person in await self.reader.confirm():
-            self.hub.publish(person)
+            if person.stands:  # else it is decided first
+                self.hub.publish(person)
         await self.census.keep(self.tail.cursors)
 
     async def _take_over_last_run(self) -> None:

@@ -42,6 +42,10 @@ KEEP = 60.0
 MARKS_EVERY = 5
 """Flushes between two looks at the store's marks."""
 
+BREATH = 0.05
+"""Seconds between two flushes that were asked for: a thousand choices a second are twenty transactions, not hundreds
+that take the interpreter from the event loop."""
+
 STAMP_EVERY = 1.0
 """Seconds between two stamps of an embedded run: how far off last seen may be after a kill."""
 
@@ -123,6 +127,7 @@ class Recorder:
             self._wanted.clear()
             try:
                 await self.flush()
+                await asyncio.sleep(min(BREATH, self._flush_every))
                 self.is_late = False
             except (Unavailable, UnknownOutcome) as error:
                 self.is_late = True

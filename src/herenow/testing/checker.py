@@ -250,6 +250,14 @@ class Checker(Witness):
         else:
             self._check_hidden(client, shown)
 
+    def typing(self, client: Client, user: str) -> None:
+        self.counts["typing"] += 1
+        since, now = self._hidden_since.get(user), self.world.now
+        if since is not None and now > since + self._late(since, now):
+            self.problems.append(
+                f"{now} hidden: {client.user} was told that {user} types, who is invisible since {since}"
+            )
+
     def _check_order(self, client: Client, link: Link, shown: Shown) -> None:
         version = self._version(link.node, shown.user)
         before = self._last.get((link, shown.user))
@@ -280,7 +288,8 @@ class Checker(Witness):
         if shown.stale or self._may_be_hidden(shown.user, now):
             return
         for stay in self._stays[shown.user]:
-            if self._is_solid(stay, now) and not self._excused(stay, now):
+            elsewhere = client.node is None or client.node.name != stay.node
+            if self._is_solid(stay, now) and not (elsewhere and self._excused(stay, now)):
                 how = f"{stay.device} on {stay.node} since {stay.opened_at}"
                 if stay.ended_at is not None:
                     how += f", {stay.how} {now - stay.ended_at} ms ago"

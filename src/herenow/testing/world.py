@@ -403,6 +403,8 @@ class Client:
         match said["type"]:
             case "presence.self":
                 self.witness.greeted(self)
+            case "presence.typing":
+                self.witness.typing(self, said["user_id"])
             case "presence.status":
                 self._show(said)
             case "presence.statuses":
@@ -438,6 +440,8 @@ class Witness:
     def signs_out(self, user: str, device: str) -> None: ...
 
     def shown(self, client: Client, shown: Shown) -> None: ...
+
+    def typing(self, client: Client, user: str) -> None: ...
 
 
 class Link:

@@ -1,0 +1,132 @@
+"""Scenarios E on several nodes: what one of them suffers, the viewers of the others do not see."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from herenow.errors import ConfigurationError
+from herenow.testing.faulty_engine import Fault, Rule
+from herenow.testing.world import World
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+@pytest.fixture
+async def world():
+    with capture_logs() as logs:
+        world = World()
+        yield world
+        await world.close()
+    assert not [
+        line for line in logs if line["event"] in ("task.died", "decide.failed") or line.get("exc_info")
+    ]
+
+
+async def test_e2_of_a_killed_nodes_users_only_those_who_do_not_return_are_shown_offline(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    users = [f"u{number}" for number in range(100)]
+    await world.befriend("bob", *users[:10])
+    crowd = [world.client(user) for user in users]
+    for client in crowd:
+        client.open(n1)
+    bob = world.client("bob")
+    await bob.connect(n2)
+    await bob.watch(*users[:10])
+    await world.sleep(20)
+    changes = n2.node.metrics.changes
+    n1.kill()
+    killed = world.now
+    await world.sleep(3)
+    for client in crowd[1:]:
+        client.open(n2)
+    await world.sleep(60)
+    assert n2.node.metrics.changes - changes == 1
+    assert bob.saw("u0") == ["online", "offline"]
+    assert killed - 3_400 <= bob.last("u0").last_seen <= killed
+    assert bob.last("u0").at <= killed + (10 + 10 / 3 + 30 + 1) * 1000
+    assert all(bob.saw(user) == ["online"] for user in users[1:10])
+
+
+async def test_e5_cut_off_for_less_than_lease_and_grace_shows_nothing_to_anyone(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "bob")
+    ana, bob, far = world.client("ana"), world.client("bob"), world.client("bob", "far")
+    await ana.connect(n1)
+    await bob.connect(n1)
+    await far.connect(n2)
+    for viewer in (bob, far):
+        await viewer.watch("ana")
+    await world.sleep(5)
+    with world.faults.during(Rule(Fault.SILENCE, node="n1")):
+        await world.sleep(35)
+        assert bob.last("ana").stale
+        assert not far.last("ana").stale
+    await world.sleep(60)
+    assert bob.saw("ana") == far.saw("ana") == ["online"]
+    assert not bob.last("ana").stale
+    assert ana.connected
+
+
+async def test_e5_cut_off_for_longer_they_are_shown_offline_once_elsewhere_and_healed_after_the_return(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "bob")
+    ana, bob, far = world.client("ana"), world.client("bob"), world.client("bob", "far")
+    await ana.connect(n1)
+    await bob.connect(n1)
+    await far.connect(n2)
+    for viewer in (bob, far):
+        await viewer.watch("ana")
+    await world.sleep(5)
+    with world.faults.during(Rule(Fault.SILENCE, node="n1")):
+        await world.sleep(60)
+        assert far.saw("ana") == ["online", "offline"]
+    await world.sleep(10)
+    assert far.saw("ana") == ["online", "offline", "online"]
+    assert bob.saw("ana") == ["online"]
+    assert bob.last("ana").status == "online"
+
+
+async def test_e9_a_store_that_refuses_writes_disconnects_nobody(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "bob")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(n1)
+    await bob.connect(n2)
+    await bob.watch("ana")
+    await world.sleep(5)
+    with world.faults.during(
+        Rule(Fault.UNAVAILABLE, calls=("commit", "renew", "saved", "offer", "join", "jump"))
+    ):
+        ana.rest()
+        cy = world.client("cy")
+        await cy.connect(n1)
+        await world.sleep(60)
+        assert ana.connected
+        assert cy.connected
+    assert n1.node.metrics.engine_errors > 0
+    await world.sleep(20)
+    assert bob.saw("ana") == ["online", "away"]
+    assert cy.own()["status"] == "online"
+
+
+async def test_e11_a_change_is_one_log_entry_however_many_look(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    viewers = [world.client(f"v{number}") for number in range(50)]
+    ana = world.client("ana")
+    await ana.connect(n1)
+    for number, viewer in enumerate(viewers):
+        await world.befriend("ana", viewer.user)
+        await viewer.connect((n1, n2)[number % 2])
+        await viewer.watch("ana")
+    await world.sleep(1)
+    before = sum(shard.log.head for shard in world.store.shards)
+    ana.rest()
+    await world.sleep(1)
+    assert sum(shard.log.head for shard in world.store.shards) == before + 1
+    assert all(viewer.saw("ana") == ["online", "away"] for viewer in viewers)
+
+
+async def test_e20_a_node_with_another_ledger_is_refused_with_a_sentence(world):
+    await world.start("n1")
+    world.ledger._id = "another"
+    with pytest.raises(ConfigurationError, match="ledger"):
+        await world.start("n2")

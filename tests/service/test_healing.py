@@ -1,0 +1,216 @@
+"""A shard, or the whole store, loses its memory: nobody is shown offline, and nobody comes back who had left."""
+
+import pytest
+from tests.service.scenes import meet
+
+from herenow.core.model import Mode
+from herenow.core.shards import shard_of
+from herenow.testing.faulty_engine import Fault, Rule
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def cast(world):
+    """ana on n1, invisible iris on n1 and n2, zoe who has left; bob and far look on from both."""
+    await world.befriend("ana", "bob", "iris", "zoe")
+    n1, n2 = await world.start_all("n1", "n2")
+    ana, iris, phone, zoe = (
+        world.client("ana"),
+        world.client("iris"),
+        world.client("iris", "phone"),
+        world.client("zoe"),
+    )
+    bob, far = world.client("bob"), world.client("bob", "far")
+    await ana.connect(n1)
+    await iris.connect(n1)
+    await phone.connect(n2)
+    await zoe.connect(n1)
+    await bob.connect(n1)
+    await far.connect(n2)
+    await n1.node.choices.set_mode("iris", Mode.INVISIBLE, None)
+    await zoe.bye()
+    for viewer in (bob, far):
+        await viewer.watch("ana", "iris", "zoe")
+    await world.sleep(5)
+    return n1, n2, ana, bob, far
+
+
+def as_it_was(viewer):
+    return [viewer.saw(user) for user in ("ana", "iris", "zoe")] == [["online"], ["offline"], ["offline"]]
+
+
+@pytest.mark.parametrize("what", ["everything", "each shard"])
+async def test_e16_a_store_that_was_emptied_is_written_again_and_nobody_notices(world, what):
+    n1, n2, ana, bob, far = await cast(world)
+    for shard in [None] if what == "everything" else range(4):
+        world.store.empty(shard)
+        await world.sleep(0.3)
+    await world.sleep(30)
+    assert as_it_was(bob)
+    assert as_it_was(far)
+    assert not bob.last("ana").stale
+    assert {s.device for s in world.stored("iris").sessions} == {"d1", "phone"}
+    assert world.stored("ana").live
+    assert (
+        n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 3
+    )  # nobody knows anybody in the fourth
+    assert all(shard.settled for shard in world.store.shards if shard.records)
+
+
+async def test_after_the_leases_are_gone_too_nothing_of_the_old_epochs_is_left(world):
+    n1, n2, ana, bob, far = await cast(world)
+    old = {n1.node.standing.epoch, n2.node.standing.epoch}
+    world.store.empty()
+    await world.sleep(40)
+    now = {n1.node.standing.epoch, n2.node.standing.epoch}
+    assert not old & now
+    assert world.store.leases.keys() == now
+    holders = {s.holder for record in world.everybody_stored().values() for s in record.sessions}
+    assert holders <= now
+    assert all(not shard.fences.keys() - now for shard in world.store.shards)
+
+
+async def test_a_shard_that_was_rolled_back_gets_its_newest_records_again(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    world.faults.remember(shard)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    world.faults.roll_back(shard)
+    await world.sleep(30)
+    assert bob.saw("ana") == far.saw("ana") == ["online", "busy"]
+    assert world.stored("ana").mode is Mode.BUSY
+
+
+async def test_a_rollback_that_the_log_has_overgrown_is_found_by_the_fence(world):
+    """The lost entry's number was given again before anybody looked: the log looks unbroken."""
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    neighbour = next(user for user in (f"cy{n}" for n in range(100)) if shard_of(user, 4) == shard)
+    world.faults.remember(shard)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    world.faults.roll_back(shard)
+    head = world.store.shards[shard].log.head
+    with world.faults.during(Rule(Fault.DELAY, calls=("tail", "heads"), limit=0.9)):
+        await world.client(neighbour).connect(n2)
+        await n2.node.choices.set_mode(neighbour, Mode.AWAY, None)
+        assert world.store.shards[shard].log.head > head
+        await world.sleep(20)
+    await world.sleep(10)
+    assert far.saw("ana") == ["online", "busy"]
+    assert world.stored("ana").mode is Mode.BUSY
+
+
+async def test_while_a_shard_is_not_whole_views_are_kept_called_stale_and_nothing_is_decided(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    bob.forget()
+    world.store.empty(shard)
+    await world.sleep(1.5)
+    assert (bob.last("ana").status, bob.last("ana").stale) == ("online", True)
+    ana.rest()
+    await world.sleep(2)
+    assert bob.last("ana").status == "online"
+    await world.sleep(5)
+    assert (bob.last("ana").status, bob.last("ana").stale) == ("away", False)
+
+
+async def test_who_arrives_while_a_shard_is_not_whole_is_shown_when_it_is(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("zoe", 4)
+    world.store.empty(shard)
+    zoe = world.client("zoe", "again")
+    await zoe.connect(n2)
+    await world.sleep(10)
+    assert bob.saw("zoe") == far.saw("zoe") == ["offline", "online"]
+
+
+async def test_a_node_that_was_cut_off_while_the_shard_healed_brings_what_only_it_knows(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    with world.faults.during(Rule(Fault.SILENCE, node="n1")):
+        await world.sleep(1)
+        world.store.empty(shard)
+        await world.sleep(6)
+    await world.sleep(20)
+    assert as_it_was(bob)
+    assert as_it_was(far)
+    assert world.stored("ana").live
+
+
+async def test_a_shard_that_is_emptied_again_while_it_heals_heals_all_the_same(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    for _ in range(4):
+        world.store.empty(shard)
+        await world.sleep(2)
+    await world.sleep(20)
+    assert as_it_was(bob)
+    assert as_it_was(far)
+    assert world.stored("ana").live
+
+
+@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE])
+async def test_a_store_that_answers_badly_while_it_heals_heals_all_the_same(world, fault):
+    n1, n2, ana, bob, far = await cast(world)
+    with world.faults.during(Rule(fault, probability=0.4)):
+        world.store.empty()
+        await world.sleep(15)
+    await world.sleep(30)
+    assert bob.saw("ana") == far.saw("ana") == ["online"]
+    assert bob.saw("iris") == far.saw("iris") == ["offline"]
+
+
+async def test_a_session_that_ended_while_nobody_could_write_it_down_is_not_brought_back(world):
+    """n2 offers what it last heard of ana; n1 knows better, but only n1."""
+    n1, n2, ana, bob, far = await cast(world)
+    with world.faults.during(Rule(Fault.SILENCE)):
+        await world.sleep(1)
+        ana.close()
+        await world.sleep(2)
+        world.store.empty()
+    await world.sleep(60)
+    assert bob.last("ana").status == far.last("ana").status == "offline"
+    assert world.stored("ana") is None or not world.stored("ana").sessions
+
+
+async def test_an_old_record_offered_by_somebody_who_missed_the_end_does_not_last(world):
+    """The newest record has left the store, for the ledger has it; an older one is still remembered by n2."""
+    n1, n2, ana, bob, far = await cast(world)
+    old = n2.node.people.find("ana")
+    record, presence = old.record, old.presence
+    await ana.bye()
+    await world.sleep(5)
+    assert world.stored("ana") is None
+    old.record, old.presence = record, presence
+    world.store.empty()
+    await world.sleep(7)
+    assert world.stored("ana") is not None
+    await world.sleep(60)
+    assert world.stored("ana") is None or not world.stored("ana").sessions
+    cy = world.client("bob", "third")
+    await cy.connect(n1)
+    await cy.watch("ana")
+    assert cy.last("ana").status == "offline"
+
+
+async def test_a_device_that_was_signed_out_elsewhere_stays_out_when_the_store_is_emptied(world):
+    n1, n2, ana, bob, far = await cast(world)
+    await n2.node.sessions.sign_out("ana", "d1")
+    world.store.empty()
+    await world.sleep(60)
+    assert not ana.connected
+    assert bob.last("ana").status == far.last("ana").status == "offline"
+
+
+async def test_a_single_node_on_an_emptied_store_recovers_by_itself(world):
+    n1, ana, bob = await meet(world)
+    await world.sleep(5)
+    world.store.empty()
+    await world.sleep(30)
+    assert bob.saw("ana") == ["online"]
+    assert world.stored("ana").live
+    ana.close()
+    await world.sleep(31)
+    assert bob.saw("ana") == ["online", "offline"]

@@ -1,0 +1,132 @@
+"""A node keeps nothing longer than somebody needs it; and its farewell."""
+
+import pytest
+from tests.service.scenes import meet
+
+from herenow.core.model import Platform
+from herenow.service.people import REMEMBER_ENDED
+from herenow.testing.faulty_engine import Fault, Rule
+from herenow.wire.codes import Close
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def test_two_minutes_after_everybody_left_nobody_is_known(world):
+    node, ana, bob = await meet(world)
+    tab = world.client("ana")
+    await tab.connect(node)
+    await node.node.sessions.rest_beat("cy", "phone", Platform.MOBILE, None)
+    await bob.watch("ana", "bob")
+    await node.node.views.statuses("bob", ["ana", "dee"])
+    await node.node.typing.typing(ana.connection, "bob", None, typing=True)
+    for client in (ana, tab, bob):
+        client.close()
+    await world.sleep(125)
+    assert len(node.node.people) == 0
+    assert node.node.people.remembered > 0
+    await world.sleep(REMEMBER_ENDED / 1000 + 2)
+    assert node.node.people.remembered == 0
+    metrics = node.node.metrics
+    assert (metrics.connections, metrics.sessions) == (0, 0)
+    assert sum(metrics.users.values()) == 0
+    assert not node.node.hub._cooling
+    assert not node.node.hub._paused
+    assert len(node.node.sessions._wheel) == 0
+    assert world.everybody_stored() == {}
+
+
+async def test_a_thousand_reloads_leave_one_session(world):
+    node, ana, bob = await meet(world)
+    for number in range(1_000):
+        ana.close()
+        await world.sleep(0.001 * (number % 3))
+        ana.open(node)
+    await world.sleep(2)
+    person = node.node.people.find("ana")
+    assert len(person.sessions) == len(person.outboxes) == len(world.stored("ana").sessions) == 1
+    assert node.node.metrics.connections == node.node.metrics.sessions == 2
+    await world.sleep(100)
+    assert len(node.node.sessions._wheel) <= 4
+    assert "offline" not in bob.saw("ana")
+
+
+async def test_those_who_wait_for_a_store_that_is_away_are_not_kept_twice(world):
+    node, ana, bob = await meet(world)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("commit",))):
+        ana.close()
+        await world.sleep(40)
+        person = node.node.people.find("ana")
+        assert len(person.asks) <= 1
+    await world.sleep(2)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert person.asks == []
+
+
+async def test_e4_a_node_that_stops_tells_its_clients_to_come_back_and_hands_their_sessions_into_grace(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    epoch = n1.node.standing.epoch
+    stopping = world.now
+    await n1.stop()
+    assert world.now - stopping < 2_000
+    assert {client.closed_with[0][1] for client in (ana, bob)} == {Close.DRAINING}
+    assert ana.closed_with[0][2].startswith("retry_after_ms=")
+    assert epoch not in world.store.leases
+    assert not any(epoch in shard.fences for shard in world.store.shards)
+    [session] = world.stored("ana").sessions
+    assert session.lost_at is not None
+    await ana.connect(n2)
+    await world.sleep(60)
+    assert far.saw("ana") == ["online"]
+
+
+async def test_e4_a_rolling_restart_shows_nothing(world):
+    names = ("n1", "n2", "n3")
+    nodes = {name: await world.start(name) for name in names}
+    await world.befriend("ana", "bob", "cy")
+    clients = [world.client(user, device) for user in ("ana", "cy") for device in ("d1", "d2")]
+    bob = world.client("bob")
+    for number, client in enumerate(clients):
+        await client.connect(nodes[names[number % 3]])
+    await bob.connect(nodes["n3"])
+    await bob.watch("ana", "cy")
+    for name in names[:2]:
+        await nodes[name].stop()
+        nodes[name] = await world.start(name)
+        await world.sleep(3)
+        for client in clients:
+            if not client.connected:
+                await client.connect(nodes[world.rng.choice(names)])
+        await world.sleep(20)
+    assert bob.saw("ana") == bob.saw("cy") == ["online"]
+    assert len(world.store.leases) == 3
+
+
+async def test_a_node_that_could_not_hand_over_leaves_its_row_so_that_others_find_it_dead(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    epoch = n1.node.standing.epoch
+    with world.faults.during(Rule(Fault.UNAVAILABLE, node="n1", calls=("commit",))):
+        await n1.stop()
+    assert epoch in world.store.leases
+    await world.sleep(60)
+    assert epoch not in world.store.leases
+    assert far.saw("ana") == ["online", "offline"]
+
+
+async def test_nothing_of_a_stopped_node_goes_on(world):
+    n1, ana, bob = await meet(world)
+    await n1.node.sessions.rest_beat("cy", "phone", Platform.MOBILE, None)
+    stopping = world.now
+    await n1.stop()
+    assert world.now - stopping < 2_000  # a session by REST does not end with its node
+    calls = world.ledger.calls
+    await world.sleep(60)
+    assert world.ledger.calls == calls
+    assert not n1.freezer._tasks

@@ -1,0 +1,125 @@
+"""What must outlive the store gets into the ledger, whoever dies on the way."""
+
+from dataclasses import replace
+
+import pytest
+from tests.service.scenes import meet
+
+from herenow.core.model import Mode
+from herenow.core.shards import shard_of
+from herenow.testing.faulty_engine import Fault, Rule
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+def marks(world):
+    return sorted(user for shard in world.store.shards for user in shard.marks)
+
+
+async def test_h4_the_ledger_is_away_for_a_minute_while_a_thousand_leave(world):
+    node = await world.start("n1")
+    crowd = [world.client(f"u{number}") for number in range(1_000)]
+    for client in crowd:
+        client.open(node)
+    await world.sleep(2)
+    world.ledger.away = True
+    for client in crowd:
+        client.close()
+    left = world.now
+    await world.sleep(60)
+    assert world.ledger.people == {}
+    assert node.node.recorder.backlog == 1_000
+    assert len(marks(world)) == 1_000
+    world.ledger.away = False
+    await world.sleep(5)
+    assert len(world.ledger.people) == 1_000
+    assert all(abs((known.last_seen or 0) - left) <= 2 for known in world.ledger.people.values())
+    assert marks(world) == []
+    assert world.everybody_stored() == {}
+
+
+async def test_last_seen_is_written_when_a_session_ends_not_when_offline_is_announced(world):
+    _, ana, bob = await meet(world)
+    ana.close()
+    await world.sleep(3)
+    assert bob.saw("ana") == ["online"]
+    assert world.ledger.people["ana"].last_seen is not None
+
+
+async def test_a_mark_is_taken_up_after_its_recorder_died(world):
+    world.settings = replace(world.settings, ledger_flush=30.0)
+    n1, ana, _ = await meet(world)
+    await n1.node.choices.set_mode("bob", Mode.AWAY, None)
+    world.settings = replace(world.settings, ledger_flush=1.0)
+    ana.close()
+    await world.sleep(1)
+    n1.kill()
+    assert "ana" in marks(world)
+    n2 = await world.start("n2")
+    await world.sleep(60)
+    assert world.ledger.people["ana"].last_seen is not None
+    assert marks(world) == []
+    assert n2.node.recorder.backlog == 0
+
+
+async def test_a_mark_goes_only_after_the_ledger_has_answered(world):
+    _, ana, _ = await meet(world)
+    world.ledger.delay = 5.0
+    ana.close()
+    await world.sleep(4)
+    assert "ana" in marks(world)
+    await world.sleep(8)
+    assert "ana" not in marks(world)
+    assert "ana" in world.ledger.people
+
+
+async def test_a_slow_ledger_delays_no_change(world):
+    node, ana, bob = await meet(world)
+    world.ledger.delay = 9.0
+    ana.rest()
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["online", "away"]
+
+
+@pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE])
+async def test_a_doubtful_farewell_from_the_store_loses_nobody(world, fault):
+    node, ana, bob = await meet(world)
+    with world.faults.during(Rule(fault, calls=("saved",), probability=0.7)):
+        ana.close()
+        await world.sleep(40)
+        await ana.connect(node)
+        await world.sleep(1)
+        ana.close()
+        await world.sleep(40)
+    await world.sleep(20)
+    assert bob.saw("ana") == ["online", "offline", "online", "offline"]
+    assert world.stored("ana") is None
+    assert world.ledger.people["ana"].last_seen == bob.last("ana").last_seen
+
+
+async def test_hidden_activity_never_gets_there(world):
+    node, ana, _ = await meet(world)
+    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    hidden = world.now
+    await world.sleep(50)
+    ana.act()
+    ana.close()
+    await world.sleep(60)
+    assert world.ledger.people["ana"].last_seen == pytest.approx(hidden, abs=2)
+
+
+async def test_after_a_gap_nothing_leaves_the_store_for_a_while(world):
+    """Others may be about to offer something older, which would take the place of what has left."""
+    node, ana, _ = await meet(world)
+    ana.close()
+    await world.sleep(20)
+    shard = node.node.people.find("ana").shard
+    neighbour = next(user for user in (f"cy{n}" for n in range(100)) if shard_of(user, 4) == shard)
+    with world.faults.during(Rule(Fault.LOG_GAP)):
+        await world.client(neighbour).connect(node)
+    assert node.node.metrics.log_gaps > 0
+    await world.sleep(12)
+    assert world.stored("ana") is not None
+    assert world.ledger.people["ana"].last_seen is not None
+    await world.sleep(70)
+    assert world.stored("ana") is None

@@ -1,0 +1,159 @@
+"""Who may see whom is known, forgotten in time, and never believed for too long."""
+
+import asyncio
+
+import pytest
+from tests.service.scenes import meet
+
+from herenow.core.model import Mode
+from herenow.errors import Unavailable
+from herenow.ports import RelationRow
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def test_g10_a_lost_relation_is_heard_of_on_other_nodes_within_two_seconds(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await n1.node.graph.apply([RelationRow("follow", "bob", "ana", remove=True)])
+    await world.sleep(0.05)
+    assert bob.saw("ana") == ["online", "offline"]
+    await world.sleep(2)
+    assert far.saw("ana") == ["online", "offline"]
+    far.forget()
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(2)
+    assert far.shown == {}
+    assert await far.watch("ana") == []  # granted once, it is remembered
+    assert far.last("ana").status == "offline"
+
+
+async def test_without_the_ledger_facts_are_believed_for_a_while_and_then_nobody_knows_anybody(world):
+    node, ana, bob = await meet(world)
+    world.ledger.away = True
+    await world.sleep(28)
+    assert bob.saw("ana") == ["online"]
+    await world.sleep(4)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert (bob.last("ana").last_seen, bob.last("ana").since) == (None, None)
+    with pytest.raises(Unavailable):
+        await bob.watch_contacts()
+    [told] = await node.node.views.statuses("bob", ["ana"])
+    assert b'"offline"' in told
+    world.ledger.away = False
+    await world.sleep(3)
+    assert bob.saw("ana") == ["online", "offline", "online"]
+
+
+async def test_g6_an_unknown_pair_is_no_pair_while_the_ledger_is_away(world):
+    node, ana, bob = await meet(world)
+    await world.befriend("bob", "cy")
+    cy = world.client("cy")
+    await cy.connect(node)
+    world.ledger.away = True
+    assert await bob.watch("cy") == ["cy"]
+    assert node.node.metrics.ledger_errors > 0
+    world.ledger.away = False
+    assert await bob.watch("cy") == []
+
+
+async def test_what_changed_while_the_ledger_was_away_holds_when_it_is_back(world):
+    node, ana, bob = await meet(world)
+    await world.sleep(3)
+    world.ledger.away = True
+    await world.sleep(60)
+    world.ledger.away = False
+    await world.ledger.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    bob.forget()
+    await world.sleep(5)
+    assert "online" not in bob.saw("ana")
+
+
+async def test_a_contact_ends_at_its_time(world):
+    node = await world.start("n1")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(node)
+    await bob.connect(node)
+    until = world.now + 20_000
+    await node.node.graph.apply([RelationRow("contact", "ana", "bob", until)])
+    await bob.watch("ana")
+    assert bob.saw("ana") == ["online"]
+    await world.until(until - 100)
+    assert bob.saw("ana") == ["online"]
+    await world.sleep(1.2)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert bob.last("ana").last_seen is None
+
+
+async def test_a_contact_that_was_prolonged_does_not_end_at_its_old_time(world):
+    node = await world.start("n1")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(node)
+    await bob.connect(node)
+    await node.node.graph.apply([RelationRow("contact", "ana", "bob", world.now + 10_000)])
+    await bob.watch("ana")
+    await node.node.graph.apply([RelationRow("contact", "ana", "bob", world.now + 60_000)])
+    await world.sleep(30)
+    assert bob.saw("ana") == ["online"]
+    await world.sleep(32)
+    assert bob.saw("ana") == ["online", "offline"]
+
+
+async def test_contacts_follow_the_graph_both_ways(world):
+    node = await world.start("n1")
+    await world.befriend("bob", "ana")
+    ana, bob, cy = world.client("ana"), world.client("bob"), world.client("cy")
+    for client in (ana, bob, cy):
+        await client.connect(node)
+    await bob.watch_contacts()
+    assert list(bob.shown) == ["ana"]
+    await node.node.graph.apply([RelationRow("contact", "bob", "cy")])
+    await world.sleep(0.1)
+    assert bob.saw("cy") == ["online"]
+    await node.node.graph.apply([RelationRow("contact", "bob", "cy", remove=True)])
+    await world.sleep(0.1)
+    assert bob.saw("cy") == ["online", "offline"]
+    await node.node.graph.apply([RelationRow("contact", "bob", "cy")])
+    await world.sleep(0.1)
+    assert bob.saw("cy") == ["online", "offline", "online"]
+
+
+async def test_a_fact_that_changed_while_it_was_read_is_not_believed(world):
+    """The answer is from before the block, and arrives after everybody heard of it."""
+    node, ana, bob = await meet(world)
+    await world.befriend("bob", "cy")
+    cy = world.client("cy")
+    await cy.connect(node)
+    await world.sleep(8)
+    between, held = world.ledger.between, asyncio.get_running_loop().create_future()
+
+    async def slow(viewer, targets, now):
+        found = await between(viewer, targets, now)
+        if not held.done():
+            await held
+        return found
+
+    world.ledger.between = slow
+    asked = asyncio.ensure_future(bob.watch("cy"))
+    await world.sleep(0.1)
+    await world.ledger.apply([RelationRow("follow", "cy", "bob", remove=True)])
+    await world.sleep(1.1)
+    held.set_result(None)
+    assert await asked == ["cy"]
+
+
+async def test_a_row_that_appears_late_in_the_change_table_is_heard_of(world):
+    """Two transactions: the one that took its number first commits last."""
+    node, ana, bob = await meet(world)
+    await world.sleep(8)
+    await world.ledger.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    late = world.ledger._changes.pop()
+    await world.ledger.apply([RelationRow("follow", "x", "y")])
+    await world.sleep(2)
+    world.ledger._changes.append(late)
+    world.ledger._changes.sort()
+    await world.sleep(1.5)
+    assert bob.saw("ana") == ["online", "offline"]

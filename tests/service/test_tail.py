@@ -1,0 +1,108 @@
+"""The log is the inbox: gaps, restarts and silence are noticed."""
+
+import pytest
+from tests.service.scenes import Stalled
+
+from herenow.core.model import Mode
+from herenow.testing.faulty_engine import Fault, Rule
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def apart(world):
+    """ana on n1; bob looks on from n2."""
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "bob")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(n1)
+    await bob.connect(n2)
+    await bob.watch("ana")
+    await world.sleep(1)
+    return n1, n2, ana, bob
+
+
+async def test_e7_a_tail_that_was_away_reads_on_where_it_stood(world):
+    n1, n2, _, bob = await apart(world)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, node="n2", calls=("tail",))):
+        await world.sleep(1)
+        await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+        await world.sleep(1.5)
+        assert bob.saw("ana") == ["online"]
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "busy"]
+    assert n2.node.metrics.log_gaps == 0
+
+
+async def test_e7_a_log_that_was_trimmed_meanwhile_is_a_gap_and_is_closed(world):
+    n1, n2, _, bob = await apart(world)
+    tail = Stalled(n2.node.engine, "tail")
+    await world.sleep(1.1)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    world.faults.cut_log(n1.node.people.find("ana").shard)
+    await tail.release()
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "busy"]
+    assert n2.node.metrics.log_gaps == 1
+
+
+async def test_a_departure_that_fell_into_a_gap_is_noticed_though_the_record_has_left_the_store(world):
+    n1, n2, ana, bob = await apart(world)
+    tail, heads = Stalled(n2.node.engine, "tail"), Stalled(n2.node.engine, "heads")
+    await world.sleep(1.1)
+    await ana.bye()
+    await world.sleep(5)
+    assert world.stored("ana") is None
+    world.faults.cut_log(n2.node.people.find("ana").shard)
+    await tail.release()
+    await heads.release()
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert bob.last("ana").last_seen is not None
+
+
+async def test_a_tail_that_hears_nothing_without_an_error_is_found_out(world):
+    n1, n2, _, bob = await apart(world)
+    with world.faults.during(Rule(Fault.TAIL_SILENCE, node="n2")):
+        await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+        await world.sleep(8)
+        assert bob.saw("ana") == ["online", "busy"]
+    assert n2.node.metrics.log_gaps > 0
+    await n1.node.choices.set_mode("ana", Mode.AWAY, None)
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "busy", "away"]
+
+
+async def test_e5_what_is_shown_without_hearing_anything_is_called_stale_once(world):
+    n1, n2, _, bob = await apart(world)
+    with world.faults.during(Rule(Fault.SILENCE, node="n2")):
+        await world.sleep(7)
+        assert [(shown.status, shown.stale) for shown in bob.shown["ana"]] == [
+            ("online", False),
+            ("online", True),
+        ]
+        [told] = await n2.node.views.statuses("bob", ["ana"])
+        assert b'"stale":true' in told
+    await world.sleep(2)
+    assert [(shown.status, shown.stale) for shown in bob.shown["ana"]][2:] == [("online", False)]
+    times = [shown.as_of for shown in bob.shown["ana"]]
+    assert times == sorted(times)
+
+
+async def test_a_short_hiccup_is_not_called_anything(world):
+    n1, n2, _, bob = await apart(world)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, node="n2")):
+        await world.sleep(2)
+    await world.sleep(5)
+    assert len(bob.shown["ana"]) == 1
+
+
+async def test_a_log_that_begins_anew_is_a_loss(world):
+    n1, n2, _, bob = await apart(world)
+    shard = n1.node.people.find("ana").shard
+    world.store.empty(shard)
+    await world.sleep(2)
+    assert shard in n2.node.standing.closed_shards
+    assert bob.last("ana").stale
+    await world.sleep(10)
+    assert bob.saw("ana") == ["online"]
+    assert not bob.last("ana").stale
