@@ -19,6 +19,10 @@ from tests.core.story import M, S, Story, table
         ),
         "H1 by REST: the last beat": ("rest d1, 80s, rest d1, 5m", 80 * S),
         "H1 by REST, gone": ("rest d1, 10s, gone d1, 1m", 10 * S),
+        "H1 node killed: a later REST beat of that device": (
+            "connect d1 on n2, 10s, kill n2, 1s, rest d1 active, 10s, retire, 1m",
+            11 * S,
+        ),
         "H2 never seen": ("1h", None),
         "H2 never seen, but chose": ("mode busy, text tea, 1h, mode auto", None),
         "maximum over devices": ("connect d1, connect d2, 10s, drop d1, 10s, drop d2, 1m", 20 * S),

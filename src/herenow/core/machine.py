@@ -245,12 +245,13 @@ def act() -> Edit:
 
 
 def act_on(device: str, *, idle: bool) -> Edit:
-    """A REST beat with an activity for a device whose live session another node holds."""
+    """A REST beat with an activity for a device whose live session another node holds: evidence of its life, too."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         def touched(session: Session) -> Session:
-            if session.device != device or not session.live:
+            if session.device != device or not session.live or (idle and session.idle is Idle.SAID):
                 return session
+            session = replace(session, seen_at=max(session.seen_at, now))
             return replace(session, idle=Idle.SAID) if idle else _acted(session, now)
 
         return replace(presence, sessions=tuple(map(touched, presence.sessions)))
