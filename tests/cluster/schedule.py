@@ -254,10 +254,13 @@ class Schedule:
             else:
                 device = rng.choice(["d0", "d1", "rest"])
                 self.checker.signs_out(user, device)
-                if await self._try(
-                    node, node.node.sessions.sign_out(user, device), f"{user} signs {device} out"
-                ):
-                    self.checker.is_signed_out(user, device)
+                sign_out = self._sign_out(node, user, device)
+                await self._try(node, sign_out, f"{user} signs {device} out")
+
+    async def _sign_out(self, node, user, device):
+        # Otherwise it was not there, and whoever asked was told so.
+        if await node.node.sessions.sign_out(user, device):
+            self.checker.is_signed_out(user, device)
 
     async def _try(self, node, work, what):
         try:

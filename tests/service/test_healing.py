@@ -1,7 +1,7 @@
 """A shard, or the whole store, loses its memory: nobody is shown offline, and nobody comes back who had left."""
 
 import pytest
-from tests.service.scenes import meet
+from tests.service.scenes import Stalled, meet
 
 from herenow.core.model import Mode
 from herenow.core.shards import shard_of
@@ -214,3 +214,28 @@ async def test_a_single_node_on_an_emptied_store_recovers_by_itself(world):
     ana.close()
     await world.sleep(31)
     assert bob.saw("ana") == ["online", "offline"]
+
+
+async def test_a_choice_that_a_rollback_lost_and_a_commit_wrote_over_is_made_again(world):
+    """n3 knows nobody, and commits over the rolled-back record before anybody notices: its version is the newest."""
+    n1, n2, ana, bob, far = await cast(world)
+    n3 = await world.start("n3")
+    shard = shard_of("ana", 4)
+    world.faults.remember(shard)
+    await n1.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await world.sleep(1)
+    assert bob.saw("ana") == far.saw("ana") == ["online", "offline"]
+    tails = [Stalled(node.node.engine, "tail") for node in (n1, n2)]
+    await world.sleep(1.1)
+    world.faults.roll_back(shard)
+    phone = world.client("ana", "phone")
+    phone.open(n3)
+    await world.sleep(0.02)
+    assert world.stored("ana").mode is Mode.AUTO
+    for tail in tails:
+        await tail.release()
+    await world.sleep(30)
+    assert bob.saw("ana") == far.saw("ana") == ["online", "offline"]
+    assert world.stored("ana").mode is Mode.INVISIBLE
+    assert {session.device for session in world.stored("ana").sessions} == {"d1", "phone"}
+    assert ana.connected

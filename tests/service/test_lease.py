@@ -233,3 +233,26 @@ async def test_e3_a_restart_at_once_leaves_nobody_counted_twice(world):
     assert session.holder == again.node.standing.epoch
     assert len(world.store.leases) == 2
     assert n2.node.metrics.users[1] == 2
+
+
+async def test_a_socket_that_closed_while_its_node_was_cut_off_is_lost_when_it_closed(world):
+    """The node returns before anybody has swept what it held, under a new epoch, and reports what it knows."""
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5)
+    old = n1.node.standing.epoch
+    with world.faults.during(Rule(Fault.SILENCE, node="n1")):
+        await world.sleep(2)
+        ana.close()
+        closed = world.now
+        await world.sleep(2)
+        world.store.leases.pop(old)
+    await world.sleep(5)
+    [session] = world.stored("ana").sessions
+    assert (session.holder, session.lost_at) == (old, pytest.approx(closed, abs=2))
+    await world.until(closed + 31_000)
+    assert far.saw("ana") == ["online", "offline"]
+    assert far.last("ana").last_seen == pytest.approx(closed, abs=2)

@@ -114,6 +114,10 @@ async def test_activity_by_rest_wakes_a_device_whose_socket_another_node_holds(w
     await beat(n2, Activity.ACTIVE, device="d1")
     await world.sleep(1)
     assert bob.saw("ana") == ["online", "away", "online"]
+    ana.rest()
+    await world.sleep(1)
+    assert bob.saw("ana")[-1] == "away"
+    await beat(n2, Activity.ACTIVE, device="d1")
     await beat(n2, Activity.IDLE, device="d1")
     await world.sleep(1)
     assert bob.saw("ana")[-1] == "away"
@@ -194,3 +198,16 @@ async def test_a_beat_that_the_store_could_not_take_is_kept_and_asserted(world):
             await beat(n1)
     await world.sleep(3)
     assert bob.last("ana").status == "online"
+
+
+async def test_a_session_that_others_ended_while_we_were_deaf_is_no_loss_of_the_store(world):
+    n1, n2, _ = await watched(world, "n1", "n2")
+    await beat(n2)
+    await world.sleep(1)
+    with world.faults.during(Rule(Fault.SILENCE, node="n2", calls=("tail", "heads", "due"))):
+        await n1.node.sessions.sign_out("ana", "phone")
+        await world.sleep(8)
+        assert world.stored("ana") is None
+        world.faults.cut_log(n2.node.people.find("ana").shard)
+    await world.sleep(5)
+    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 0

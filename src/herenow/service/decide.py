@@ -14,7 +14,16 @@ from contextlib import asynccontextmanager, suppress
 
 import structlog
 
-from herenow.core.machine import Edit, Held, Outcome, Timings, droppable, settle
+from herenow.core.machine import (
+    Edit,
+    Held,
+    Outcome,
+    Timings,
+    droppable,
+    set_custom,
+    set_mode,
+    settle,
+)
 from herenow.core.model import Presence, public
 from herenow.core.record import UnknownFormat, encode
 from herenow.core.values import replace
@@ -189,7 +198,7 @@ class Decider:
                 self._timings,
                 epoch=epoch,
                 held=[facts for _, facts in held],
-                edits=[ask.edit for ask in asks],
+                edits=[*_restored(person), *(ask.edit for ask in asks)],
             )
             if outcome.presence is not before:
                 if not await self._commit(person, outcome, epoch):
@@ -200,6 +209,7 @@ class Decider:
                 await self._writer.verify(person.shard)  # or did the shard lose them?
             self._note_held(person, outcome, held)
             if outcome.applied:
+                person.lost_choice = None
                 self._answer(person, asks)
             if not outcome.more:
                 return
@@ -303,6 +313,21 @@ class Decider:
 
 def _as_it_is(presence: Presence, now: int, timings: Timings) -> Presence:
     return presence
+
+
+def _restored(person: Person) -> list[Edit]:
+    """What was chosen and lost is chosen again, unless something else was chosen since."""
+    lost = person.lost_choice
+    if lost is None:
+        return []
+
+    def restore(presence: Presence, now: int, timings: Timings) -> Presence:
+        if presence.chosen >= lost.chosen:
+            return presence
+        presence = set_mode(lost.mode, lost.mode_until)(presence, now, timings)
+        return set_custom(lost.custom)(presence, now, timings)
+
+    return [restore]
 
 
 def _says_something(outcome: Outcome, asks: Iterable[Ask]) -> bool:

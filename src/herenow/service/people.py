@@ -76,9 +76,11 @@ class HeldSession:
         self.connections: list[Connection] = []
 
     def facts(self, epoch: str) -> Held:
+        """A loss is that of the session as it stands in the record, which may be under an earlier epoch."""
+        holder = self.asserted_by if self.lost_at is not None and self.asserted_by else epoch
         return Held(
             device=self.device,
-            holder=UNLEASED if self.unleased else epoch,
+            holder=UNLEASED if self.unleased else holder,
             since=self.since,
             seen_at=self.seen_at,
             active_at=self.active_at,
@@ -104,6 +106,11 @@ class HeldSession:
             return True
         found = self.in_record(self.asserted_by)
         return found is not None and found.live
+
+    @property
+    def must_stand(self) -> bool:
+        """Nobody but us can have ended it without our epoch being retired, or leaving a note."""
+        return not self.unleased and self.lost_at is None and self.asserted > 0 and self.stands
 
     def doubt(self) -> None:
         """The store may have lost what we asserted: that it is missing there no longer means that it was ended."""
@@ -135,6 +142,7 @@ class Person:
         "dirty",
         "guessed",
         "known",
+        "lost_choice",
         "outboxes",
         "own_view",
         "pins",
@@ -156,6 +164,8 @@ class Person:
         self.record: bytes | None = None
         """The bytes in the store, as far as we know: what the next commit expects."""
         self.presence = _NOTHING
+        self.lost_choice: Presence | None = None
+        """What the user chose last, as we know it and the store, having lost it, does not."""
         self.sessions: list[HeldSession] = []
         """What we hold: live ones, and lost ones until their loss is committed."""
         self.asks: list[Ask] = []
@@ -191,6 +201,11 @@ class Person:
         return self.committing is not None and record == self.committing[0]
 
     def adopt(self, record: bytes | None, presence: Presence) -> None:
+        """A choice is never taken back by an older one: where it is, the store lost something and was written over."""
+        if self.known and presence.chosen < self.presence.chosen and not self.guessed:
+            self.lost_choice = self.presence
+        elif self.lost_choice is not None and presence.chosen >= self.lost_choice.chosen:
+            self.lost_choice = None
         self.known = True
         self.guessed = False
         self.record = record
@@ -199,7 +214,10 @@ class Person:
 
     @property
     def stands(self) -> bool:
-        """Everything we hold and have asserted is live in the record; otherwise deciding comes before showing."""
+        """Everything we hold and have asserted is live in the record, and what was chosen is there; otherwise deciding
+        comes before showing."""
+        if self.lost_choice is not None:
+            return False
         return all(session.stands for session in self.sessions if session.lost_at is None)
 
     def session(self, device: str, *, unleased: bool = False) -> HeldSession | None:

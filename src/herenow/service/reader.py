@@ -174,9 +174,7 @@ class Reader:
         if droppable(person.presence):
             person.adopt(None, person.presence)
             return True
-        if any(
-            session.asserted and session.stands and session.lost_at is None for session in person.sessions
-        ):
+        if any(session.must_stand for session in person.sessions):
             self._on_loss(person.shard, None)
             return False
         self.forget(person.user)

@@ -166,10 +166,13 @@ class Sessions:
             session.idle = False
             if now >= session.fresh_until or session.person.deciding:
                 self._decider.touch(session.person)
-        elif not session.idle:
+        else:
+            # The record may still say that it acts, by another way.
+            news = not session.idle or session.fresh_until > 0
             session.idle = True
             session.idle_at = now
-            self._decider.touch(session.person)
+            if news:
+                self._decider.touch(session.person)
 
     # Beats without a connection
 

@@ -174,5 +174,5 @@ class Tail:
     def _heard(self, person: Person) -> None:
         if person.stands:
             self._hub.publish(person)
-        if person.sessions or person.asks:
+        if person.sessions or person.asks or not person.stands:
             self._touch(person)

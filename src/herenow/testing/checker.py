@@ -30,9 +30,6 @@ from herenow.core.model import UNLEASED, Mode, Presence, Session, Status, View, 
 from herenow.service.healing import SETTLE
 from herenow.testing.world import RESET, Client, Link, Shown, SimNode, Witness, World
 
-SIGNED_OUT_WITHIN = 6_000
-"""Milliseconds a sign-out may take whose answer nobody got."""
-
 
 @dataclass(frozen=True)
 class Bounds:
@@ -297,8 +294,13 @@ class Checker(Witness):
                 return
 
     def _is_solid(self, stay: Stay, now: int) -> bool:
-        """Everybody must have heard that it is here, and its grace is not over."""
+        """Everybody must have heard that it is here, and its grace is not over. One that ended while its node was cut off
+        may have been taken for dead with it a little before: its grace began then."""
         if stay.greeted_at is None or stay.signed_out:
+            return False
+        if stay.ended_at is not None and any(
+            t.node in (stay.node, None) and t.begin <= stay.ended_at <= (t.end or now) for t in self._troubles
+        ):
             return False
         if now - stay.greeted_at < self._late(stay.greeted_at, now):
             return False
@@ -383,13 +385,11 @@ class Checker(Witness):
 
     def _check_returned(self, user: str, session: Session) -> None:
         stays = [stay for stay in self._stays[user] if stay.device == session.device]
-        if not stays or not stays[-1].signed_out or stays[-1].ended_at is None:
+        if not stays or stays[-1].out_at is None or stays[-1].ended_at is None:
             return
-        now, ended = self.world.now, stays[-1].ended_at
-        if now > ended + SIGNED_OUT_WITHIN + self._late(ended, now):
-            self.problems.append(
-                f"{now} returned: {user} was signed out at {ended}, the record has {session}"
-            )
+        now, out = self.world.now, max(stays[-1].out_at, stays[-1].ended_at)
+        if now > out + self._late(out, now):
+            self.problems.append(f"{now} returned: {user} was signed out at {out}, the record has {session}")
 
     def _check_ghost(self, client: Client, shown: Shown) -> None:
         self.counts["looked"] += 1
@@ -511,10 +511,10 @@ class Checker(Witness):
             if record.last_seen is not None and (saved or 0) < record.last_seen:
                 self._wrong(f"{user} was last seen at {record.last_seen}, the ledger has {saved}")
         for user in self._stays.keys() - stored.keys():
-            last = max((stay.greeted_at or 0) for stay in self._stays[user])
+            last = max((stay.greeted_at or 0) for stay in self._stays[user]) - 100  # clocks, and ways
             known = self.world.ledger.people.get(user)
             hidden = any(mode is Mode.INVISIBLE for _, mode in self._modes[user].ever)
-            if last and not hidden and (known is None or (known.last_seen or 0) < last):
+            if last > 0 and not hidden and (known is None or (known.last_seen or 0) < last):
                 self._wrong(f"{user} was here at {last}, the ledger has {known}")
 
     # How late things may be

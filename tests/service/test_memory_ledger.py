@@ -1,0 +1,25 @@
+"""The stand-in ledger of these tests keeps the same promises as the real ones; and it can fail."""
+
+import pytest
+
+from herenow.errors import Unavailable
+from herenow.testing.ledger_contract import LedgerContract
+from herenow.testing.memory_ledger import MemoryLedger
+
+
+class TestMemoryLedger(LedgerContract):
+    @pytest.fixture
+    async def ledger(self):
+        ledger = MemoryLedger()
+        await ledger.open()
+        yield ledger
+        await ledger.close()
+
+
+async def test_one_that_is_away_says_so_and_changes_nothing():
+    ledger = MemoryLedger()
+    ledger.away = True
+    with pytest.raises(Unavailable):
+        await ledger.save_last_seen({"ana": 1})
+    ledger.away = False
+    assert await ledger.remembered(["ana"]) == {}
