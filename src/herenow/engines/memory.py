@@ -164,8 +164,9 @@ class MemoryEngine:
         for offer in offers:
             self._store.shards[shard].offer(offer)
 
-    async def due(self, shard: int, now: int, limit: int) -> Due:
-        return self._store.shards[shard].wakes.due(now, limit)
+    async def due(self, shards: Sequence[int], now: int, limit: int) -> dict[int, Due]:
+        asked = [self._store.shards[shard] for shard in shards]
+        return {shard.number: shard.wakes.due(now, limit, settled=shard.settled) for shard in asked}
 
     async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
         return self._store.shards[shard].walk(cursor, limit)
@@ -198,7 +199,7 @@ class MemoryEngine:
         return self._store.shards[shard].jump(epoch, number)
 
     async def retire(self, shard: int, epoch: str) -> None:
-        self._store.shards[shard].fences.pop(epoch, None)
+        self._store.shards[shard].retire(epoch)
 
     # Settledness
 
@@ -222,7 +223,8 @@ class MemoryEngine:
         row = self._store.leases.get(lease.epoch)
         if (row is None and lease.counter != 1) or (row is not None and row.dead):
             return False
-        self._store.leases[lease.epoch] = lease
+        if row is None or row.counter < lease.counter:
+            self._store.leases[lease.epoch] = lease
         return True
 
     async def leases(self) -> list[Lease]:

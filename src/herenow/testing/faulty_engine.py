@@ -57,8 +57,9 @@ class FaultyEngine:
     async def load(self, users: Sequence[str]) -> list[Loaded]:
         return await self._read("load", None, lambda: self._inner.load(users))
 
-    async def due(self, shard: int, now: int, limit: int) -> Due:
-        return await self._read("due", shard, lambda: self._inner.due(shard, now, limit))
+    async def due(self, shards: Sequence[int], now: int, limit: int) -> dict[int, Due]:
+        shard = shards[0] if len(shards) == 1 else None
+        return await self._read("due", shard, lambda: self._inner.due(shards, now, limit))
 
     async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
         return await self._read("walk", shard, lambda: self._inner.walk(shard, cursor, limit))
