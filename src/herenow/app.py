@@ -28,6 +28,7 @@ from herenow.gateway.server import Gateway, GatewaySettings
 from herenow.gateway.sockets import Sockets, descriptors_allowed, sockets_within
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
+from herenow.ports import Engine
 from herenow.secret import resolve_secret
 from herenow.service.node import Node, NodeSettings
 from herenow.settings import Settings
@@ -68,7 +69,7 @@ async def running(
     ledger = open_ledger(settings.ledger)
     await ledger.open()
     try:
-        node = Node(make_engine(settings.engine, shards=settings.shards), ledger, node_settings(settings))
+        node = Node(engine_of(settings), ledger, node_settings(settings))
         auth = Auth(secret, node.clock, settings.token_max_ttl)
         sockets = Sockets(sockets_within(descriptors_allowed()))
         gateway = Gateway(node, auth, sockets, gateway_settings(settings))
@@ -99,6 +100,15 @@ def _calm_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+
+
+def engine_of(settings: Settings) -> Engine:
+    return make_engine(
+        settings.engine,
+        shards=settings.shards,
+        namespace=settings.namespace,
+        capacity=settings.capacity,
+    )
 
 
 def node_settings(settings: Settings) -> NodeSettings:

@@ -170,9 +170,12 @@ class Engine(Protocol):
     @property
     def shards(self) -> int: ...
 
+    async def check(self) -> None:
+        """Reach the store and find out whether it can be used at all: `ConfigurationError` says why not. Changes nothing."""
+
     async def open(self, terms: Mapping[str, str]) -> None:
-        """Connect; write `terms` (ledger id, secret's fingerprint, shards, timings) into an empty store, or compare
-        them with those there and raise `ConfigurationError` naming the term that differs. A term that the store does
+        """Connect and `check`; write `terms` (ledger id, secret's fingerprint, shards, timings) into an empty store, or
+        compare them with those there and raise `ConfigurationError` naming the term that differs. A term that the store does
         not know yet is added, one that only the store knows is left alone: an older version wrote it, or a newer."""
 
     async def close(self) -> None: ...

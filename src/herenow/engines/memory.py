@@ -50,6 +50,13 @@ class MemoryStore:
         """Rung when some shard's log got longer, at most once per batch."""
         self.inboxes: list[Inbox] = []
 
+    def handle(self) -> MemoryEngine:
+        """For one more node."""
+        return MemoryEngine(self)
+
+    def records(self) -> dict[str, bytes]:
+        return {user: record for shard in self.shards for user, record in shard.records.items()}
+
     # Faults. No reader is woken: a real store does not announce what it lost either
 
     def snapshot(self, shard: int | None = None) -> Snapshot:
@@ -123,6 +130,9 @@ class MemoryEngine:
     @property
     def shards(self) -> int:
         return len(self._store.shards)
+
+    async def check(self) -> None:
+        return
 
     async def open(self, terms: Mapping[str, str]) -> None:
         for term, value in terms.items():

@@ -74,9 +74,12 @@ class RedisEngine:
     def shards(self) -> int:
         return len(self._keys.shards)
 
-    async def open(self, terms: Mapping[str, str]) -> None:
+    async def check(self) -> None:
         await self._servers.open()
         await check(self._servers, self._target, self._keys.slots)
+
+    async def open(self, terms: Mapping[str, str]) -> None:
+        await self.check()
         await self._agree(terms)
         await self._mail.open()
 
@@ -84,6 +87,7 @@ class RedisEngine:
         self._logs.close()
         self._mail.close()
         await self._servers.close()
+        await asyncio.sleep(0)  # connections end in the loop's next turn
 
     async def store_time(self) -> int:
         reply = await self._calls.one(Request(self._keys.slot, ("TIME",)), writes=False)

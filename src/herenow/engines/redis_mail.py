@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 
 from herenow.engines.bell import Bell
-from herenow.engines.redis_link import DEADLINE, Link, Reply
+from herenow.engines.redis_link import Link, Reply
 from herenow.engines.redis_servers import Servers
 from herenow.errors import Unavailable
 
@@ -31,24 +31,18 @@ class Mail:
         self._filled = Bell()
         self._heard_at = 0.0
         self._asked = False
-        self._subscribed: asyncio.Future[None] | None = None
 
     async def open(self) -> None:
         """Returns when every message from now on is heard."""
         if self._link is not None and self._link.is_open:
             return
         server = await self._servers.of(self._slot)
-        loop = asyncio.get_running_loop()
-        subscribed = self._subscribed = loop.create_future()
-        link = self._link = await server.apart(self._hear)
-        link.say(("SUBSCRIBE", self._channel))
-        self._heard_at, self._asked = loop.time(), False
         try:
-            async with asyncio.timeout(DEADLINE):
-                await subscribed
-        except TimeoutError:
-            self.close()
-            raise Unavailable(f"{server.address} does not answer") from None
+            self._link = await server.listening(self._channel, self._hear)
+        except Unavailable:
+            self._servers.doubt(server)
+            raise
+        self._heard_at, self._asked = asyncio.get_running_loop().time(), False
 
     def close(self) -> None:
         if self._link is not None:
@@ -83,5 +77,3 @@ class Mail:
             case [b"message", _, bytes(message)]:
                 self._messages.append(message)
                 self._filled.ring()
-            case [b"subscribe", *_] if self._subscribed is not None and not self._subscribed.done():
-                self._subscribed.set_result(None)

@@ -55,11 +55,14 @@ class Server:
             link = await self._connect()
         return await link.ask(commands)
 
-    async def apart(self, on_push: Callable[[Reply], None] | None = None) -> Link:
-        """A connection of one's own: for calls that block, and for listening."""
+    async def apart(self) -> Link:
+        """A connection of one's own: for calls that block."""
+        return await self._let_in()
+
+    async def listening(self, channel: str, listener: Callable[[Reply], None]) -> Link:
+        """A connection that hears everything that is published there from now on."""
         link = await self._let_in()
-        if on_push is not None:
-            link.listen(on_push)
+        await _subscribe(link, channel, listener)
         return link
 
     async def _connected(self) -> Link:
@@ -93,6 +96,17 @@ class Server:
         self._closed = True
         self._connect.end()
         self.drop()
+
+
+async def _subscribe(link: Link, channel: str, listener: Callable[[Reply], None]) -> None:
+    try:
+        [reply] = await link.ask([("SUBSCRIBE", channel)])
+    except Lost as error:
+        raise Unavailable(str(error)) from None
+    if isinstance(reply, hiredis.ReplyError):
+        link.close()
+        raise Unavailable(f"{link.address} refuses: {reply}")
+    link.listen(listener)
 
 
 class Servers(Protocol):
@@ -216,7 +230,7 @@ class Sentinel:
             raise Refused(f"{address} refuses: {reply}")
         return Address(reply[0].decode(), int(reply[1])) if isinstance(reply, list) else None
 
-    async def _connect(self, address: Address, on_push: Callable[[Reply], None] | None = None) -> Link:
+    async def _connect(self, address: Address) -> Link:
         """Without a password first: a sentinel that has none refuses one."""
         login = Login()
         link = await connect(address, login)
@@ -224,8 +238,6 @@ class Sentinel:
         if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOAUTH"):
             link.close()
             link = await connect(address, replace(self._target.login, database=0))
-        if on_push is not None:
-            link.listen(on_push)
         return link
 
     def _use(self, address: Address) -> Server:
@@ -248,15 +260,14 @@ class Sentinel:
                     self._hear(message)
 
             try:
-                link = await self._connect(address, heard)
+                link = await self._connect(address)
+                await _subscribe(link, "+switch-master", heard)
+                try:
+                    await gone.wait()
+                finally:
+                    link.close()
             except (Unavailable, Lost):
-                await asyncio.sleep(LISTEN_AGAIN)
-                continue
-            try:
-                link.say(("SUBSCRIBE", "+switch-master"))
-                await gone.wait()
-            finally:
-                link.close()
+                pass
             await asyncio.sleep(LISTEN_AGAIN)
 
     def _hear(self, message: Reply) -> None:

@@ -68,7 +68,7 @@ def parse(url: str) -> Target:
     if kind is Kind.CLUSTER and path not in ("", "0"):
         raise _wrong(said, "a Cluster has one database only, and it is not named")
     database = options.get("db", "0") if kind is Kind.SENTINEL else path or "0"
-    user, password = _credentials(credentials) if at else (None, None)
+    user, password = _credentials(credentials, said) if at else (None, None)
     login = Login(
         user,
         password,
@@ -117,10 +117,10 @@ def _database(text: str, said: str) -> int:
     return int(text)
 
 
-def _credentials(text: str) -> tuple[str | None, str]:
+def _credentials(text: str, said: str) -> tuple[str | None, str]:
     user, colon, password = text.partition(":")
     if not colon:
-        user, password = "", text
+        raise _wrong(said, "before the @ stands user:password, or :password")
     return unquote(user) or None, unquote(password)
 
 

@@ -43,6 +43,9 @@ class FaultyEngine:
     def shards(self) -> int:
         return self._inner.shards
 
+    async def check(self) -> None:
+        await self._read("check", None, self._inner.check)
+
     async def open(self, terms: Mapping[str, str]) -> None:
         await self._write("open", None, lambda: self._inner.open(terms))
 
