@@ -110,7 +110,7 @@ async def test_the_wrong_scheme_for_an_arrangement_is_refused_naming_the_right_o
 ):
     assert "redis+cluster://" in await refusal(cluster_group.masters[0].url)
     assert "redis+sentinel://" in await refusal(sentinel_group.sentinels[0].url)
-    assert "no node of a cluster" in await refusal(f"redis+cluster://{valkey_server.address}")
+    assert "cluster support disabled" in await refusal(f"redis+cluster://{valkey_server.address}")
     assert "master named 'yours'" in await refusal(sentinel_group.url.replace("/mine", "/yours"))
     assert "refuses" in await refusal(f"redis+sentinel://{valkey_server.address}/mine")
 

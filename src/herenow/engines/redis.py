@@ -75,7 +75,6 @@ class RedisEngine:
         return len(self._keys.shards)
 
     async def check(self) -> None:
-        await self._servers.open()
         await check(self._servers, self._target, self._keys.slots)
 
     async def open(self, terms: Mapping[str, str]) -> None:

@@ -85,6 +85,8 @@ class Calls:
 
     async def each(self, requests: Sequence[Request]) -> list[Reply]:
         """Reads: an answer or a failure each, in order. Those for one server travel together."""
+        if not requests:
+            return []
         if len(requests) == 1:
             return [await self._ask(requests[0], writes=False)]
         places = await asyncio.gather(*(self._place(slot) for slot in {r.slot: None for r in requests}))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import hiredis
 
-from herenow.engines.redis_link import Lost, Refused
+from herenow.engines.redis_link import Lost, Refused, refusal
 from herenow.engines.redis_servers import Cluster, Server, Servers
 from herenow.engines.redis_url import Kind, Target
 from herenow.errors import ConfigurationError, Unavailable
@@ -20,8 +20,9 @@ OLDEST = (6, 2)
 
 
 async def check(servers: Servers, target: Target, slots: Sequence[int]) -> None:
-    """Raises `ConfigurationError`, or `Unavailable` when nobody answers."""
+    """Opens them. Raises `ConfigurationError`, or `Unavailable` when nobody answers."""
     try:
+        await servers.open()
         if isinstance(servers, Cluster):
             lost = servers.missing(slots)
             if lost:
@@ -49,10 +50,11 @@ async def _check_server(server: Server, target: Target) -> None:
         raise _wrong(
             target, f"{where} has maxmemory-policy {policy} and would forget people; set it to noeviction"
         )
-    clustered = said.get("cluster_enabled", "0") == "1" or said.get("redis_mode") == "cluster"
+    mode = said.get("redis_mode") or said.get("server_mode")  # Valkey's word for it
+    clustered = said.get("cluster_enabled") == "1" or mode == "cluster"
     if clustered and target.kind is not Kind.CLUSTER:
         raise _wrong(target, f"{where} is a node of a cluster: use redis+cluster://{where}")
-    if said.get("redis_mode") == "sentinel":
+    if mode == "sentinel":
         raise _wrong(target, f"{where} is a sentinel: use redis+sentinel://{where}/name")
     if target.kind is Kind.CLUSTER and not clustered:
         raise _wrong(target, f"{where} is no node of a cluster: use redis://{where}")
@@ -69,12 +71,9 @@ async def _info(server: Server) -> dict[str, str]:
         raise Unavailable(str(error)) from None
     [reply] = replies
     if isinstance(reply, hiredis.ReplyError):
-        text = str(reply)
-        if text.startswith(("NOAUTH", "WRONGPASS")):
-            raise Refused(f"{server.address} refuses: {text}")
-        if text.startswith("LOADING"):
-            raise Unavailable(f"{server.address} is loading its data")
-        return {}
+        if str(reply).startswith("NOPERM"):
+            return {}
+        raise refusal(server.address, reply)
     lines = reply.decode(errors="replace").splitlines() if isinstance(reply, bytes) else []
     return dict(line.split(":", 1) for line in lines if ":" in line)
 

@@ -46,6 +46,14 @@ class Refused(Unavailable):
     """The server answered, and does not let us in: a password, a database, a mode of operation."""
 
 
+def refusal(address: Address, said: hiredis.ReplyError) -> Unavailable:
+    """For good, or only now?"""
+    text = f"{address} refuses: {said}"
+    code = str(said).partition(" ")[0]
+    for_good = code in ("ERR", "NOAUTH", "NOPERM", "WRONGPASS") and "max number of clients" not in text
+    return Refused(text) if for_good else Unavailable(text)
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     host: str
@@ -90,7 +98,7 @@ async def connect(address: Address, login: Login, deadline: float = CONNECT) -> 
     for reply in replies[:-1]:
         if isinstance(reply, hiredis.ReplyError):
             link.close()
-            raise Refused(f"{address} refuses: {reply}")
+            raise refusal(address, reply)
     return link
 
 

@@ -138,7 +138,8 @@ class Logs:
         return await self.look(cursors)
 
     async def look(self, cursors: Mapping[int, int]) -> list[LogPart]:
-        """Without waiting: what every shard's header and log say."""
+        """Without waiting: what every shard's header and log say. Shards that do not answer are silent only beside others
+        that have something to say."""
         heads = await self._heads(list(cursors))
         behind = [shard for shard, head in heads.items() if head != cursors[shard]]
         requests = [
@@ -150,14 +151,16 @@ class Logs:
             )
             for shard in behind
         ]
-        if not requests:
-            return []
         parts: list[LogPart] = []
-        for shard, reply in zip(behind, await self._calls.all(requests), strict=True):
-            assert isinstance(reply, list)
-            part = _looked(shard, cursors[shard], int(reply[0]), entries_of(reply[1]))
-            if part is not None:
-                parts.append(part)
+        silent = len(cursors) - len(heads)
+        for shard, reply in zip(behind, await self._calls.each(requests), strict=True):
+            if isinstance(reply, list):
+                part = _looked(shard, cursors[shard], int(reply[0]), entries_of(reply[1]))
+                parts += () if part is None else (part,)
+            else:
+                silent += 1
+        if not parts and silent:
+            raise Unavailable("some shards do not answer")
         return parts
 
     async def wait(self, cursors: Mapping[int, int], wait: float) -> list[LogPart] | None:
@@ -172,13 +175,11 @@ class Logs:
         failure: BaseException | None = None
         for read in done:
             reads[read].taken()
-            error = read.exception()
-            if error is not None:
-                failure = error
-                continue
-            found = read.result()
-            hole = hole or found is None
-            parts += found or ()
+            failure = _failure(read) or failure
+            if _failure(read) is None:
+                found = read.result()
+                hole = hole or found is None
+                parts += found or ()
         if hole:
             return None
         if not parts and failure is not None:
@@ -193,6 +194,10 @@ def entries_of(raw: Sequence[tuple[bytes, list[bytes]]]) -> tuple[Entry, ...]:
         number = int(name.partition(b"-")[0])
         entries.append(Entry(number, user_of(field, body), record_of(field, body), value[2 : 2 + note]))
     return tuple(entries)
+
+
+def _failure(read: asyncio.Task[list[LogPart] | None]) -> BaseException | None:
+    return Unavailable("the reading of the logs was given up") if read.cancelled() else read.exception()
 
 
 def _seen(read: asyncio.Task[list[LogPart] | None]) -> None:

@@ -21,7 +21,7 @@ from typing import Protocol
 import hiredis
 import structlog
 
-from herenow.engines.redis_link import Address, Command, Link, Login, Lost, Refused, Reply, connect
+from herenow.engines.redis_link import Address, Command, Link, Login, Lost, Refused, Reply, connect, refusal
 from herenow.engines.redis_url import Kind, Target
 from herenow.engines.single_flight import SingleFlight
 from herenow.errors import ConfigurationError, Unavailable
@@ -105,7 +105,7 @@ async def _subscribe(link: Link, channel: str, listener: Callable[[Reply], None]
         raise Unavailable(str(error)) from None
     if isinstance(reply, hiredis.ReplyError):
         link.close()
-        raise Unavailable(f"{link.address} refuses: {reply}")
+        raise refusal(link.address, reply)
     link.listen(listener)
 
 
@@ -218,7 +218,8 @@ class Sentinel:
             return self._use(votes.most_common(1)[0][0])
         if heard:
             raise Refused(f"no sentinel knows a master named {self._target.master!r}")
-        raise Unavailable(f"no sentinel of {self._target.said} answers ({answers[0]})")
+        refused = next((answer for answer in answers if isinstance(answer, Refused)), None)
+        raise refused or Unavailable(f"no sentinel of {self._target.said} answers ({answers[0]})")
 
     async def _ask(self, address: Address, question: Command) -> Address | None:
         link = await self._connect(address)
@@ -227,7 +228,7 @@ class Sentinel:
         finally:
             link.close()
         if isinstance(reply, hiredis.ReplyError):
-            raise Refused(f"{address} refuses: {reply}")
+            raise refusal(address, reply)
         return Address(reply[0].decode(), int(reply[1])) if isinstance(reply, list) else None
 
     async def _connect(self, address: Address) -> Link:
@@ -349,7 +350,7 @@ class Cluster:
     async def _slots(self, address: Address) -> dict[int, Address]:
         [reply] = await self._server(address).ask([("CLUSTER", "SLOTS")])
         if isinstance(reply, hiredis.ReplyError):
-            raise Refused(f"{address} is no node of a cluster: {reply}")
+            raise refusal(address, reply)
         assert isinstance(reply, list)
         found: dict[int, Address] = {}
         for first, last, (host, port, *_), *_ in reply:
