@@ -115,8 +115,9 @@ class RedisEngine:
     async def load(self, users: Sequence[str]) -> list[Loaded]:
         fields = [field_of(user) for user in users]
         by_shard: dict[int, list[int]] = {}
+        shards = self.shards
         for index, user in enumerate(users):
-            by_shard.setdefault(shard_of(user, self.shards), []).append(index)
+            by_shard.setdefault(shard_of(user, shards), []).append(index)
         requests = [self._load(shard, [fields[i] for i in some]) for shard, some in by_shard.items()]
         found: list[Loaded | None] = [None] * len(users)
         for some, reply in zip(
@@ -129,14 +130,14 @@ class RedisEngine:
 
     def _load(self, shard: int, fields: Iterable[bytes]) -> Request:
         keys = self._keys.shards[shard]
-        rows = _Rows(self, keys, [keys.header, keys.tails])
+        rows = self._rows(keys, [keys.header, keys.tails])
         for field in fields:
             rows.add(field, ())
         return self._calls.run(keys.slot, "load", rows.keys, rows.arguments)
 
     async def commit(self, batch: Batch) -> Committed | Fenced:
         keys = self._keys.shards[batch.shard]
-        rows = _Rows(self, keys, [keys.header, keys.fences, keys.log, keys.wakes, keys.tails, keys.marks])
+        rows = self._rows(keys, [keys.header, keys.fences, keys.log, keys.wakes, keys.tails, keys.marks])
         rows.arguments += (batch.epoch, batch.last, batch.next, LOG_LIMIT)
         fields = [rows.add_write(write) for write in batch.writes]
         reply = await self._run(batch.shard, "commit", rows.keys, rows.arguments, writes=True)
@@ -151,7 +152,7 @@ class RedisEngine:
 
     async def offer(self, shard: int, offers: Sequence[Offer]) -> None:
         keys = self._keys.shards[shard]
-        rows = _Rows(self, keys, [keys.header, keys.wakes, keys.tails, keys.marks])
+        rows = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
         for each in offers:
             field = field_of(each.user)
             prefix = prefix_of(field, each.record, each.wake_at)
@@ -327,7 +328,7 @@ class RedisEngine:
 
     async def saved(self, shard: int, rows: Sequence[tuple[str, bytes, bool]]) -> None:
         keys = self._keys.shards[shard]
-        laid = _Rows(self, keys, [keys.header, keys.wakes, keys.tails, keys.marks])
+        laid = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
         for user, record, drop in rows:
             field = field_of(user)
             laid.add(field, (body_of(user, field, record), int(drop)))
@@ -356,28 +357,29 @@ class RedisEngine:
             self._calls.run(self._keys.slot, name, [key], list(arguments)), writes=True
         )
 
-    def bucket_of(self, field: bytes) -> int:
-        return bucket_of(field, self.shards, self._buckets)
+    def _rows(self, keys: ShardKeys, fixed: list[Argument]) -> _Rows:
+        return _Rows(keys, fixed, self.shards, self._buckets)
 
 
 class _Rows:
     """Arguments of a script that handles many users of a shard: each bucket's key once, and its place per user."""
 
-    __slots__ = ("_engine", "_fixed", "_of_bucket", "_places", "arguments", "keys")
+    __slots__ = ("_bucket", "_buckets", "_fixed", "_places", "_shards", "arguments", "keys")
 
-    def __init__(self, engine: RedisEngine, keys: ShardKeys, fixed: list[Argument]) -> None:
-        self._engine = engine
-        self._of_bucket = keys.bucket
+    def __init__(self, keys: ShardKeys, fixed: list[Argument], shards: int, buckets: int) -> None:
+        self._bucket = keys.bucket
         self._fixed = len(fixed)
+        self._shards = shards
+        self._buckets = buckets
         self._places: dict[int, int] = {}
         self.keys = fixed
         self.arguments: list[Argument] = []
 
     def add(self, field: bytes, rest: tuple[Argument, ...]) -> None:
-        bucket = self._engine.bucket_of(field)
+        bucket = bucket_of(field, self._shards, self._buckets)
         place = self._places.get(bucket)
         if place is None:
-            self.keys.append(self._of_bucket(bucket))
+            self.keys.append(self._bucket(bucket))
             place = self._places[bucket] = len(self.keys) - self._fixed
         self.arguments += (place, field, *rest)
 

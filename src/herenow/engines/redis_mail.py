@@ -34,9 +34,10 @@ class Mail:
 
     async def open(self) -> None:
         """Returns when every message from now on is heard."""
-        if self._link is not None and self._link.is_open:
-            return
         server = await self._servers.of(self._slot)
+        if self._link is not None and self._link.is_open and self._link.address == server.address:
+            return
+        self.close()
         try:
             self._link = await server.listening(self._channel, self._hear)
         except Unavailable:

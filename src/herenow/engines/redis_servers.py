@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -62,7 +63,8 @@ class Server:
     async def listening(self, channel: str, listener: Callable[[Reply], None]) -> Link:
         """A connection that hears everything that is published there from now on."""
         link = await self._let_in()
-        await _subscribe(link, channel, listener)
+        with _closed_unless_done(link):
+            await _subscribe(link, channel, listener)
         return link
 
     async def _connected(self) -> Link:
@@ -74,7 +76,8 @@ class Server:
     async def _let_in(self) -> Link:
         link = await connect(self.address, self._login)
         if self._must_be_master:
-            await self._check(link)
+            with _closed_unless_done(link):
+                await self._check(link)
         return link
 
     async def _check(self, link: Link) -> None:
@@ -83,7 +86,6 @@ class Server:
         except Lost as error:
             raise Unavailable(str(error)) from None
         if not isinstance(role, list) or role[0] != b"master":
-            link.close()
             raise Unavailable(f"{self.address} is not a master")
 
     def drop(self) -> None:
@@ -104,9 +106,17 @@ async def _subscribe(link: Link, channel: str, listener: Callable[[Reply], None]
     except Lost as error:
         raise Unavailable(str(error)) from None
     if isinstance(reply, hiredis.ReplyError):
-        link.close()
         raise refusal(link.address, reply)
     link.listen(listener)
+
+
+@contextmanager
+def _closed_unless_done(link: Link) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        link.close()
+        raise
 
 
 class Servers(Protocol):
@@ -262,8 +272,8 @@ class Sentinel:
 
             try:
                 link = await self._connect(address)
-                await _subscribe(link, "+switch-master", heard)
                 try:
+                    await _subscribe(link, "+switch-master", heard)
                     await gone.wait()
                 finally:
                     link.close()
