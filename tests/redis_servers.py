@@ -250,6 +250,15 @@ class ClusterGroup:
             node.close()
 
 
+def trim(client, log, keep):
+    """Of a log, leave this many entries. What is left of several batches is then one."""
+    raw = client.execute_command("XRANGE", log, "-", "+")
+    pairs = [part for _, batch in raw for part in batch][-2 * keep :] if keep else []
+    client.delete(log)
+    if pairs:
+        client.execute_command("XADD", log, raw[-1][0], *pairs)
+
+
 def _cluster_info(node):
     return _text(node.client.execute_command("CLUSTER", "INFO"))
 

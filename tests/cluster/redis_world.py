@@ -7,6 +7,8 @@ minute. The store's clock is the loop's. A waiting read would wait in real time:
 import asyncio
 from weakref import WeakSet
 
+from tests.redis_servers import trim
+
 from herenow.engines.redis import RedisEngine
 from herenow.engines.redis_codec import record_of, user_of
 from herenow.engines.redis_keys import ShardKeys
@@ -103,7 +105,7 @@ class RedisStore:
             self._server.client.delete(*keys)
 
     def trim_log(self, shard, keep):
-        self._server.client.xtrim(ShardKeys(self._namespace, shard).log, maxlen=keep, approximate=False)
+        trim(self._server.client, ShardKeys(self._namespace, shard).log, keep)
 
     def _keys(self, shard):
         return self._server.client.keys(f"{{{self._namespace}{'' if shard is None else f'.{shard}'}*")

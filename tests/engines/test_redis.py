@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.redis_servers import RedisProcess
+from tests.redis_servers import RedisProcess, trim
 
 from herenow.engines import make_engine
 from herenow.engines.redis_keys import ShardKeys
@@ -61,7 +61,7 @@ class OnRedis(EngineContract):
             self.client_of(shard).restore(key, 0, dumped)
 
     async def trim_log(self, shard, keep):
-        self.client_of(shard).xtrim(ShardKeys(self.namespace, shard).log, maxlen=keep, approximate=False)
+        trim(self.client_of(shard), ShardKeys(self.namespace, shard).log, keep)
 
     @asynccontextmanager
     async def cut_off(self):

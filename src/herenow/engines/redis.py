@@ -138,9 +138,9 @@ class RedisEngine:
     async def commit(self, batch: Batch) -> Committed | Fenced:
         keys = self._keys.shards[batch.shard]
         rows = self._rows(keys, [keys.header, keys.fences, keys.log, keys.wakes, keys.tails, keys.marks])
-        rows.arguments += (batch.epoch, batch.last, batch.next, LOG_LIMIT)
         fields = [rows.add_write(write) for write in batch.writes]
-        reply = await self._run(batch.shard, "commit", rows.keys, rows.arguments, writes=True)
+        fence: list[Argument] = [batch.epoch, batch.last, batch.next, LOG_LIMIT]
+        reply = await self._run(batch.shard, "commit", rows.keys, fence + rows.named(), writes=True)
         first, *rest = _list(reply)
         if first == -1:
             return Fenced(None if rest[0] is None else int(rest[0]))
@@ -160,7 +160,7 @@ class RedisEngine:
             wake = b"" if each.wake_at is None else each.wake_at
             rows.add(field, (each.version, prefix, body, wake, b"+" if each.unsaved else b"="))
         if offers:
-            await self._run(shard, "offer", rows.keys, rows.arguments, writes=True)
+            await self._run(shard, "offer", rows.keys, rows.named(), writes=True)
 
     async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
         at = 0 if cursor is None else int(cursor)
@@ -333,7 +333,7 @@ class RedisEngine:
             field = field_of(user)
             laid.add(field, (body_of(user, field, record), int(drop)))
         if rows:
-            await self._run(shard, "saved", laid.keys, laid.arguments, writes=True)
+            await self._run(shard, "saved", laid.keys, laid.named(), writes=True)
 
     # Direct messages
 
@@ -382,6 +382,10 @@ class _Rows:
             self.keys.append(self._bucket(bucket))
             place = self._places[bucket] = len(self.keys) - self._fixed
         self.arguments += (place, field, *rest)
+
+    def named(self) -> list[Argument]:
+        """For scripts that move wake-ups: how many buckets, and what each is called in the sorted set; then the rows."""
+        return [len(self._places), *self._places, *self.arguments]
 
     def add_write(self, write: Write) -> bytes:
         user, record, wake_at, note = write.user, write.record or b"", write.wake_at, write.note

@@ -12,7 +12,8 @@ may touch them together. Nothing expires, nothing is scanned for, no key is buil
                                   the compact encoding, so that a user costs about 60 bytes
     {herenow.3}:t        hash     field → body, where body or id are too long for the compact encoding of a bucket
     {herenow.3}:w        zset     bucket → earliest wake-up among its users; an entry per user would cost twice the record
-    {herenow.3}:l        stream   the log: entry N is N-0, so that XREAD waits for it and a hole shows in the numbers
+    {herenow.3}:l        stream   the log: what one batch appended is one entry, field and value by turns, and its id is the
+                                  number of the last; so XREAD waits for it, and a hole shows in the numbers
     {herenow.3}:f        hash     fences: epoch → number of its last batch
     {herenow.3}:r        zset     retired epochs, the last few hundred: their rows are not made again
     {herenow.3}:u        set      fields whose record the ledger does not have yet

@@ -1,8 +1,9 @@
 """How a node waits for the logs: a blocking read that costs nothing at rest, and numbers that show every hole.
 
-Entry N of a shard's log is the stream entry N-0. A read that waits is told of the first entry after the cursor; if that is
-not the next number, or the wait was in vain and the header's head is not the cursor, entries were lost, or the log restarted
-(P5). So neither a trimmed stream, nor one that was rolled back, nor a connection gone quiet passes for silence.
+What a batch appended to a shard's log is one entry of the stream; its id is the number of the last. A read that waits is
+told of the first entry after the cursor; if that does not begin with the next number, or the wait was in vain and the
+header's head is not the cursor, entries were lost, or the log restarted (P5). So neither a trimmed stream, nor one that was
+rolled back, nor a connection gone quiet passes for silence.
 
 One read waits for all shards of a server; in a Cluster, where a command may name one slot only, each shard has its own.
 Reads go on in the background between two calls, each on a connection of its own, because whoever blocks keeps it busy.
@@ -23,8 +24,11 @@ from herenow.engines.redis_servers import Server
 from herenow.errors import Unavailable
 from herenow.ports import Entry, LogPart
 
-AT_ONCE = 500
-"""Entries per shard and read: a few milliseconds of this process."""
+AT_ONCE = 100
+"""Batches per shard and read."""
+
+EVERYTHING = 1_000_000
+"""Batches when a hole is to be closed: the log itself is bounded."""
 
 Cursors = dict[int, int]
 Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, int]]]
@@ -103,7 +107,7 @@ class Waiter:
         parts: list[LogPart] = []
         for key, raw in reply:
             shard = self._by_key[key]
-            entries = entries_of(raw)
+            entries = entries_of(raw, cursors[shard])
             if entries[0].number != cursors[shard] + 1:
                 return None
             parts.append(LogPart(shard, entries, entries[-1].number, gap=False))
@@ -147,7 +151,7 @@ class Logs:
                 self._keys[shard].slot,
                 "log",
                 [self._keys[shard].header, self._keys[shard].log],
-                [cursors[shard], AT_ONCE * 10],
+                [cursors[shard], EVERYTHING],
             )
             for shard in behind
         ]
@@ -155,7 +159,7 @@ class Logs:
         silent = len(cursors) - len(heads)
         for shard, reply in zip(behind, await self._calls.each(requests), strict=True):
             if isinstance(reply, list):
-                part = _looked(shard, cursors[shard], int(reply[0]), entries_of(reply[1]))
+                part = _looked(shard, cursors[shard], int(reply[0]), entries_of(reply[1], cursors[shard]))
                 parts += () if part is None else (part,)
             else:
                 silent += 1
@@ -187,12 +191,18 @@ class Logs:
         return parts
 
 
-def entries_of(raw: Sequence[tuple[bytes, list[bytes]]]) -> tuple[Entry, ...]:
+def entries_of(raw: Sequence[tuple[bytes, list[bytes]]], after: int) -> tuple[Entry, ...]:
+    """Those after the cursor, which may lie within a batch."""
     entries: list[Entry] = []
-    for name, (field, value) in raw:
-        body = value[2 + (note := int.from_bytes(value[:2], "big")) :]
-        number = int(name.partition(b"-")[0])
-        entries.append(Entry(number, user_of(field, body), record_of(field, body), value[2 : 2 + note]))
+    for name, pairs in raw:
+        number = int(name.partition(b"-")[0]) - len(pairs) // 2
+        for field, value in zip(pairs[::2], pairs[1::2], strict=True):
+            number += 1
+            if number > after:
+                body = value[2 + (note := int.from_bytes(value[:2], "big")) :]
+                entries.append(
+                    Entry(number, user_of(field, body), record_of(field, body), value[2 : 2 + note])
+                )
     return tuple(entries)
 
 

@@ -41,20 +41,60 @@ local function earliest(bucket)
   return first
 end
 
--- After a value was stored: keep the bucket's earliest wake-up. Only when the earliest itself goes, the others are looked at.
-local function move_wake(wakes, bucket, was, is)
-  if was == is then return false end
-  local name = string.match(bucket, '%d+$')
-  local first = tonumber(call('ZSCORE', wakes, name) or nil)
+-- Each bucket's earliest wake-up, read together and written together: i is a bucket's place among those of this call. Only
+-- when the earliest itself goes, the others of its bucket are looked at.
+local firsts, earlier, gone = {}, {}, {}
+
+local function read_wakes(wakes, names)
+  if names[1] then firsts = call('ZMSCORE', wakes, unpack(names)) end
+end
+
+local function move_wake(i, was, is)
+  if was == is then return end
+  local first = tonumber(firsts[i] or nil)
   if is and (not first or is < first) then
-    call('ZADD', wakes, is, name)
+    firsts[i], earlier[i] = is, true
   elseif was == first then
-    first = earliest(bucket)
-    if first then call('ZADD', wakes, first, name) else call('ZREM', wakes, name) end
-  else
-    return false
+    gone[i] = true
   end
-  return true
+end
+
+local function write_wakes(wakes, names, bucket_at)
+  local set, removed = {}, {}
+  for i in pairs(gone) do
+    firsts[i] = earliest(KEYS[bucket_at + i])
+    earlier[i] = firsts[i] and true
+    if not firsts[i] then removed[#removed + 1] = names[i] end
+  end
+  for i in pairs(earlier) do
+    set[#set + 1] = firsts[i]
+    set[#set + 1] = names[i]
+  end
+  if set[1] then call('ZADD', wakes, unpack(set)) end
+  if removed[1] then call('ZREM', wakes, unpack(removed)) end
+  return set[1] or removed[1]
+end
+
+-- field → whether it is marked from now on
+local function write_marks(marks, marked)
+  local set, taken = {}, {}
+  for field, is in pairs(marked) do
+    local list = is and set or taken
+    list[#list + 1] = field
+  end
+  if set[1] then call('SADD', marks, unpack(set)) end
+  if taken[1] then call('SREM', marks, unpack(taken)) end
+end
+
+-- All entries of a batch are one entry of the stream, which bears the last one's number. Answers that number.
+local function append(log, head, entries, limit)
+  for from = 1, #entries, 2000 do
+    local to = math.min(from + 1999, #entries)
+    head = head + (to - from + 1) / 2
+    local oldest = string.format('%.0f', math.max(0, head - limit))
+    call('XADD', log, 'MINID', '~', oldest, string.format('%.0f-0', head), unpack(entries, from, to))
+  end
+  return head
 end
 
 local function read_header(header)
