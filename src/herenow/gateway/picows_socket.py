@@ -14,6 +14,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any
 
@@ -55,6 +56,12 @@ CLOSE = WSMsgType.CLOSE
 _FITS = 1000  # bytes; what the write buffer of 1024 holds beside a frame header
 _HEADER_ROOM = 14  # bytes; what send_reuse_external_bytearray asks for before the payload
 _LARGE = 4096  # bytes; from here on a new read buffer is worth its 40 µs
+
+
+@lru_cache(maxsize=4)
+def _with_header_room(payload: bytes) -> bytearray:
+    """One for all viewers of a frame: picows writes the same header each time, and keeps no reference."""
+    return bytearray(_HEADER_ROOM) + payload
 
 
 def picows_protocol(
@@ -107,9 +114,7 @@ class PicowsSocket(Connection):
         if len(payload) <= _FITS:
             self._transport.send(TEXT, payload)
         else:
-            self._transport.send_reuse_external_bytearray(
-                TEXT, bytearray(_HEADER_ROOM) + payload, _HEADER_ROOM
-            )
+            self._transport.send_reuse_external_bytearray(TEXT, _with_header_room(payload), _HEADER_ROOM)
 
     def ping(self) -> None:
         self._transport.send_ping()

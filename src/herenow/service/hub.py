@@ -7,7 +7,8 @@ The idea. Viewers with the same sight of a target see the same bytes, so they sh
 connection's first change goes out at once; after that it rests for a tick, collects the ids of what changes, and gets
 them in one frame at the tick's end. A send costs several microseconds in the kernel whatever we do, so this conflation
 is what makes a busy minute cheap. Values equal to the last one sent are not sent: while a connection is clean, the last
-one sent *is* the channel's body, so only the few that are dirty remember what they had.
+one sent *is* the channel's body, so what those who rest had is noted once per channel and tick (`_Touched`). Only where
+that is not the same for all of them (somebody comes, or was told in between, or does not read) each remembers its own.
 
 The tick is 20 ms when calm, 50 ms when busy, and up to a second when that does not suffice.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 
 from herenow.core.model import own
 from herenow.core.visibility import Sight, seen
@@ -50,6 +52,18 @@ class Channel:
         self.outboxes: dict[Outbox, None] = {}
 
 
+class _Touched:
+    """A channel changed in this tick."""
+
+    __slots__ = ("had", "told")
+
+    def __init__(self, had: bytes, told: frozenset[Outbox]) -> None:
+        self.had = had
+        """What everybody who rests had of it before."""
+        self.told = told
+        """Who was not resting, and has been sent the new body."""
+
+
 class Hub:
     def __init__(self, people: People, clock: Clock, metrics: Metrics, flush_every: float = 0.0) -> None:
         """`flush_every` in seconds; 0: the tick adapts itself."""
@@ -59,6 +73,7 @@ class Hub:
         self._adaptive = flush_every == 0
         self._tick = flush_every or CALM_TICK
         self._cooling: list[Outbox] = []
+        self._touched: dict[Channel, _Touched] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._paused: set[Outbox] = set()
         self._stale: dict[int, int] = {}
@@ -69,13 +84,13 @@ class Hub:
         """From now on this connection gets what changes. The caller sends the channel's body first, in this very step,
         so that clean means up to date."""
         present = outbox.watching.get(person.user)
-        if present is not None:
-            if present.sight is not sight:
-                self.resight(outbox, person, sight)
-            return outbox.watching[person.user]
+        if present is not None and present.sight is not sight:
+            self.resight(outbox, person, sight)
         channel = self._channel(person, sight)
+        self._remember(channel)
         channel.outboxes[outbox] = None
         outbox.watching[person.user] = channel
+        outbox.dirty.pop(channel, None)
         return channel
 
     def unwatch(self, outbox: Outbox, user: str) -> None:
@@ -89,8 +104,10 @@ class Hub:
         old = outbox.watching[person.user]
         if old.sight is sight:
             return
+        self._remember(old)
         had = outbox.dirty.pop(old, old.body)
         new = self._channel(person, sight)
+        self._remember(new)
         new.outboxes[outbox] = None
         outbox.watching[person.user] = new
         self._leave(outbox, old)
@@ -226,20 +243,49 @@ class Hub:
         return status_frame(channel.body, self.as_of(channel.person.shard))
 
     def _fan_out(self, channel: Channel, had: bytes) -> None:
-        frame = self._frame(channel)
-        cooling = self._cooling
-        before = len(cooling)
-        for outbox in tuple(channel.outboxes):
-            if outbox.ready:
+        """Who is ready gets it now; those who rest are gone through at the end of the tick, once."""
+        ready = [outbox for outbox in channel.outboxes if outbox.ready]
+        touched = self._touched.get(channel)
+        if touched is None:
+            self._touched[channel] = _Touched(had, frozenset(ready))
+        elif ready or touched.told:
+            self._remember(channel)
+            self._touched[channel] = _Touched(had, frozenset(ready))
+        if ready:
+            frame = self._frame(channel)
+            for outbox in ready:
                 outbox.ready = False
-                cooling.append(outbox)
                 outbox.send(frame)
-            else:
-                outbox.dirty.setdefault(channel, had)
-        sent = len(cooling) - before
-        if sent:
-            self._count(channel, sent)
-            self._schedule()
+            self._cooling += ready
+            self._count(channel, len(ready))
+        self._schedule()
+
+    def _remember(self, channel: Channel) -> None:
+        """From here on not everybody who rests had the same of it: let each remember its own."""
+        touched = self._touched.pop(channel, None)
+        if touched is not None:
+            for outbox in channel.outboxes:
+                if outbox not in touched.told:
+                    outbox.dirty.setdefault(channel, touched.had)
+
+    def _gather(self) -> None:
+        """The end of a tick: what each of those who rest has not heard of. Compared once per channel, not per viewer."""
+        touched, self._touched = self._touched, {}
+        for channel, change in touched.items():
+            if channel.body == change.had:
+                continue
+            outboxes: Iterable[Outbox] = channel.outboxes
+            if change.told:
+                outboxes = [outbox for outbox in outboxes if outbox not in change.told]
+            for outbox in outboxes:
+                if outbox.unheard is None:
+                    outbox.unheard = [channel]
+                else:
+                    outbox.unheard.append(channel)
+        for outbox in self._paused:  # their turn comes later, when this is the past
+            for channel in outbox.unheard or ():
+                outbox.dirty.setdefault(channel, touched[channel].had)
+            outbox.unheard = None
 
     def _offer(self, outbox: Outbox, channel: Channel, had: bytes) -> None:
         if outbox.ready:
@@ -275,13 +321,14 @@ class Hub:
     def _flush_all(self) -> None:
         self._timer = None
         started = self._clock.monotonic()
+        self._gather()
         cooling, self._cooling = self._cooling, []
         frames: dict[tuple[Channel, ...], bytes] = {}
         times: Counter[tuple[Channel, ...]] = Counter()
         for outbox in cooling:
             if outbox.closed or outbox.paused_at is not None:
                 continue
-            if not outbox.dirty and outbox.had_own is None:
+            if outbox.unheard is None and not outbox.dirty and outbox.had_own is None:
                 outbox.ready = True
                 continue
             self._cooling.append(outbox)
@@ -302,8 +349,12 @@ class Hub:
         """Connections that watch the same people mostly have the same channels to hear of: one frame for all of them."""
         if outbox.had_own is not None:
             self._flush_own(outbox)
-        dirty, outbox.dirty = outbox.dirty, {}
-        changed = tuple([channel for channel, had in dirty.items() if channel.body != had])
+        unheard, outbox.unheard = outbox.unheard or (), None
+        changed = tuple(unheard)
+        if outbox.dirty:
+            dirty, outbox.dirty = outbox.dirty, {}
+            missed = [channel for channel, had in dirty.items() if channel.body != had]
+            changed = (*missed, *(channel for channel in unheard if channel not in dirty))
         if not changed:
             return
         frame = frames.get(changed)

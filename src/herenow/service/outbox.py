@@ -26,6 +26,7 @@ class Outbox:
         "paused_at",
         "ready",
         "send",
+        "unheard",
         "user",
         "watching",
     )
@@ -47,5 +48,7 @@ class Outbox:
         self.had_own: int | None = None
         """The user's own view changed: this one it last heard of (`Person.own_view`). None: it is up to date."""
         self.dirty: dict[Channel, bytes] = {}
-        """Channels that changed, with the body this viewer last had of them."""
+        """Channels that changed, with the body this viewer last had of them, where the hub does not know it."""
+        self.unheard: list[Channel] | None = None
+        """Filled and emptied at the end of a tick: what changed in it."""
         self.watching: dict[str, Channel] = {}

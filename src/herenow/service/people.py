@@ -172,9 +172,9 @@ class Person:
         self.dirty = False
         self.deciding = False
         self.unpublished = False
+        """What we know has changed since those who look were told."""
         self.committing: tuple[bytes, Presence] | None = None
         """What we are writing now: the log may be faster than the answer."""
-        """What we know has changed since those who look were told."""
         self.changed_at = 0.0
         """Monotonic time of the last change, for the latency histogram."""
         self.channels: tuple[Channel, ...] = ()
