@@ -14,16 +14,8 @@ from contextlib import asynccontextmanager, suppress
 
 import structlog
 
-from herenow.core.machine import (
-    Edit,
-    Held,
-    Outcome,
-    Timings,
-    droppable,
-    set_custom,
-    set_mode,
-    settle,
-)
+from herenow.core.edits import set_custom, set_mode
+from herenow.core.machine import Edit, Held, Outcome, Timings, droppable, settle
 from herenow.core.model import Presence, public
 from herenow.core.record import UnknownFormat, encode
 from herenow.core.values import replace

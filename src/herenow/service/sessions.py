@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from secrets import token_urlsafe
 
-from herenow.core.machine import Timings, act, act_on, lose, sign_out
+from herenow.core.edits import act, act_on, lose, sign_out
+from herenow.core.machine import Timings
 from herenow.core.model import UNLEASED, Idle, Platform, Presence, Session
 from herenow.errors import ProtocolError
 from herenow.service.clock import Clock
