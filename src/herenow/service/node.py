@@ -4,7 +4,8 @@
                                  ▲  └──▶ recorder ─▶ ledger                  ▲
                     reaper, lease, healing                             relations (who may see whom)
 
-Gateways and APIs call the verbs of its parts: `sessions`, `subscriptions`, `choices`, `views`, `typing`, `graph`.
+Gateways and APIs call the verbs of its parts: `sessions`, `rest_beats`, `subscriptions`, `choices`, `views`, `typing`,
+`graph`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ from herenow.service.reaper import POLL as POLL_WAKES
 from herenow.service.reaper import Reaper
 from herenow.service.recorder import STAMP_EVERY, Recorder
 from herenow.service.relations import POLL, Acquaintances
+from herenow.service.rest_beats import RestBeats
 from herenow.service.sessions import Sessions
+from herenow.service.silence import Silence
 from herenow.service.standing import Standing, new_epoch
 from herenow.service.subscriptions import Subscriptions
 from herenow.service.sweep import Sweep
@@ -143,16 +146,28 @@ class Node:
             on_ended=self._ended,
             on_standing=self._standing_now,
         )
+        self.silence = Silence(self.people, self.decider, self.standing, clock_, timings)
         self.sessions = Sessions(
             people=self.people,
             decider=self.decider,
             hub=self.hub,
+            silence=self.silence,
             standing=self.standing,
             clock=clock_,
             timings=timings,
             metrics=metrics,
             beat_min=settings.beat_min,
             max_connections=settings.max_connections_per_user,
+        )
+        self.rest_beats = RestBeats(
+            people=self.people,
+            decider=self.decider,
+            sessions=self.sessions,
+            silence=self.silence,
+            standing=self.standing,
+            clock=clock_,
+            timings=timings,
+            beat_min=settings.beat_min,
         )
         self.census = Census(engine, metrics)
         self.tail = Tail(
@@ -313,7 +328,7 @@ class Node:
                 continue  # of a newer node: best effort
 
     async def _turn(self) -> None:
-        self.sessions.turn()
+        self.silence.turn()
         self.tail.listen()
         for outbox in self.hub.stuck(self.settings.stuck_after):
             outbox.abort()
