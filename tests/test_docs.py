@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from herenow.wire.frames import TYPES
+from herenow.wire.reading import TYPES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -24,7 +24,6 @@ from herenow.service.connection import Connection
 from herenow.service.subscriptions import Granted
 from herenow.wire.codes import Close
 from herenow.wire.frames import (
-    COMMON,
     Active,
     Away,
     Bye,
@@ -41,6 +40,7 @@ from herenow.wire.frames import (
 )
 from herenow.wire.inputs import Activity
 from herenow.wire.peer import Peer, Rejection
+from herenow.wire.reading import COMMON
 from herenow.wire.shapes import (
     closed_statuses_frame,
     denied_frame,
