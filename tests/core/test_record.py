@@ -50,6 +50,7 @@ presences = st.builds(
     platforms=st.frozensets(st.sampled_from(Platform)),
     arriving_until=st.none() | times,
     shown_at=st.none() | times,
+    erased_at=st.none() | times,
     extra=unknown_fields,
 )
 

@@ -41,7 +41,8 @@ from herenow.core.model import (
 from herenow.core.values import replace
 
 REMEMBER_SIGN_OUT = 600_000
-"""Milliseconds a sign-out is kept for a holder that missed it: a node frozen for longer has lost its sockets anyway."""
+"""Milliseconds a sign-out (or a deletion) is kept for a holder that missed it: a node frozen for longer has lost its
+sockets anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def wake_at(presence: Presence, timings: Timings) -> int | None:
 def droppable(presence: Presence) -> bool:
     """May this record leave the store once the ledger has it? Not while it says more than the ledger could."""
     return not (presence.sessions or presence.custom or presence.signed_out or presence.extra) and (
-        presence.mode is Mode.AUTO
+        presence.mode is Mode.AUTO and presence.erased_at is None
     )
 
 
@@ -222,6 +223,41 @@ def sign_out(device: str, epochs: Sequence[str] = ()) -> Edit:
             presence = replace(presence, sessions=rest)
             presence = _stated(presence, _judged(presence), now)
         return replace(presence, sessions=rest, signed_out=presence.signed_out + notes, last_seen=last_seen)
+
+    return edit
+
+
+def sign_out_all(epochs: Sequence[str] = ()) -> Edit:
+    """Every device of the user, as `sign_out` does it with one."""
+
+    def edit(presence: Presence, now: int, timings: Timings) -> Presence:
+        for device in {session.device: None for session in presence.sessions}:
+            presence = sign_out(device, epochs)(presence, now, timings)
+        return presence
+
+    return edit
+
+
+def erase(at: int, epochs: Sequence[str] = ()) -> Edit:
+    """The user was deleted at this time: nothing is left but the notes for those who hold a session, and the mark that
+    says so. `epochs` are the caller's own: it needs no note."""
+
+    def edit(presence: Presence, now: int, timings: Timings) -> Presence:
+        if presence.erased_at is not None and presence.erased_at >= at:
+            return presence
+        notes = tuple(
+            SignedOut(s.device, s.holder, now)
+            for s in presence.sessions
+            if s.holder not in (UNLEASED, *epochs)
+        )
+        return Presence(
+            version=presence.version,
+            signed_out=(*presence.signed_out, *notes),
+            status=presence.status,
+            since=presence.since,
+            platforms=presence.platforms,
+            erased_at=max(presence.version + 1, now),
+        )
 
     return edit
 
@@ -321,6 +357,8 @@ def _next_due(presence: Presence, timings: Timings) -> int | None:
         dues.append(presence.custom.until)
     for note in presence.signed_out:
         dues.append(note.at + REMEMBER_SIGN_OUT)
+    if presence.erased_at is not None:
+        dues.append(presence.erased_at + REMEMBER_SIGN_OUT)
     return min(dues) if dues else None
 
 
@@ -338,6 +376,8 @@ def _pass(presence: Presence, at: int, timings: Timings) -> Presence:
     if presence.signed_out:
         notes = tuple(n for n in presence.signed_out if n.at + REMEMBER_SIGN_OUT > at)
         presence = replace(presence, signed_out=notes)
+    if presence.erased_at is not None and presence.erased_at + REMEMBER_SIGN_OUT <= at:
+        presence = replace(presence, erased_at=None)
     return presence
 
 
@@ -662,8 +702,10 @@ def _outcome(
     chose = _choices(presence) != _choices(record)
     shows = public(presence)
     change = Change(seen, shows) if shows != seen else None
+    forgotten = presence.chosen != record.chosen  # with all that was chosen
+    chosen = version if chose and not forgotten else presence.chosen
     return Outcome(
-        presence=replace(presence, version=version, chosen=version if chose else record.chosen),
+        presence=replace(presence, version=version, chosen=chosen),
         change=change,
         wake_at=due,
         news=change is not None or chose or _devices_hear_of_it(record, presence),
