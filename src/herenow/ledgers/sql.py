@@ -1,8 +1,8 @@
 """A ledger in SQL, whatever the database: the port's methods, each one transaction.
 
 What is asked stands in `people`, `graph`, `runs`, `voids` and `changes`; what databases say differently in `flavour`;
-how one is reached, locked and found broken in a subclass (`sqlite`). A method is a plain function over a connection, handed whole
-to the subclass: it may run it in a thread, or on an async driver by `AsyncConnection.run_sync`.
+how one is reached, locked and found broken in a subclass (`sqlite`). A method is a plain function over a connection,
+handed whole to the subclass: it may run it in a thread, or on an async driver by `AsyncConnection.run_sync`.
 """
 
 from __future__ import annotations
