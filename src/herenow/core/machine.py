@@ -256,7 +256,7 @@ def erase(at: int, epochs: Sequence[str] = ()) -> Edit:
             status=presence.status,
             since=presence.since,
             platforms=presence.platforms,
-            erased_at=max(presence.version + 1, now),
+            erased_at=at,
         )
 
     return edit

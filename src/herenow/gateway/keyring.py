@@ -53,7 +53,8 @@ class Keyring:
         self._named: dict[tuple[str, str], list[PublicKey]] = {}
         self._kids: frozenset[str] = frozenset()
         self._looking: asyncio.Task[None] | None = None
-        self._looked_at = float("-inf")
+        self._asked_at = float("-inf")
+        """When we last looked because of a key that was not known."""
         self._again_in = 0.0
         self._failures = 0
         self._why = ""
@@ -110,8 +111,11 @@ class Keyring:
 
     def _may_look(self, kid: str | None) -> bool:
         """Somebody looks now, or has just begun to, because of this."""
-        if self._looking is None and self._clock.monotonic() - self._looked_at < self._source.patience:
-            return False
+        if self._looking is None:
+            now = self._clock.monotonic()
+            if now - self._asked_at < self._source.patience:
+                return False
+            self._asked_at = now
         if len(self._asked) < ABSENT:
             self._asked[kid] = None
         self._begin()
@@ -132,7 +136,6 @@ class Keyring:
             await asyncio.shield(self._begin())
 
     async def _look(self) -> None:
-        self._looked_at = self._clock.monotonic()
         asked, self._asked = self._asked, {}
         try:
             read = await self._source.read()

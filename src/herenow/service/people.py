@@ -209,8 +209,8 @@ class Person:
     def adopt(self, record: bytes | None, presence: Presence) -> None:
         """A choice is never taken back by an older one: where it is, the store lost something and was written over. Only
         with the user it goes."""
-        kept = max(presence.chosen, presence.erased_at or 0)
-        if self.known and kept < self.presence.chosen and not self.guessed:
+        deleted = (presence.erased_at or 0) > (self.presence.erased_at or 0)
+        if self.known and presence.chosen < self.presence.chosen and not (self.guessed or deleted):
             self.lost_choice = self.presence
         elif self.lost_choice is not None and presence.chosen >= self.lost_choice.chosen:
             self.lost_choice = None

@@ -163,7 +163,11 @@ class Users:
     def bar(self, person: Person) -> list[Edit]:
         """Before every decision: a deleted user holds nothing here under a token from before, and what the record still
         says from before is erased."""
+        erased_at = person.presence.erased_at
         void = self._revocations.of(person.user)
+        if erased_at is not None and (void is None or (void.erased or 0) < erased_at):  # the record was faster
+            self._revocations.learn(self._revocations.made(person.user, erased_at, erased=erased_at))
+            void = self._revocations.of(person.user)
         if void is None or void.erased is None:
             return []
         self._sessions.drop_void(person.user, void.before)
