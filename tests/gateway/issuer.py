@@ -55,6 +55,7 @@ def signed(algorithm, name="one", *, kid="", now=None, headers=None, **claims):
     """`kid` "": the key's own; None: none."""
     now = time.time() if now is None else now
     claims = {"sub": "ana", "iat": now, "exp": now + 600, **claims}
+    claims = {name: value for name, value in claims.items() if value is not None}
     named = {} if kid is None else {"kid": kid or f"{algorithm}-{name}"}
     return jwt.encode(claims, private_key(algorithm, name), algorithm, headers={**named, **(headers or {})})
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 
+import jwt
 import pytest
 from tests.gateway.issuer import issuing, jwks, public_jwk, signed
 
@@ -212,8 +213,6 @@ async def test_a_verified_token_is_remembered_but_not_past_its_end(opened):
 
 @moved
 async def test_the_secret_signs_hs256_only_where_it_is_configured(opened):
-    import jwt
-
     def by_secret(door):
         return jwt.encode({"sub": "ana", "exp": door.clock.now() / 1000 + 60}, SECRET, "HS256")
 
