@@ -93,9 +93,7 @@ class Issuer:
 async def issuing():
     issuer = Issuer()
     server = await asyncio.start_server(issuer.answer, "127.0.0.1", 0)
-    issuer.port = server.sockets[0].getsockname()[1]
-    issuer.url = f"http://127.0.0.1:{issuer.port}/jwks"
-    issuer.server = server
+    issuer.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/jwks"
     try:
         yield issuer
     finally:

@@ -9,7 +9,6 @@ from herenow.core.machine import REMEMBER_SIGN_OUT
 from herenow.core.model import Custom, Mode, Platform
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.ports import LedgerChange, RelationRow, Remembered
-from herenow.service.recorder import Recorder
 from herenow.testing.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -372,29 +371,22 @@ async def test_commits_of_unknown_outcome_around_a_deletion_bring_nothing_back(w
     nothing_is_left_of(world, "ana")
 
 
-async def test_a_recorder_that_flushes_late_writes_nothing_back(world):
+async def test_a_recorder_that_flushes_late_writes_nothing_back(world, monkeypatch):
     n1, n2, ana, _, _ = await two_nodes(world)
-    held = []
-    real = Recorder.flush
+    flush = n1.node.recorder.flush
 
-    async def later(self):
-        if self is n1.node.recorder:
-            held.append(self)
-            return
-        await real(self)
+    async def not_yet():
+        pass
 
-    Recorder.flush = later
-    try:
-        await n1.run(n1.node.choices.set_mode("ana", Mode.BUSY, None, saved=False))
-        ana.close()
-        await world.sleep(35)
-        assert n1.node.recorder.backlog
-        await deleted(world, n2)
-        await world.sleep(1)
-    finally:
-        Recorder.flush = real
-    await world.sleep(10)
-    assert held
+    monkeypatch.setattr(n1.node.recorder, "flush", not_yet)
+    await n1.run(n1.node.choices.set_mode("ana", Mode.BUSY, None, saved=False))
+    ana.close()
+    await world.sleep(2)
+    assert n1.node.recorder.backlog
+    await deleted(world, n2)
+    await world.sleep(1)
+    await n1.run(flush())
+    assert not n1.node.recorder.backlog
     nothing_is_left_of(world, "ana")
 
 

@@ -165,7 +165,9 @@ class Users:
         says from before is erased."""
         erased_at = person.presence.erased_at
         void = self._revocations.of(person.user)
-        if erased_at is not None and (void is None or (void.erased or 0) < erased_at):  # the record was faster
+        if erased_at is not None and (
+            void is None or (void.erased or 0) < erased_at
+        ):  # the record was faster
             self._revocations.learn(self._revocations.made(person.user, erased_at, erased=erased_at))
             void = self._revocations.of(person.user)
         if void is None or void.erased is None:
