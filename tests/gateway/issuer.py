@@ -26,7 +26,7 @@ def private_key(algorithm, name="one"):
 
 
 def public_jwk(algorithm, name="one", **more):
-    public = private_key(algorithm, name).public_key()
+    public, body = private_key(algorithm, name).public_key(), {}
     match algorithm:
         case "RS256":
             numbers = public.public_numbers()

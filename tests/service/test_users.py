@@ -6,9 +6,10 @@ import pytest
 from tests.service.scenes import Stalled, meet
 
 from herenow.core.machine import REMEMBER_SIGN_OUT
-from herenow.core.model import Custom, Mode, Platform
+from herenow.core.model import Custom, Mode, Platform, Presence
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.ports import LedgerChange, RelationRow, Remembered
+from herenow.service.people import Person
 from herenow.testing.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -452,6 +453,16 @@ async def test_a_beat_with_an_old_token_does_not_bring_the_user_back(world):
     nothing_is_left_of(world, "ana")
 
 
+async def test_a_beat_that_passed_the_door_before_the_deletion_does_not_bring_the_user_back(world):
+    n1, _, _, _, _ = await two_nodes(world)
+    issued = world.now - 1
+    await deleted(world, n1)
+    with pytest.raises(ProtocolError, match="token_revoked"):
+        await n1.run(n1.node.sessions.rest_beat("ana", "watch", Platform.OTHER, None, issued_at=issued))
+    await world.sleep(150)
+    nothing_is_left_of(world, "ana")
+
+
 async def test_on_an_embedded_node_a_kill_right_after_a_deletion_leaves_no_last_seen(world):
     world.settings = replace(world.settings, embedded=True)
     node, ana, bob = await meet(world)
@@ -461,6 +472,26 @@ async def test_on_an_embedded_node_a_kill_right_after_a_deletion_leaves_no_last_
     node.kill()
     await world.ledger.close_runs()
     assert "ana" not in world.ledger.people
+
+
+def test_what_a_deleted_user_chose_is_not_taken_for_lost():
+    person = Person("ana", 0)
+    person.adopt(b"1", Presence(version=5, mode=Mode.BUSY, chosen=5))
+    person.adopt(b"2", Presence(version=9, erased_at=8))
+    assert person.lost_choice is None
+    person.adopt(b"3", Presence(version=12, mode=Mode.AWAY, chosen=12, erased_at=8))
+    person.adopt(b"4", Presence(version=13, erased_at=8))
+    assert person.lost_choice is not None  # this one the store did lose
+
+
+async def test_a_choice_that_was_lost_before_the_deletion_is_not_made_again(world):
+    n1, n2, ana, _, _ = await two_nodes(world)
+    await n1.run(n1.node.choices.set_mode("ana", Mode.BUSY, None))
+    person = n1.node.people.find("ana")
+    person.lost_choice = person.presence
+    await deleted(world, n2)
+    await world.sleep(2)
+    nothing_is_left_of(world, "ana")
 
 
 async def test_what_is_told_about_a_deletion_is_told_once_per_friend(world):
