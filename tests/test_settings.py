@@ -171,6 +171,39 @@ def test_listening_for_strangers_needs_a_configured_secret(host):
     assert load({"host": host, "secret": SECRET}).host == host
 
 
+def test_public_keys_do_as_well_as_a_secret(tmp_path):
+    path = tmp_path / "jwks.json"
+    path.write_text("{}")
+    assert load({"host": "0.0.0.0", "jwks_url": "https://issuer.example/jwks"}).has_jwks
+    assert not load({"host": "0.0.0.0", "jwks_file": str(path)}).accepts_secret
+    assert load({"jwks_file": str(path), "secret": SECRET}).accepts_secret
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"jwks_url": "ftp://issuer.example"}, "an https:// address"),
+        ({"jwks_url": "issuer.example/jwks"}, "an https:// address"),
+        ({"jwks_url": "https://"}, "an https:// address"),
+        ({"jwks_url": "http://issuer.example/jwks"}, "must come by https://"),
+        ({"jwks_file": "/no/such/file"}, "existing file"),
+        ({"jwks_url": "https://issuer.example/jwks", "jwks_file": __file__}, "give one of them"),
+        ({"jwt_issuer": ""}, "not empty"),
+    ],
+)
+def test_a_source_of_keys_that_makes_no_sense_is_refused(chosen, said):
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        load(chosen)
+
+
+def test_keys_may_come_from_this_machine_without_tls_and_audiences_are_a_list():
+    settings = load(
+        {"jwks_url": "http://127.0.0.1:9/jwks", "jwt_audience": "a, b", "jwt_issuer": "https://i"}
+    )
+    assert settings.jwks_url == "http://127.0.0.1:9/jwks"
+    assert settings.jwt_audience == ("a", "b")
+
+
 @pytest.mark.parametrize("secret", ["", "hunter2", "x" * 31])
 def test_a_short_secret_is_refused_and_never_shown(secret):
     with pytest.raises(

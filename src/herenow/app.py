@@ -22,10 +22,13 @@ from herenow.api.app import make_app
 from herenow.core.machine import Timings
 from herenow.demo import Demo
 from herenow.engines import make_engine
+from herenow.errors import ConfigurationError
 from herenow.gateway.auth import Auth
+from herenow.gateway.key_sources import FileSource, Source, UrlSource
 from herenow.gateway.listening import Listener
 from herenow.gateway.server import Gateway, GatewaySettings
 from herenow.gateway.sockets import Sockets, descriptors_allowed, sockets_within
+from herenow.gateway.tokens import Expected
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
 from herenow.secret import resolve_secret
@@ -64,16 +67,28 @@ async def running(
     settings: Settings, listener: Listener, *, demo: bool = False
 ) -> AsyncIterator[asyncio.Task[None]]:
     """A node that serves on this listener; leaving drains it."""
-    secret = resolve_secret(settings)
+    secret = resolve_secret(settings) if settings.accepts_secret else None
+    if demo and secret is None:
+        raise ConfigurationError(
+            "--demo signs tokens of its own: configure a secret beside the JWKS to use it."
+        )
     ledger = open_ledger(settings.ledger)
     await ledger.open()
     try:
         node = Node(make_engine(settings.engine, shards=settings.shards), ledger, node_settings(settings))
-        auth = Auth(secret, node.clock, settings.token_max_ttl)
+        auth = Auth(
+            secret,
+            node.clock,
+            settings.token_max_ttl,
+            revocations=node.revocations,
+            source=key_source(settings),
+            expected=expected(settings),
+        )
         sockets = Sockets(sockets_within(descriptors_allowed()))
         gateway = Gateway(node, auth, sockets, gateway_settings(settings))
-        guests = Demo(node, secret, listener.url) if demo else None
+        guests = Demo(node, secret, listener.url, expected(settings)) if demo and secret else None
         app = make_app(node, auth, settings, front_page=guests.page if guests else None)
+        await auth.start()
         await node.start(terms(settings, ledger.id, secret))
         gateway.start()
         if guests is not None:
@@ -89,6 +104,7 @@ async def running(
             with suppress(asyncio.CancelledError):
                 await serving
             await gateway.stop()
+            await auth.stop()
     finally:
         await ledger.close()
 
@@ -119,8 +135,19 @@ def node_settings(settings: Settings) -> NodeSettings:
         ledger_flush=settings.ledger_flush,
         max_subscriptions=settings.max_subscriptions,
         max_connections_per_user=settings.max_connections_per_user,
+        token_max_ttl=settings.token_max_ttl,
         embedded=settings.engine.startswith("memory:"),
     )
+
+
+def key_source(settings: Settings) -> Source | None:
+    if settings.jwks_url is not None:
+        return UrlSource(settings.jwks_url)
+    return None if settings.jwks_file is None else FileSource(settings.jwks_file)
+
+
+def expected(settings: Settings) -> Expected:
+    return Expected(settings.jwt_issuer, settings.jwt_audience)
 
 
 def gateway_settings(settings: Settings) -> GatewaySettings:
@@ -134,12 +161,20 @@ def gateway_settings(settings: Settings) -> GatewaySettings:
     )
 
 
-def terms(settings: Settings, ledger_id: str, secret: str) -> dict[str, str]:
+def terms(settings: Settings, ledger_id: str, secret: str | None) -> dict[str, str]:
     """What all nodes on one store must agree on. The secret only as a fingerprint."""
-    timings = ("beat_every", "dead_after", "idle_after", "grace", "online_delay", "node_lease")
+    timings = (
+        "beat_every",
+        "dead_after",
+        "idle_after",
+        "grace",
+        "online_delay",
+        "node_lease",
+        "token_max_ttl",
+    )
     return {
         "ledger": ledger_id,
-        "secret": hashlib.sha256(secret.encode()).hexdigest()[:16],
+        "secret": "none" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16],
         "shards": str(settings.shards),
         **{name: f"{getattr(settings, name):g}" for name in timings},
     }

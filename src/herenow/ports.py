@@ -301,11 +301,24 @@ class RelationRow:
 @dataclass(frozen=True, slots=True)
 class LedgerChange:
     """A row of the change table: something about these two (or this one) has changed; read it again.
-    kind: `relation` (a, b), `member` (room a, user b), `preferences` (user a)."""
+    kind: `relation` (a, b), `member` (room a, user b), `preferences` (user a), `void` (user a: tokens were revoked, or
+    the user was deleted)."""
 
     kind: str
     a: str
     b: str
+
+
+@dataclass(frozen=True, slots=True)
+class Void:
+    """Tokens of this user issued before `before` are void."""
+
+    user: str
+    before: int
+    until: int
+    """When the row may be forgotten: every token that could be meant has expired by then."""
+    erased: int | None = None
+    """When the user was deleted; None: they were not. What is from before is not remembered again."""
 
 
 class Relations(Protocol):
@@ -378,6 +391,25 @@ class Ledger(Relations, Protocol):
 
     async def contact(self, a: str, b: str, now: int) -> tuple[bool, int | None]:
         """(in contact, until)."""
+
+    # Void tokens, deleted users
+
+    async def void(self, row: Void) -> None:
+        """Each column keeps its maximum; a change `void` is told where that is something new."""
+
+    async def erase(self, row: Void) -> list[LedgerChange]:
+        """`void`, and in the same transaction everything else that is known of the user goes: last seen, choices,
+        preferences, open marks, edges of every kind. Answers what it told about that. As long as the row stands,
+        `save_last_seen`, `save_choices` and `close_runs` leave out what is from `erased` or earlier: somebody may
+        still be about to write it."""
+
+    async def voids(self, after: str, limit: int) -> list[Void]:
+        """Of users whose id sorts after this one, in the order of ids: for a walk."""
+
+    async def void_of(self, user: str) -> Void | None: ...
+
+    async def forget_voids(self, now: int) -> None:
+        """Those whose `until` is at or before `now`."""
 
     # What changed
 

@@ -41,7 +41,6 @@ def test_every_code_is_of_the_public_table_and_of_rest():
 
 def test_every_code_of_rest_is_used_or_not_yet():
     later = {
-        "token_revoked",
         "polling_too_fast",
         "not_a_member",
         "too_many_connections",

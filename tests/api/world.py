@@ -115,7 +115,12 @@ async def serving(
     if start:
         await node.start({})
     all_settings = Settings(ledger="sqlite://", **settings)
-    app = make_app(node, Auth(SECRET, node.clock, 86_400.0), all_settings, front_page=front_page)
+    app = make_app(
+        node,
+        Auth(SECRET, node.clock, 86_400.0, revocations=node.revocations),
+        all_settings,
+        front_page=front_page,
+    )
     transport = httpx.ASGITransport(app=app, client=peer)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://herenow.test") as client:

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.gateway.issuer import jwks, public_jwk
 
 from herenow.cli.doctor import EXPECTED_FILES, LEAST_FILES, Weight, clock, files
 
@@ -118,3 +119,25 @@ def test_a_clock_behind_the_ledger_is_a_problem(tmp_path):
     os.utime(path, (NOW, NOW))
     assert [finding.weight for finding in clock(path, NOW - 3600)] == [Weight.PROBLEM]
     assert [finding.weight for finding in clock(path, NOW)] == [Weight.FINE]
+
+
+def test_the_keys_of_an_issuer_are_looked_at(herenow):
+    Path("jwks.json").write_bytes(jwks(public_jwk("ES256"), public_jwk("EdDSA"), {"kty": "oct", "k": "eA"}))
+    result = herenow("doctor", "--jwks-file", "jwks.json")
+    said = " ".join(result.stdout.split())
+    assert result.exit_code == 0
+    assert "jwks.json has keys: 1 for ES256, 1 for EdDSA." in said
+    assert "Not used: key 3 is of a type that is not used here" in said
+    assert "set jwt_issuer and jwt_audience" in said
+    assert "None, and none is needed" in said
+    named = herenow("doctor", "--jwks-file", "jwks.json", "--jwt-issuer", "i", "--jwt-audience", "a")
+    assert "made for others" not in " ".join(named.stdout.split())
+
+
+def test_keys_that_cannot_be_had_are_a_problem(herenow):
+    Path("jwks.json").write_text("{}")
+    for where in (["--jwks-file", "jwks.json"], ["--jwks-url", "http://user:hunter2@127.0.0.1:1/jwks"]):
+        result = herenow("doctor", *where)
+        assert result.exit_code == 1
+        assert "cannot be used: it" in " ".join(result.stdout.split())
+        assert "hunter2" not in result.stdout

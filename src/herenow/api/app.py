@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from herenow.api import beats, choices, devices, graph, ops, presence
+from herenow.api import beats, choices, devices, graph, ops, presence, users
 from herenow.api.addresses import Addresses
 from herenow.api.cors import Cors
 from herenow.api.description import Description
@@ -39,6 +39,7 @@ CONTRACT = (
     *beats.OPERATIONS,
     *presence.LAST,
     *graph.OPERATIONS,
+    *users.OPERATIONS,
     *ops.OPERATIONS,
 )
 """Every endpoint; the first path that fits an address gets it."""
@@ -81,16 +82,16 @@ class Resource:
                 "method_not_allowed", f"This address answers to {self._allow}.", [("allow", self._allow)]
             )
         call = Call(self._api, Request(scope, receive))
-        self._admit(call, operation.access)
+        await self._admit(call, operation.access)
         response = await operation.handle(call)
         await response(scope, receive, send)
 
-    def _admit(self, call: Call, access: Access) -> None:
+    async def _admit(self, call: Call, access: Access) -> None:
         if access is Access.ANYONE or (
             access is Access.OPERATOR and call.token is None and ops.is_local(call)
         ):
             return
-        call.identify()
+        await call.identify()
         if access is not Access.USER and not call.caller.service:
             raise ProtocolError("forbidden", "This endpoint needs a token with the scope service.")
         node = self._api.node

@@ -49,7 +49,9 @@ async def beat(call: Call) -> Response:
     body = await call.body(_heartbeat)
     device = DEVICE if body.device_id is None else plain_id(body.device_id, "device")
     platform, activity = parse_platform(body.platform), parse_activity(body.activity_type)
-    await call.node.rest_beats.beat(call.caller.user, device, platform, activity)
+    await call.node.rest_beats.beat(
+        call.caller.user, device, platform, activity, issued_at=call.caller.issued_at
+    )
     every = call.settings.beat_every
     return answered(Beaten(device, int(every) if every == int(every) else every))
 

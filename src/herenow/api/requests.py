@@ -42,6 +42,8 @@ class Api:
 class Caller:
     user: str
     service: bool
+    issued_at: int = 0
+    """Of the token, in epoch milliseconds; 0: it does not say."""
 
 
 class Call:
@@ -58,6 +60,10 @@ class Call:
         return self._api.node
 
     @property
+    def auth(self) -> Auth:
+        return self._api.auth
+
+    @property
     def settings(self) -> Settings:
         return self._api.settings
 
@@ -71,10 +77,10 @@ class Call:
     def token(self) -> str | None:
         return find_token(self.header("authorization"), self._query_text())
 
-    def identify(self) -> None:
-        """Raises `ProtocolError` with one of the `token_*` codes."""
-        claims = self._api.auth.check(self.token)
-        self.caller = Caller(claims.user, claims.is_service)
+    async def identify(self) -> None:
+        """Raises `ProtocolError` with one of the `token_*` codes, or `keys_unavailable`."""
+        claims = await self._api.auth.checked(self.token)
+        self.caller = Caller(claims.user, claims.is_service, claims.issued_at_ms or 0)
 
     def header(self, name: str) -> str | None:
         return self._request.headers.get(name)

@@ -26,12 +26,18 @@ _INSTANT = {
     "anyOf": [{"type": "integer"}, {"type": "string", "format": "date-time"}, {"type": "null"}],
 }
 
+_PAST = {
+    "description": "Epoch milliseconds, or RFC 3339 with a zone; not in the future.",
+    "anyOf": [{"type": "integer"}, {"type": "string", "format": "date-time"}, {"type": "null"}],
+}
+
 
 def _words(*words: str) -> dict[str, object]:
     return {"anyOf": [{"enum": list(words)}, {"type": "null"}]}
 
 
 Id = Annotated[Any, Meta(extra_json_schema=ID_SCHEMA)]
+Past = Annotated[Any, Meta(extra_json_schema=_PAST)]
 Until = Annotated[Any, Meta(extra_json_schema=_INSTANT)]
 ModeWord = Annotated[Any, Meta(extra_json_schema={"enum": [mode.word for mode in Mode]})]
 PlatformWord = Annotated[Any, Meta(extra_json_schema=_words(*(platform.word for platform in Platform)))]
@@ -90,6 +96,14 @@ class PreferencesBody(Body, frozen=True):
 
 class ContactBody(Body, frozen=True):
     until: Until = None
+
+
+class DisconnectBody(Body, frozen=True):
+    device_id: Id | None = None
+
+
+class RevokeBody(Body, frozen=True):
+    issued_before: Past = None
 
 
 class RelationLine(Body, frozen=True):
@@ -191,3 +205,9 @@ def seconds(milliseconds: int | None) -> float | None:
     if milliseconds is None:
         return None
     return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
+
+
+class Revoked(Struct, frozen=True):
+    user_id: str
+    issued_before: int
+    """Tokens issued before this are void."""

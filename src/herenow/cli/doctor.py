@@ -50,9 +50,10 @@ class Finding:
 @with_settings()
 @click.pass_context
 def doctor(ctx: click.Context, /, settings: Settings) -> None:
-    """Check configuration, engine, ledger, clock and file limits, and say what to fix."""
+    """Check configuration, keys, engine, ledger, clock and file limits, and say what to fix."""
     findings = [
         *configuration(settings),
+        *keys(settings),
         *engine(settings),
         *ledger(settings),
         *clock(settings.ledger_path, time.time()),
@@ -71,6 +72,33 @@ def configuration(settings: Settings) -> Iterator[Finding]:
     for warning in settings.warnings:
         yield Finding("configuration", Weight.ADVICE, warning)
     yield _secret(settings)
+
+
+def keys(settings: Settings) -> Iterator[Finding]:
+    """The public keys of an issuer, if tokens are verified with any."""
+    from herenow.app import key_source
+    from herenow.gateway.jwks import BadKeys, parse_jwks
+    from herenow.gateway.keyring import what_keys
+
+    source = key_source(settings)
+    if source is None:
+        return
+    try:
+        read = asyncio.run(source.read())
+        assert read is not None  # the first look finds what there is
+        document = parse_jwks(read.raw)
+    except BadKeys as error:
+        yield _problem("jwks", f"{source.where} cannot be used: {error}.")
+        return
+    yield _fine("jwks", f"{source.where} has keys: {what_keys(document)}.")
+    for why in document.left_out:
+        yield Finding("jwks", Weight.ADVICE, f"Not used: {why}.")
+    if not settings.jwt_issuer or not settings.jwt_audience:
+        yield Finding(
+            "jwks",
+            Weight.ADVICE,
+            "Tokens that the issuer made for others may be accepted here: set jwt_issuer and jwt_audience.",
+        )
 
 
 def engine(settings: Settings) -> Iterator[Finding]:
@@ -125,6 +153,8 @@ def files(limit: int) -> Iterator[Finding]:
 
 def _secret(settings: Settings) -> Finding:
     path = secret_path(settings)
+    if not settings.accepts_secret:
+        return _fine("secret", "None, and none is needed: tokens are verified with public keys.")
     if settings.secret is not None:
         return _fine("secret", f"Configured by {settings.source_of('secret')}.")
     if path is None or not path.exists():

@@ -81,6 +81,41 @@ def _include_the_last_live_one(gone: Sequence[Session], rest: Sequence[Session])
     return any(s.lost_at is None or s.lost_at >= frozen_at for s in gone)
 
 
+def sign_out_all(epochs: Sequence[str] = ()) -> Edit:
+    """Every device of the user, as `sign_out` does it with one."""
+
+    def edit(presence: Presence, now: int, timings: Timings) -> Presence:
+        for device in {session.device: None for session in presence.sessions}:
+            presence = sign_out(device, epochs)(presence, now, timings)
+        return presence
+
+    return edit
+
+
+def erase(at: int, epochs: Sequence[str] = ()) -> Edit:
+    """The user was deleted at this time: nothing is left but the notes for those who hold a session, and the mark that
+    says so. `epochs` are the caller's own: it needs no note."""
+
+    def edit(presence: Presence, now: int, timings: Timings) -> Presence:
+        if presence.erased_at is not None and presence.erased_at >= at:
+            return presence
+        notes = tuple(
+            SignedOut(s.device, s.holder, now)
+            for s in presence.sessions
+            if s.holder not in (UNLEASED, *epochs)
+        )
+        return Presence(
+            version=presence.version,
+            signed_out=(*presence.signed_out, *notes),
+            status=presence.status,
+            since=presence.since,
+            platforms=presence.platforms,
+            erased_at=at,
+        )
+
+    return edit
+
+
 def lose(device: str) -> Edit:
     """An outside gateway says that this REST session's connection is gone: into grace, as with a closed socket."""
 

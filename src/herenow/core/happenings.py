@@ -16,7 +16,8 @@ from herenow.core.stating import platforms_of, restated, shown
 from herenow.core.values import replace
 
 REMEMBER_SIGN_OUT = 600_000
-"""Milliseconds a sign-out is kept for a holder that missed it: a node frozen for longer has lost its sockets anyway."""
+"""Milliseconds a sign-out (or a deletion) is kept for a holder that missed it: a node frozen for longer has lost its
+sockets anyway."""
 
 
 def next_happening(
@@ -48,6 +49,8 @@ def next_due(presence: Presence, timings: Timings) -> int | None:
         dues.append(presence.custom.until)
     for note in presence.signed_out:
         dues.append(note.at + REMEMBER_SIGN_OUT)
+    if presence.erased_at is not None:
+        dues.append(presence.erased_at + REMEMBER_SIGN_OUT)
     return min(dues) if dues else None
 
 
@@ -65,6 +68,8 @@ def passed(presence: Presence, at: int, timings: Timings) -> Presence:
     if presence.signed_out:
         notes = tuple(n for n in presence.signed_out if n.at + REMEMBER_SIGN_OUT > at)
         presence = replace(presence, signed_out=notes)
+    if presence.erased_at is not None and presence.erased_at + REMEMBER_SIGN_OUT <= at:
+        presence = replace(presence, erased_at=None)
     return presence
 
 

@@ -110,7 +110,7 @@ def wake_at(presence: Presence, timings: Timings) -> int | None:
 def droppable(presence: Presence) -> bool:
     """May this record leave the store once the ledger has it? Not while it says more than the ledger could."""
     return not (presence.sessions or presence.custom or presence.signed_out or presence.extra) and (
-        presence.mode is Mode.AUTO
+        presence.mode is Mode.AUTO and presence.erased_at is None
     )
 
 
@@ -144,8 +144,10 @@ def _outcome(
     chose = _choices(presence) != _choices(record)
     shows = public(presence)
     change = Change(seen, shows) if shows != seen else None
+    forgotten = presence.chosen != record.chosen  # with all that was chosen
+    chosen = version if chose and not forgotten else presence.chosen
     return Outcome(
-        presence=replace(presence, version=version, chosen=version if chose else record.chosen),
+        presence=replace(presence, version=version, chosen=chosen),
         change=change,
         wake_at=due,
         news=change is not None or chose or _devices_hear_of_it(record, presence),

@@ -127,6 +127,9 @@ class Presence:
     """Set while `online_delay` still hides an arrival."""
     shown_at: int | None = None
     """When the user last stopped being invisible: no time that others get to see is from before."""
+    erased_at: int | None = None
+    """When the user was deleted, and everything forgotten. Kept for a while, so that nobody who missed it brings back what
+    was."""
     extra: bytes = b""
     """Fields written by a newer version of herenow, kept as they are."""
 

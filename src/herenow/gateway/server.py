@@ -17,11 +17,14 @@ import structlog
 
 from herenow.errors import ProtocolError
 from herenow.gateway.auth import SUBPROTOCOL, Auth, find_token
+from herenow.gateway.keyring import KeysPending
 from herenow.gateway.origins import is_allowed
 from herenow.gateway.session import ClientSession
 from herenow.gateway.sockets import Sockets
 from herenow.gateway.sweep import Sweep
-from herenow.gateway.websocket import Accept, Farewell, Refuse, Socket, Upgrade
+from herenow.gateway.tokens import Claims
+from herenow.gateway.waiting import Waiting
+from herenow.gateway.websocket import Accept, Farewell, Handler, Refuse, Socket, Upgrade
 from herenow.service.node import Node
 from herenow.service.tasks import Tasks
 from herenow.service.wheel import Wheel
@@ -101,17 +104,33 @@ class Gateway:
         peer = ip_address(upgrade.peer[0])
         return any(peer in network for network in self._settings.trusted_proxies)
 
-    def _handler(self, upgrade: Upgrade) -> ClientSession | Farewell:
+    def _handler(self, upgrade: Upgrade) -> Handler:
         if self.node.draining:
             return Farewell(Close.DRAINING, _come_back())
         if self._sockets.full or not self.node.ready:
             return Farewell(Close.OVERLOADED, _come_back())
         token = find_token(upgrade.header("authorization"), upgrade.query, upgrade.subprotocols)
         try:
-            claims = self.auth.check(token)
+            return self._session(upgrade, self.auth.check(token))
+        except KeysPending:
+            return Waiting(self.tasks, lambda: self._late_handler(upgrade, token))
         except ProtocolError as error:
-            self.node.metrics.refusals[error.code] += 1
-            return Farewell(Close.UNAUTHORIZED, error.code)
+            return self._turned_away(error)
+
+    async def _late_handler(self, upgrade: Upgrade, token: str | None) -> Handler:
+        """Who it is depends on keys that are being read."""
+        try:
+            return self._session(upgrade, await self.auth.checked(token))
+        except ProtocolError as error:
+            return self._turned_away(error)
+
+    def _turned_away(self, error: ProtocolError) -> Farewell:
+        self.node.metrics.refusals[error.code] += 1
+        if error.code == "keys_unavailable":  # nothing is wrong with the token, as far as we know
+            return Farewell(Close.OVERLOADED, _come_back())
+        return Farewell(Close.UNAUTHORIZED, error.code)
+
+    def _session(self, upgrade: Upgrade, claims: Claims) -> ClientSession | Farewell:
         try:
             asked = {
                 name: values[-1] for name, values in parse_qs(upgrade.query, keep_blank_values=True).items()

@@ -100,6 +100,9 @@ class ClientSession:
 
     def on_open(self, socket: Socket) -> None:
         self._socket = socket
+        if self._gateway.auth.is_void(self._claims):  # since the handshake
+            self.end(Close.UNAUTHORIZED, "token_revoked")
+            return
         try:
             self._connection = self._gateway.node.sessions.connect(
                 self._claims.user,
@@ -108,6 +111,7 @@ class ClientSession:
                 send=socket.send_text,
                 end=self.end,
                 abort=self._stuck,
+                issued_at=self._claims.issued_at_ms or 0,
             )
         except ProtocolError as error:
             self._gateway.node.metrics.refusals[error.code] += 1
@@ -212,7 +216,7 @@ class ClientSession:
 
     async def _work(self) -> None:
         try:
-            while self._waiting and self._connection is not None:
+            while self._waiting and self._connection is not None and not self._ended_by_us:
                 command = self._waiting.popleft()
                 if command is None:
                     await self._welcome(self._connection)
@@ -295,7 +299,7 @@ class ClientSession:
             case RoomClose():
                 node.typing.close_room(connection, command.room)
             case Refresh():
-                self._refresh(command)
+                await self._refresh(connection, command)
             case _:
                 assert_never(command)
         if command.id is not None:
@@ -329,10 +333,11 @@ class ClientSession:
         await self._gateway.node.sessions.sign_out(connection.user, connection.session.device, but=connection)
         self.end(Close.NORMAL, "signed out")
 
-    def _refresh(self, command: Refresh) -> None:
-        claims = self._gateway.auth.check(command.token)
+    async def _refresh(self, connection: Connection, command: Refresh) -> None:
+        claims = await self._gateway.auth.checked(command.token)
         if claims.user != self._claims.user:
             raise ProtocolError("token_other_user", "The new token is for another user than this connection.")
+        self._gateway.node.sessions.refreshed(connection, claims.issued_at_ms or 0)
         was, self._claims = self._claims.expires_at_ms, claims
         self._gateway.refreshed(self, was=was, expires_at=claims.expires_at_ms)
 

@@ -9,7 +9,7 @@ Every `*_at`, `at` and `until` is epoch milliseconds.
 
 from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, SmallInteger, Table, Text
 
-NEWEST = "0001"
+NEWEST = "0002"
 """The newest revision. Written here so that opening an up-to-date ledger does not have to import alembic."""
 
 VERSION_TABLE = "herenow_schema"
@@ -63,9 +63,11 @@ follows = Table(
     metadata,
     Column("a", Text, primary_key=True),
     Column("b", Text, primary_key=True),
+    Index("follows_of_b", "b"),
     sqlite_with_rowid=False,
 )
-"""a follows b. Both directions of a mutual follow are looked up by this key: (a, b), then (b, a)."""
+"""a follows b. Both directions of a mutual follow are looked up by this key: (a, b), then (b, a). The index finds who
+follows somebody, for when they are deleted."""
 
 contacts = Table(
     "contacts",
@@ -83,8 +85,21 @@ members = Table(
     metadata,
     Column("room", Text, primary_key=True),
     Column("user", Text, primary_key=True),
+    Index("members_by_user", "user"),
     sqlite_with_rowid=False,
 )
+
+voids = Table(
+    "voids",
+    metadata,
+    Column("user", Text, primary_key=True),
+    Column("before", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("erased", BigInteger),
+    sqlite_with_rowid=False,
+)
+"""Tokens of this user issued before `before` are void. `until`: every token that could be meant has expired, and the row
+may go. `erased`: when the user was deleted, if so; what was known of them until then is not written again."""
 
 changes = Table(
     "changes",

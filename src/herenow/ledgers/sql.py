@@ -1,8 +1,8 @@
 """A ledger in SQL, whatever the database: the port's methods, each one transaction.
 
-What is asked stands in `people`, `graph`, `runs` and `changes`; what databases say differently in `flavour`; how one is
-reached, locked and found broken in a subclass (`sqlite`). A method is a plain function over a connection, handed whole
-to the subclass: it may run it in a thread, or on an async driver by `AsyncConnection.run_sync`.
+What is asked stands in `people`, `graph`, `runs`, `voids` and `changes`; what databases say differently in `flavour`;
+how one is reached, locked and found broken in a subclass (`sqlite`). A method is a plain function over a connection,
+handed whole to the subclass: it may run it in a thread, or on an async driver by `AsyncConnection.run_sync`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from herenow.ledgers.graph import Graph
 from herenow.ledgers.people import People
 from herenow.ledgers.runs import Runs
 from herenow.ledgers.schema import meta
-from herenow.ports import Choice, LedgerChange, Relation, RelationRow, Remembered
+from herenow.ledgers.voids import Voids
+from herenow.ports import Choice, LedgerChange, Relation, RelationRow, Remembered, Void
 
 T = TypeVar("T")
 
@@ -33,6 +34,7 @@ class Statements:
         self.graph = Graph(flavour)
         self.runs = Runs(flavour)
         self.changes = Changes(flavour)
+        self.voids = Voids(flavour)
 
 
 class SqlLedger(ABC):
@@ -46,6 +48,7 @@ class SqlLedger(ABC):
         self._graph = statements.graph
         self._runs = statements.runs
         self._changes = statements.changes
+        self._voids = statements.voids
         self._id: str | None = None
 
     @abstractmethod
@@ -132,6 +135,32 @@ class SqlLedger(ABC):
             return count
 
         return await self._write(work) if asked else 0
+
+    # Void tokens, deleted users
+
+    async def void(self, row: Void) -> None:
+        def work(connection: Connection) -> None:
+            if self._voids.put(connection, row):
+                self._changes.tell(connection, [LedgerChange("void", row.user, "")])
+
+        await self._write(work)
+
+    async def erase(self, row: Void) -> list[LedgerChange]:
+        def work(connection: Connection) -> list[LedgerChange]:
+            changes = self._voids.erase(connection, row)
+            self._changes.tell(connection, changes)
+            return changes
+
+        return await self._write(work)
+
+    async def voids(self, after: str, limit: int) -> list[Void]:
+        return await self._read(lambda c: self._voids.walk(c, after, limit))
+
+    async def void_of(self, user: str) -> Void | None:
+        return await self._read(lambda c: self._voids.of(c, user))
+
+    async def forget_voids(self, now: int) -> None:
+        await self._write(lambda c: self._voids.forget(c, now))
 
     # What changed
 

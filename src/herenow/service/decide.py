@@ -56,9 +56,11 @@ class Decider:
         metrics: Metrics,
         on_ended: Callable[[HeldSession, str], None],
         on_standing: Callable[[HeldSession], None],
+        bar: Callable[[Person], list[Edit]],
     ) -> None:
         """`on_ended(session, why)`: a session we hold must be closed: `signed_out` elsewhere, or `refused`.
-        `on_standing(session)`: a session we hold stands in the record."""
+        `on_standing(session)`: a session we hold stands in the record. `bar(person)` ends what may no longer be held, and
+        answers what comes before everything that was asked."""
         self._people = people
         self._reader = reader
         self._writer = writer
@@ -71,6 +73,7 @@ class Decider:
         self._metrics = metrics
         self._on_ended = on_ended
         self._on_standing = on_standing
+        self._bar = bar
         self._waiting: dict[Person, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -180,6 +183,7 @@ class Decider:
         """Until nothing changes any more."""
         while True:
             await self._learn(person)
+            first = self._bar(person)
             epoch = self._standing.epoch
             asks = tuple(person.asks)
             held = [(session, session.facts(epoch)) for session in person.sessions]
@@ -190,7 +194,7 @@ class Decider:
                 self._timings,
                 epoch=epoch,
                 held=[facts for _, facts in held],
-                edits=[*_restored(person), *(ask.edit for ask in asks)],
+                edits=[*first, *_restored(person), *(ask.edit for ask in asks)],
             )
             if outcome.presence is not before:
                 if not await self._commit(person, outcome, epoch):

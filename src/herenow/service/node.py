@@ -5,7 +5,7 @@
                     reaper, lease, healing                             relations (who may see whom)
 
 Gateways and APIs call the verbs of its parts: `sessions`, `rest_beats`, `subscriptions`, `choices`, `views`, `typing`,
-`graph`.
+`graph`, `users`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import partial
 import msgspec
 import structlog
 
-from herenow.core.machine import Timings, wake_at
+from herenow.core.machine import Edit, Timings, wake_at
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
 from herenow.errors import HerenowError, Unavailable
@@ -35,13 +35,14 @@ from herenow.service.healing import Healing
 from herenow.service.hub import Hub
 from herenow.service.lease import LeaseKeeper
 from herenow.service.metrics import Metrics
-from herenow.service.people import HeldSession, People
+from herenow.service.people import HeldSession, People, Person
 from herenow.service.reader import Reader, from_ledger
 from herenow.service.reaper import POLL as POLL_WAKES
 from herenow.service.reaper import Reaper
 from herenow.service.recorder import STAMP_EVERY, Recorder
 from herenow.service.relations import POLL, Acquaintances
 from herenow.service.rest_beats import RestBeats
+from herenow.service.revocations import FORGET_EVERY, Revocations
 from herenow.service.sessions import Sessions
 from herenow.service.silence import Silence
 from herenow.service.standing import Standing, new_epoch
@@ -50,6 +51,7 @@ from herenow.service.sweep import Sweep
 from herenow.service.tail import Tail
 from herenow.service.tasks import Tasks
 from herenow.service.typing import TypingMessage, TypingRooms
+from herenow.service.users import EndMessage, Users, VoidMessage
 from herenow.service.views import Views
 from herenow.service.writer import Writer
 from herenow.wire.codes import Close
@@ -62,6 +64,9 @@ FAREWELL = 5.0
 
 RENEW_AGAIN = 0.5
 """Seconds after which a renewal that failed is tried again: several times before the lease is in doubt."""
+
+Message = TypingMessage | EndMessage | VoidMessage
+"""What nodes say to each other."""
 
 log = structlog.get_logger(__name__)
 
@@ -81,6 +86,8 @@ class NodeSettings:
     ledger_flush: float = 1.0
     max_subscriptions: int = 500
     max_connections_per_user: int = 20
+    token_max_ttl: float = 86_400.0
+    """How far ahead a token may expire: for so long a revocation has to be kept."""
     embedded: bool = True
     """The engine ends with this process: the ledger must know who was here (DESIGN section 7)."""
 
@@ -145,6 +152,7 @@ class Node:
             metrics=metrics,
             on_ended=self._ended,
             on_standing=self._standing_now,
+            bar=self._bar,
         )
         self.silence = Silence(self.people, self.decider, self.standing, clock_, timings)
         self.sessions = Sessions(
@@ -224,7 +232,22 @@ class Node:
             clock_,
             metrics,
             self._relation_changed,
-            self.subscriptions.trust_changed,
+            self._trust_changed,
+        )
+        self.revocations = Revocations(ledger, clock_, metrics, tasks, token_max_ttl=settings.token_max_ttl)
+        self.users = Users(
+            engine=engine,
+            ledger=ledger,
+            people=self.people,
+            reader=self.reader,
+            decider=self.decider,
+            sessions=self.sessions,
+            relations=self.relations,
+            revocations=self.revocations,
+            standing=self.standing,
+            clock=clock_,
+            tasks=tasks,
+            origin=self.typing.origin,
         )
         self.views = Views(
             people=self.people,
@@ -249,6 +272,7 @@ class Node:
             await self._take_over_last_run()
         await self.lease.start()
         await self.relations.start()
+        await self.revocations.start()  # after the cursor of what changes: nothing is missed between them
         await self.tail.start()
         await self.census.keep(self.tail.cursors)
         self._run()
@@ -263,6 +287,7 @@ class Node:
         for shard in range(self.engine.shards):
             every(POLL_WAKES, partial(self.reaper.run, shard), f"reaper-{shard}")
         every(POLL, self.relations.poll, "relations")
+        every(FORGET_EVERY, self.revocations.forget_old, "voids")
         every(0, self._receive, "mail")
         every(TURN, self._turn, "wheel")
         every(1.0, self._look_around, "round")
@@ -323,9 +348,13 @@ class Node:
             return
         for message in messages:
             try:
-                await self.typing.receive(msgspec.json.decode(message, type=TypingMessage))
+                told = msgspec.json.decode(message, type=Message)
             except msgspec.DecodeError:
                 continue  # of a newer node: best effort
+            if isinstance(told, TypingMessage):
+                await self.typing.receive(told)
+            else:
+                self.users.receive(told)
 
     async def _turn(self) -> None:
         self.silence.turn()
@@ -376,6 +405,14 @@ class Node:
     def _relation_changed(self, change: LedgerChange) -> None:
         self.subscriptions.changed(change)
         self.typing.changed(change)
+        self.revocations.changed(change)
+
+    def _trust_changed(self) -> None:
+        self.subscriptions.trust_changed()
+        self.revocations.ledger_is(within_reach=self.relations.trusted)
+
+    def _bar(self, person: Person) -> list[Edit]:
+        return self.users.bar(person)
 
     def _come_back(self) -> str:
         """When to return: spread over a third of the grace, so that nobody is missed and not all come at once."""

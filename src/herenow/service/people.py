@@ -37,12 +37,14 @@ class HeldSession:
         "active_at",
         "asserted",
         "asserted_by",
+        "barred",
         "beat_at",
         "connections",
         "device",
         "fresh_until",
         "idle",
         "idle_at",
+        "issued_at",
         "look_at",
         "lost_at",
         "person",
@@ -74,6 +76,10 @@ class HeldSession:
         self.asserted = 0
         self.asserted_by = ""
         self.connections: list[Connection] = []
+        self.issued_at = 0
+        """When the latest token it was shown was issued."""
+        self.barred = False
+        """It was ended because the user was deleted after that."""
 
     def facts(self, epoch: str) -> Held:
         """A loss is that of the session as it stands in the record, which may be under an earlier epoch."""
@@ -201,8 +207,10 @@ class Person:
         return self.committing is not None and record == self.committing[0]
 
     def adopt(self, record: bytes | None, presence: Presence) -> None:
-        """A choice is never taken back by an older one: where it is, the store lost something and was written over."""
-        if self.known and presence.chosen < self.presence.chosen and not self.guessed:
+        """A choice is never taken back by an older one: where it is, the store lost something and was written over. Only
+        with the user it goes."""
+        deleted = (presence.erased_at or 0) > (self.presence.erased_at or 0)
+        if self.known and presence.chosen < self.presence.chosen and not (self.guessed or deleted):
             self.lost_choice = self.presence
         elif self.lost_choice is not None and presence.chosen >= self.lost_choice.chosen:
             self.lost_choice = None

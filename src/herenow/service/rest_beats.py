@@ -42,24 +42,37 @@ class RestBeats:
         self._timings = timings
         self._beat_min = beat_min
 
-    async def beat(self, user: str, device: str, platform: Platform, activity: Activity | None) -> bool:
-        """An unleased session, unless the device has a socket, which then is what counts. Answers as `Sessions.beat`
-        does. Raises `ProtocolError` (too_many_sessions)."""
+    async def beat(
+        self,
+        user: str,
+        device: str,
+        platform: Platform,
+        activity: Activity | None,
+        *,
+        issued_at: int | None = None,
+    ) -> bool:
+        """An unleased session, unless the device has a socket, which then is what counts. `issued_at` is that of the
+        user's token; None: a service speaks for them, now. Answers as `Sessions.beat` does. Raises `ProtocolError`
+        (too_many_sessions, token_revoked)."""
         person = self._people.get(user)
         person.pins += 1
         try:
-            return await self._beat(person, device, platform, activity)
+            issued = self._clock.now() if issued_at is None else issued_at
+            return await self._beat(person, device, platform, activity, issued)
         finally:
             person.pins -= 1
             self._people.release(person, self._clock.now())
 
-    async def _beat(self, person: Person, device: str, platform: Platform, activity: Activity | None) -> bool:
+    async def _beat(
+        self, person: Person, device: str, platform: Platform, activity: Activity | None, issued_at: int
+    ) -> bool:
         held = person.session(device)
         if held is not None:
             return self._sessions.beat(held, activity)
         session = person.session(device, unleased=True)
         if session is None:
             session = self._hold_unleased(person, device, platform)
+        session.issued_at = max(session.issued_at, issued_at)
         counts = self._sessions.beat(session, activity)
         committed = session.in_record(UNLEASED)
         if committed is None or not committed.live or self._is_due_again(session, committed):
@@ -69,6 +82,8 @@ class RestBeats:
         if session.in_record(UNLEASED) is None and session in person.sessions:
             # Has another node its socket, as we believe?
             await self._decider.decided(person.user, afresh=True)
+        if session.barred:
+            raise ProtocolError("token_revoked", "The token was issued before the user was deleted.")
         if session.asserted == 0 and session not in person.sessions:
             raise ProtocolError(
                 "too_many_sessions",

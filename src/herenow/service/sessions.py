@@ -65,8 +65,9 @@ class Sessions:
         send: Callable[[bytes], None],
         end: Callable[[int, str], None],
         abort: Callable[[], None],
+        issued_at: int | None = None,
     ) -> Connection:
-        """A device is here. Raises `ProtocolError` (too_many_connections)."""
+        """A device is here. `issued_at` is that of its token; None: now. Raises `ProtocolError` (too_many_connections)."""
         person = self._people.get(user)
         if len(person.outboxes) >= self._max_connections:
             raise ProtocolError(
@@ -81,12 +82,18 @@ class Sessions:
             self._metrics.sessions += 1
             self._silence.look_by(session, now + self._timings.dead_after)
         session.seen_at = now
-        connection = Connection(session, Outbox(user, send, abort), end)
+        connection = Connection(session, Outbox(user, send, abort), end, now)
+        self.refreshed(connection, now if issued_at is None else issued_at)
         session.connections.append(connection)
         person.outboxes.append(connection.outbox)
         self._metrics.connections += 1
         self._decider.touch(person)
         return connection
+
+    def refreshed(self, connection: Connection, issued_at: int) -> None:
+        """Its token was issued then."""
+        connection.issued_at = issued_at
+        connection.session.issued_at = max(connection.session.issued_at, issued_at)
 
     def stands(self, session: HeldSession) -> None:
         """The session stands in the record, as of now. From when on is activity news to it?"""
@@ -172,10 +179,7 @@ class Sessions:
     async def sign_out(self, user: str, device: str, *, but: Connection | None = None) -> bool:
         """End a device on purpose: all its tabs, on all nodes, without grace. Answers whether it was there.
         `but` is the connection that asked, which closes itself."""
-        dropped = self.drop_held(user, device)
-        for session in dropped:
-            self._close(session, Close.SIGNED_OUT, "signed out", but=but)
-        was_there = bool(dropped)
+        was_there = self.drop(user, device, but=but)
         end = sign_out(device, (self._standing.epoch,))
 
         def edit(presence: Presence, now: int, timings: Timings) -> Presence:
@@ -186,19 +190,52 @@ class Sessions:
         await self._decider.ask(user, edit)
         return was_there
 
-    def drop_held(self, user: str, device: str, *, unleased: bool | None = None) -> list[HeldSession]:
-        """What we hold of this device is held no longer: answers that. `unleased` None: by whatever way."""
+    def drop(self, user: str, device: str | None = None, *, but: Connection | None = None) -> bool:
+        """What we hold of this user, or of one device, is signed out: it is closed, and no longer held. The record is the
+        caller's business. Answers whether there was anything."""
+        dropped = self.drop_held(user, device)
+        for session in dropped:
+            self._close(session, Close.SIGNED_OUT, "signed out", but=but)
+        return bool(dropped)
+
+    def end_void(self, user: str, before: int, reason: str = "token_revoked") -> None:
+        """Close what was opened with a token issued before: into grace, like any other end of a token."""
+        person = self._people.find(user)
+        for session in () if person is None else person.sessions:
+            for connection in [c for c in session.connections if c.issued_at < before]:
+                connection.end(Close.UNAUTHORIZED, reason)
+
+    def drop_void(self, user: str, before: int) -> None:
+        """The user was deleted: close the same, and hold nothing that no later token vouches for."""
+        person = self._people.find(user)
+        for session in () if person is None else list(person.sessions):
+            if session.issued_at < before:
+                self._drop(session)
+                session.barred = True
+                self._close(session, Close.UNAUTHORIZED, "user_deleted")
+            else:
+                for connection in [c for c in session.connections if c.issued_at < before]:
+                    self.gone(connection)
+                    connection.end(Close.UNAUTHORIZED, "user_deleted")
+
+    def drop_held(self, user: str, device: str | None, *, unleased: bool | None = None) -> list[HeldSession]:
+        """What we hold of this device (None: of all) is held no longer: answers that. `unleased` None: by whatever way."""
         person = self._people.find(user)
         if person is None:
             return []
         dropped = [
-            s for s in person.sessions if s.device == device and (unleased is None or s.unleased is unleased)
+            s
+            for s in person.sessions
+            if device in (None, s.device) and (unleased is None or s.unleased is unleased)
         ]
         for session in dropped:
-            person.sessions.remove(session)
-            if not session.unleased and session.lost_at is None:
-                self._metrics.sessions -= 1
+            self._drop(session)
         return dropped
+
+    def _drop(self, session: HeldSession) -> None:
+        session.person.sessions.remove(session)
+        if not session.unleased and session.lost_at is None:
+            self._metrics.sessions -= 1
 
     def end_all(self, code: int, reason: Callable[[], str]) -> None:
         """Close everything, as a node does that stops."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
@@ -32,10 +33,14 @@ from herenow.settings.kinds import (
     SecondsOrZero,
     Shards,
     Unit,
+    Words,
     refused,
 )
 
 MIN_SECRET_BYTES = 32  # RFC 7518, section 3.2: an HS256 key is at least as long as the hash
+
+
+_KEYS = ("secret", "jwks_url", "jwks_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,22 @@ class Settings(BaseSettings):
         About("HMAC secret that signs tokens; without one, one is generated beside the ledger"),
         Allowed(f"at least {MIN_SECRET_BYTES} bytes long"),
     ] = None
+    jwks_url: Annotated[
+        str | None,
+        About("address of the public keys (JWKS) that verify tokens of an issuer"),
+        Allowed("an https:// address; http:// only on this machine"),
+    ] = None
+    jwks_file: Annotated[
+        ExistingFile,
+        About("file of the public keys (JWKS) that verify tokens of an issuer; re-read when it changes"),
+    ] = None
+    jwt_issuer: Annotated[
+        str | None,
+        Field(min_length=1),
+        About("the issuer (iss) that tokens must name"),
+        Allowed("a name, not empty"),
+    ] = None
+    jwt_audience: Annotated[Words, About("the audiences (aud) of which tokens must name one")] = ()
     host: Annotated[Host, About("address to listen on")] = "127.0.0.1"
     port: Annotated[Port, About("port to listen on, for WebSocket and HTTP")] = 8000
     tls_cert: Annotated[ExistingFile, About("TLS certificate chain, PEM")] = None
@@ -166,12 +187,32 @@ class Settings(BaseSettings):
     @field_validator("host")
     @classmethod
     def _strangers_need_a_secret(cls, value: str, info: ValidationInfo) -> str:
-        # If the secret was refused, that is the sentence to show, not this one.
-        if not _is_loopback(value) and "secret" in info.data and info.data["secret"] is None:
+        # If one of them was refused, that is the sentence to show, not this one.
+        if not _is_loopback(value) and all(info.data.get(name, "refused") is None for name in _KEYS):
             raise refused(
-                "listening beyond this machine needs a configured secret (HERENOW_SECRET or HERENOW_SECRET_FILE); "
-                "without one it must be a loopback address"
+                "listening beyond this machine needs a configured secret (HERENOW_SECRET or HERENOW_SECRET_FILE) "
+                "or public keys (jwks_url or jwks_file); without them it must be a loopback address"
             )
+        return value
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _keys_come_from_where_they_say(cls, value: str | None) -> str | None:
+        """Whoever can change them on their way can be anybody."""
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname or any(map(str.isspace, value)):
+            raise ValueError("not an address")
+        if parts.scheme == "http" and not _is_loopback(parts.hostname):
+            raise refused("public keys must come by https:// (or from this machine, or by jwks_file)")
+        return value
+
+    @field_validator("jwks_file")
+    @classmethod
+    def _one_source_of_keys(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is not None and info.data.get("jwks_url") is not None:
+            raise refused("jwks_url and jwks_file are two sources of the same keys: give one of them")
         return value
 
     @field_validator("tls_key")
@@ -214,6 +255,15 @@ class Settings(BaseSettings):
     def warnings(self) -> tuple[str, ...]:
         """Sentences for the operator about what looks like a mistake but stops nothing."""
         return self._warnings
+
+    @property
+    def has_jwks(self) -> bool:
+        return self.jwks_url is not None or self.jwks_file is not None
+
+    @property
+    def accepts_secret(self) -> bool:
+        """Tokens may be signed with the secret: one is configured, or there is nothing else."""
+        return self.secret is not None or not self.has_jwks
 
     @property
     def ledger_path(self) -> Path | None:

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 import pytest
 
 from herenow.core.model import Custom, Mode
-from herenow.ports import Choice, Ledger, LedgerChange, Relation, RelationRow, Remembered
+from herenow.ports import Choice, Ledger, LedgerChange, Relation, RelationRow, Remembered, Void
 
 NOW = 1_750_000_000_000
 MANY = 5_000
@@ -445,6 +445,93 @@ class LedgerContract:
         told, head = await ledger.changes(0, 2 * MANY)
         assert len({frozenset((change.a, change.b)) for change in told}) == MANY
         assert head == await ledger.changes_head()
+
+    # --- Void tokens, deleted users
+
+    async def test_a_void_is_kept_told_and_found(self, ledger: Ledger) -> None:
+        assert await ledger.void_of("ana") is None
+        await ledger.void(Void("ana", NOW, NOW + 10))
+        assert await ledger.void_of("ana") == Void("ana", NOW, NOW + 10)
+        told, _ = await ledger.changes(0, 10)
+        assert told == [LedgerChange("void", "ana", "")]
+
+    async def test_the_later_void_counts_and_an_earlier_one_is_no_news(self, ledger: Ledger) -> None:
+        await ledger.void(Void("ana", NOW, NOW + 10))
+        head = await ledger.changes_head()
+        await ledger.void(Void("ana", NOW - 1, NOW + 9))
+        assert await ledger.changes(head, 10) == ([], head)
+        await ledger.void(Void("ana", NOW + 1, NOW + 5))
+        assert await ledger.void_of("ana") == Void("ana", NOW + 1, NOW + 10)
+        assert (await ledger.changes(head, 10))[0] == [LedgerChange("void", "ana", "")]
+
+    async def test_voids_are_walked_in_the_order_of_ids_and_forgotten_at_their_end(
+        self, ledger: Ledger
+    ) -> None:
+        for number in range(7):
+            await ledger.void(Void(f"user-{number}", NOW, NOW + number))
+        first = await ledger.voids("", 4)
+        rest = await ledger.voids(first[-1].user, 4)
+        assert [void.user for void in [*first, *rest]] == [f"user-{number}" for number in range(7)]
+        await ledger.forget_voids(NOW + 4)
+        assert [void.user for void in await ledger.voids("", 9)] == ["user-5", "user-6"]
+
+    async def test_of_a_deleted_user_nothing_is_left(self, ledger: Ledger) -> None:
+        await ledger.save_last_seen({"ana": NOW, "bo": NOW})
+        await ledger.save_choices([Choice("ana", 3, Mode.BUSY), Choice("bo", 3, Mode.BUSY)])
+        await ledger.set_idle_after("ana", 60_000)
+        await ledger.apply(
+            [*mutual("ana", "bo"), follow("ana", "cy"), follow("di", "ana"), *mutual("bo", "cy")]
+        )
+        await ledger.apply([contact("ana", "bo"), contact("zed", "ana"), room("r", "ana"), room("r", "bo")])
+        await ledger.stamp_run("run", NOW)
+        await ledger.open_marks("run", ["ana"], [])
+        head = await ledger.changes_head()
+        answered = await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
+        assert await ledger.remembered(["ana", "bo"]) == {
+            "bo": Remembered(last_seen=NOW, choice=Choice("bo", 3, Mode.BUSY))
+        }
+        assert await ledger.contacts("ana", NOW) == []
+        assert await ledger.contacts("bo", NOW) == ["cy"]
+        assert not await ledger.follows("ana", "cy")
+        assert not await ledger.follows("di", "ana")
+        assert not await ledger.is_member("r", "ana")
+        assert await ledger.is_member("r", "bo")
+        assert await ledger.void_of("ana") == Void("ana", NOW, NOW + 10, NOW)
+        told, _ = await ledger.changes(head, 99)
+        assert set(told) == set(answered)
+        assert {frozenset((c.a, c.b)) for c in told if c.kind == "relation"} == {
+            frozenset(("ana", other)) for other in ("bo", "cy", "di", "zed")
+        }
+        assert {(c.a, c.b) for c in told if c.kind == "member"} == {("r", "ana")}
+        assert LedgerChange("void", "ana", "") in told
+        assert await ledger.close_runs() == 0
+        assert await ledger.remembered(["ana"]) == {}
+
+    async def test_what_is_from_before_the_deletion_is_not_written_again(self, ledger: Ledger) -> None:
+        await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
+        await ledger.save_last_seen({"ana": NOW, "bo": NOW})
+        await ledger.save_choices([Choice("ana", NOW, Mode.BUSY), Choice("bo", 1, Mode.BUSY)])
+        await ledger.stamp_run("run", NOW)
+        await ledger.open_marks("run", ["ana"], [])
+        await ledger.close_runs()
+        assert set(await ledger.remembered(["ana", "bo"])) == {"bo"}
+
+    async def test_who_comes_back_after_the_deletion_is_remembered(self, ledger: Ledger) -> None:
+        await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
+        choice = Choice("ana", NOW + 1, Mode.BUSY)
+        await ledger.save_last_seen({"ana": NOW + 1})
+        await ledger.save_choices([choice])
+        assert await ledger.remembered(["ana"]) == {"ana": Remembered(NOW + 1, choice)}
+
+    async def test_a_revocation_does_not_forget_the_deletion(self, ledger: Ledger) -> None:
+        await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
+        await ledger.void(Void("ana", NOW + 5, NOW + 15))
+        assert await ledger.void_of("ana") == Void("ana", NOW + 5, NOW + 15, NOW)
+
+    async def test_deleting_twice_and_deleting_a_stranger_is_fine(self, ledger: Ledger) -> None:
+        await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
+        await ledger.erase(Void("ana", NOW + 1, NOW + 11, NOW + 1))
+        assert await ledger.void_of("ana") == Void("ana", NOW + 1, NOW + 11, NOW + 1)
 
     # --- Many at once
 

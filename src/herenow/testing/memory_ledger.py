@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from herenow.core.model import Mode
 from herenow.errors import Unavailable
-from herenow.ports import Choice, LedgerChange, Relation, RelationRow, Remembered
+from herenow.ports import Choice, LedgerChange, Relation, RelationRow, Remembered, Void
 
 KINDS = ("follow", "contact", "room")
 
@@ -39,6 +39,7 @@ class MemoryLedger:
         self._follows: set[tuple[str, str]] = set()
         self._contacts: dict[tuple[str, str], int | None] = {}
         self._rooms: set[tuple[str, str]] = set()
+        self._voids: dict[str, Void] = {}
         self._changes: list[tuple[int, LedgerChange]] = []
         self._head = 0
 
@@ -79,6 +80,8 @@ class MemoryLedger:
             self._save_last_seen(user, at)
 
     def _save_last_seen(self, user: str, at: int) -> None:
+        if not self._outlived(user, at):
+            return
         known = self.people.get(user, _STRANGER)
         self.people[user] = replace(known, last_seen=max(at, known.last_seen or 0))
 
@@ -87,7 +90,8 @@ class MemoryLedger:
         await self._answer()
         for row in rows:
             known = self.people.get(row.user, _STRANGER)
-            if known.choice is None or row.version > known.choice.version:
+            newer = known.choice is None or row.version > known.choice.version
+            if newer and self._outlived(row.user, row.version):
                 self.people[row.user] = replace(known, choice=row)
 
     async def chosen(self, after: str, limit: int) -> list[Choice]:
@@ -184,6 +188,59 @@ class MemoryLedger:
             return False
         (edges.remove if row.remove else edges.add)(pair)
         return True
+
+    # Void tokens, deleted users
+
+    async def void(self, row: Void) -> None:
+        await self._answer()
+        if self._void(row):
+            self._tell([LedgerChange("void", row.user, "")])
+
+    async def erase(self, row: Void) -> list[LedgerChange]:
+        await self._answer()
+        user = row.user
+        self._void(row)
+        changes = {LedgerChange("void", user, ""): None}
+        for edges in (self._follows, self._contacts):
+            gone = [edge for edge in edges if user in edge]
+            changes |= dict.fromkeys(LedgerChange("relation", *_pair(*edge)) for edge in gone)
+        self._follows = {edge for edge in self._follows if user not in edge}
+        self._contacts = {edge: until for edge, until in self._contacts.items() if user not in edge}
+        rooms = [edge for edge in self._rooms if edge[1] == user]
+        changes |= dict.fromkeys(LedgerChange("member", *edge) for edge in rooms)
+        self._rooms.difference_update(rooms)
+        for run in self.runs.values():
+            run.open.discard(user)
+        self.people.pop(user, None)
+        changes[LedgerChange("preferences", user, "")] = None
+        self._tell(changes)
+        return list(changes)
+
+    def _void(self, row: Void) -> bool:
+        known = self._voids.get(row.user, Void(row.user, -1, 0))
+        if row.before <= known.before and (row.erased or 0) <= (known.erased or 0):
+            return False
+        erased = known.erased if row.erased is None else row.erased
+        self._voids[row.user] = Void(
+            row.user, max(row.before, known.before), max(row.until, known.until), erased
+        )
+        return True
+
+    def _outlived(self, user: str, at: int) -> bool:
+        void = self._voids.get(user)
+        return void is None or void.erased is None or at > void.erased
+
+    async def voids(self, after: str, limit: int) -> list[Void]:
+        await self._answer()
+        return [void for user, void in sorted(self._voids.items()) if user > after][:limit]
+
+    async def void_of(self, user: str) -> Void | None:
+        await self._answer()
+        return self._voids.get(user)
+
+    async def forget_voids(self, now: int) -> None:
+        await self._answer()
+        self._voids = {user: void for user, void in self._voids.items() if void.until > now}
 
     # What changed
 

@@ -80,6 +80,7 @@ _TABLE = (
     Code("invalid_user_id", 400, _BOTH | _DENIAL, "What should name a user is not a valid id."),
     Code("invalid_instant", 400, _BOTH, "An instant is neither epoch milliseconds nor RFC 3339 with a zone."),
     Code("instant_in_past", 400, _BOTH, "An end must lie in the future."),
+    Code("instant_in_future", 400, _REST, "This instant must not lie in the future."),
     Code("instant_too_far", 400, _BOTH, "An end may lie at most 366 days ahead."),
     Code("invalid_text", 400, _BOTH, "A custom status has no text, or one with forbidden characters."),
     Code("text_too_long", 400, _BOTH, "The text of a custom status has at most 100 code points."),
@@ -129,9 +130,17 @@ _TABLE = (
     Code("token_claims", 401, _BOTH, "A claim of the token is missing or not acceptable."),
     Code("token_expired", 401, _BOTH, "The token has expired."),
     Code("token_revoked", 401, _BOTH, "The token was issued before the user's tokens were revoked."),
+    Code("token_unknown_key", 401, _BOTH, "The token is signed with a key that its issuer does not publish."),
     Code("token_other_user", 401, _WS, "The fresh token is for another user than the connection."),
     # The server's side.
     Code("not_ready", 503, _REST, "The node is starting or draining.", retry=True),
+    Code(
+        "keys_unavailable",
+        503,
+        _BOTH,
+        "The keys that tokens are verified with are out of reach; over a WebSocket with close code 1013.",
+        retry=True,
+    ),
     Code(
         "unavailable",
         503,
