@@ -119,6 +119,7 @@ def node_settings(settings: Settings) -> NodeSettings:
         ledger_flush=settings.ledger_flush,
         max_subscriptions=settings.max_subscriptions,
         max_connections_per_user=settings.max_connections_per_user,
+        rooms_relate=settings.shares_room == "on",
         embedded=settings.engine.startswith("memory:"),
     )
 

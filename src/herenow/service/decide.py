@@ -24,9 +24,10 @@ from herenow.core.machine import (
     set_mode,
     settle,
 )
-from herenow.core.model import Presence, public
+from herenow.core.model import Presence
 from herenow.core.record import UnknownFormat, encode
 from herenow.core.values import replace
+from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.ports import Conflict, Write
 from herenow.service.clock import Clock
@@ -350,4 +351,4 @@ def _without_stamps(presence: Presence) -> Presence:
 
 def _note(before: Presence, after: Presence) -> bytes:
     """Beside the record in the log: what others saw before and see now, for whoever counts."""
-    return bytes((public(before).status << 4 | public(after).status,))
+    return bytes((status_in_public(before) << 4 | status_in_public(after),))

@@ -4,7 +4,7 @@
                                  ▲  └──▶ recorder ─▶ ledger                  ▲
                     reaper, lease, healing                             relations (who may see whom)
 
-Gateways and APIs call the verbs of its parts: `sessions`, `subscriptions`, `choices`, `views`, `typing`, `graph`.
+Gateways and APIs call the verbs of its parts: `sessions`, `subscriptions`, `choices`, `views`, `typing`, `graph`, `privacy`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from herenow.service.healing import Healing
 from herenow.service.hub import Hub
 from herenow.service.lease import LeaseKeeper
 from herenow.service.metrics import Metrics
+from herenow.service.news import ChangedMessage, News
 from herenow.service.people import HeldSession, People
+from herenow.service.privacy import Privacy
 from herenow.service.reader import Reader, from_ledger
 from herenow.service.reaper import POLL as POLL_WAKES
 from herenow.service.reaper import Reaper
@@ -78,6 +80,8 @@ class NodeSettings:
     ledger_flush: float = 1.0
     max_subscriptions: int = 500
     max_connections_per_user: int = 20
+    rooms_relate: bool = False
+    """Members of one room may see each other."""
     embedded: bool = True
     """The engine ends with this process: the ledger must know who was here (DESIGN section 7)."""
 
@@ -210,6 +214,8 @@ class Node:
             metrics,
             self._relation_changed,
             self.subscriptions.trust_changed,
+            on_return=self.subscriptions.returned,
+            rooms_relate=settings.rooms_relate,
         )
         self.views = Views(
             people=self.people,
@@ -222,7 +228,9 @@ class Node:
         self.subscriptions.attach(self.relations)
         self.typing.attach(self.relations)
         self.views.attach(self.relations)
-        self.graph = Graph(ledger, self.relations, self.subscriptions, clock_)
+        self.news = News(engine, self.relations, self.subscriptions, self.typing)
+        self.graph = Graph(ledger, self.news, clock_)
+        self.privacy = Privacy(ledger, self.relations, self.reader, self.news, clock_)
         self.sessions.on_gone = self.typing.leave_all
 
     # Life
@@ -308,9 +316,13 @@ class Node:
             return
         for message in messages:
             try:
-                await self.typing.receive(msgspec.json.decode(message, type=TypingMessage))
+                said = msgspec.json.decode(message, type=TypingMessage | ChangedMessage)
             except msgspec.DecodeError:
                 continue  # of a newer node: best effort
+            if isinstance(said, ChangedMessage):
+                self.news.receive(said)
+            else:
+                await self.typing.receive(said)
 
     async def _turn(self) -> None:
         self.sessions.turn()
@@ -321,6 +333,7 @@ class Node:
     async def _look_around(self) -> None:
         """What need not be done at once."""
         self.people.forget_old(self.clock.now())
+        self.hub.new_day()
         for person in await self.reader.confirm():
             if person.stands:  # else it is decided first
                 self.hub.publish(person)
