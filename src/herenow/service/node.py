@@ -32,6 +32,7 @@ from herenow.service.freshness import Freshness
 from herenow.service.graph import Graph
 from herenow.service.healing import Healing
 from herenow.service.hub import Hub
+from herenow.service.inquiries import Inquiries
 from herenow.service.lease import LeaseKeeper
 from herenow.service.metrics import Metrics
 from herenow.service.news import ChangedMessage, News
@@ -230,6 +231,7 @@ class Node:
         self.views.attach(self.relations)
         self.news = News(engine, self.relations, self.subscriptions, self.typing)
         self.graph = Graph(ledger, self.news, clock_)
+        self.inquiries = Inquiries(engine, self.relations, self.decider, self.views, timings)
         self.privacy = Privacy(ledger, self.relations, self.reader, self.news, clock_)
         self.sessions.on_gone = self.typing.leave_all
 

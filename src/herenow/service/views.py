@@ -6,7 +6,7 @@ Answers carry the same bytes as the frames. Who asks is a user, or a service tha
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from herenow.core.model import Bucket, Presence, Status, View
 from herenow.core.shards import shard_of
@@ -67,6 +67,20 @@ class Views:
             for user, shard in zip(users, shards, strict=True)
         ]
 
+    async def those(
+        self, viewer: str | None, records: Sequence[tuple[str, Presence]], wanted: Collection[Status]
+    ) -> list[bytes]:
+        """Of these records: complete statuses of who looks like one of the wanted to this viewer."""
+        sights = await self._sights(viewer, [user for user, _ in records])
+        found: list[bytes] = []
+        for user, presence in records:
+            view = seen(presence, sights[user], self._hub.today)
+            if view.status in wanted:
+                shard = shard_of(user, self._shards)
+                body = status_body(user, view, stale=self._hub.is_stale(shard))
+                found.append(with_as_of(body, self._hub.as_of(shard)))
+        return found
+
     async def me(self, user: str) -> bytes:
         return self_body(seen_by_oneself(await self._decider.decided(user)))
 
@@ -84,16 +98,17 @@ class Views:
         ranked = sorted(await self._contacts(viewer), key=_rank)
         return await self.statuses(viewer, [user for user, _ in ranked[:limit]])
 
-    async def profile(self, user: str) -> bytes | None:
-        """What anybody at all may see of who wants that: an open status, the same until it changes. None: it is nobody's
-        business, or there is nobody. Raises `Unavailable` when that cannot be known."""
+    async def profile(self, user: str) -> tuple[bytes, int] | None:
+        """What anybody at all may see of who wants that: a body, the same until it changes, and as of when it is true.
+        None: it is nobody's business, or there is nobody. Raises `Unavailable` when that cannot be known."""
         preferences = await self._relations.preferences(user)
         if not preferences.public:
             return None
         sight = judge(Facts(contact=True, target=preferences)).sight
         found = dict(zip([user], await self._reader.look([user]), strict=True))
-        stale = self._hub.is_stale(shard_of(user, self._shards))
-        return self._open_status(user, sight, found, stale=stale)
+        shard = shard_of(user, self._shards)
+        body = self._open_status(user, sight, found, stale=self._hub.is_stale(shard))
+        return body, self._hub.as_of(shard)
 
     async def _contacts(self, viewer: str) -> list[tuple[str, View]]:
         contacts = await self._relations.contacts(viewer)
