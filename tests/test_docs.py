@@ -47,3 +47,13 @@ def test_the_map_names_every_folder() -> None:
         p.name for p in (ROOT / "src" / "herenow").iterdir() if p.is_dir() and not p.name.startswith("__")
     ]
     assert not [folder for folder in folders if f"`{folder}/`" not in text]
+
+
+def test_every_guarantee_of_privacy_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    guarantees = [line for line in page.splitlines() if line.startswith("- **")]
+    assert len(guarantees) > 10
+    for line in guarantees:
+        assert re.search(r"`tests/\S+::test_\w+`", line), f"names no test: {line}"
+    for path, name in re.findall(r"`(tests/\S+?)::(\w+)`", page):
+        assert re.search(rf"def {name}\(", (ROOT / path).read_text(encoding="utf-8")), f"{path}::{name}"

@@ -136,6 +136,7 @@ def node_settings(settings: Settings) -> NodeSettings:
         max_subscriptions=settings.max_subscriptions,
         max_connections_per_user=settings.max_connections_per_user,
         token_max_ttl=settings.token_max_ttl,
+        rooms_relate=settings.shares_room == "on",
         embedded=settings.engine.startswith("memory:"),
     )
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from herenow.core.model import Custom, Mode
+from herenow.core.visibility import Preferences, PreferencesEdit
 
 # --- Engine: values ----------------------------------------------------------------------------------------------
 
@@ -299,10 +300,24 @@ class RelationRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockRow:
+    """`blocker` blocks `blocked` since `at`, and neither sees the other. What each of them knew of the other's last seen
+    at that moment is kept with it. `lifted_at`: it is over, and remembered for who is still hidden otherwise."""
+
+    blocker: str
+    blocked: str
+    at: int
+    blocker_seen: int | None = None
+    """The blocker's last seen, as the other one knew it."""
+    blocked_seen: int | None = None
+    lifted_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerChange:
     """A row of the change table: something about these two (or this one) has changed; read it again.
-    kind: `relation` (a, b), `member` (room a, user b), `preferences` (user a), `void` (user a: tokens were revoked, or
-    the user was deleted)."""
+    kind: `relation` (a, b: an edge or a block), `member` (room a, user b), `preferences` (user a), `void` (user a: tokens
+    were revoked, or the user was deleted)."""
 
     kind: str
     a: str
@@ -410,6 +425,31 @@ class Ledger(Relations, Protocol):
 
     async def forget_voids(self, now: int) -> None:
         """Those whose `until` is at or before `now`."""
+
+    async def share_rooms(self, user: str, others: Sequence[str]) -> set[str]:
+        """Those of the others who are members of a room that the user is a member of."""
+
+    # What users decided about being seen
+
+    async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
+        """Only users who decided something; everybody else has the defaults."""
+
+    async def set_preferences(
+        self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
+    ) -> Preferences:
+        """Merge, and answer the result (`core.visibility.edited`). `last_seen`: the user's in public now."""
+
+    async def blocked(self, user: str) -> list[str]:
+        """Whom this user blocks, sorted by id; lifted ones are none."""
+
+    async def blocks(self, user: str, others: Sequence[str]) -> list[BlockRow]:
+        """Those between the user and any of the others, whoever placed them, lifted ones too; in no order."""
+
+    async def block(self, row: BlockRow) -> bool:
+        """False, and nothing changed: it stands there already. One that was lifted is written over."""
+
+    async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
+        """Remove it, or keep it as lifted at that time. False: there was none in force."""
 
     # What changed
 

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from herenow.api import beats, choices, devices, graph, ops, presence, users
+from herenow.api import beats, blocks, choices, devices, graph, inquiries, ops, presence, profiles, users
 from herenow.api.addresses import Addresses
 from herenow.api.cors import Cors
 from herenow.api.description import Description
@@ -38,8 +38,11 @@ CONTRACT = (
     *choices.OPERATIONS,
     *beats.OPERATIONS,
     *presence.LAST,
+    *blocks.OPERATIONS,
+    *profiles.OPERATIONS,
     *graph.OPERATIONS,
     *users.OPERATIONS,
+    *inquiries.OPERATIONS,
     *ops.OPERATIONS,
 )
 """Every endpoint; the first path that fits an address gets it."""

@@ -83,6 +83,11 @@ class _NodeCollector(Collector):
             ("shards_lost", "Times a shard was found to have lost something.", counted.shards_lost),
             ("epochs", "Epochs this node had to take.", counted.epochs),
             ("ledger_errors", "Calls of the ledger that failed.", counted.ledger_errors),
+            (
+                "unknown_pairs",
+                "Times it could not be learned who may see whom, so that nothing was shown.",
+                counted.unknown_pairs,
+            ),
             ("engine_errors", "Calls of the engine that failed.", counted.engine_errors),
         ):
             yield CounterMetricFamily(f"herenow_{name}", about, value=value)

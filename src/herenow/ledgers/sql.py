@@ -1,8 +1,8 @@
 """A ledger in SQL, whatever the database: the port's methods, each one transaction.
 
-What is asked stands in `people`, `graph`, `runs`, `voids` and `changes`; what databases say differently in `flavour`;
-how one is reached, locked and found broken in a subclass (`sqlite`). A method is a plain function over a connection,
-handed whole to the subclass: it may run it in a thread, or on an async driver by `AsyncConnection.run_sync`.
+What is asked stands in `people`, `graph`, `privacy`, `runs`, `voids` and `changes`; what databases say differently in
+`flavour`; how one is reached, locked and found broken in a subclass (`sqlite`). A method is a plain function over a
+connection, handed whole to the subclass: it may run it in a thread, or on an async driver by `AsyncConnection.run_sync`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, select
 
+from herenow.core.visibility import Preferences, PreferencesEdit
 from herenow.errors import Unavailable
 from herenow.ledgers.changes import Changes
 from herenow.ledgers.flavour import Flavour
 from herenow.ledgers.graph import Graph
 from herenow.ledgers.people import People
+from herenow.ledgers.privacy import Privacy
 from herenow.ledgers.runs import Runs
 from herenow.ledgers.schema import meta
 from herenow.ledgers.voids import Voids
-from herenow.ports import Choice, LedgerChange, Relation, RelationRow, Remembered, Void
+from herenow.ports import BlockRow, Choice, LedgerChange, Relation, RelationRow, Remembered, Void
 
 T = TypeVar("T")
 
@@ -32,6 +34,7 @@ class Statements:
     def __init__(self, flavour: Flavour) -> None:
         self.people = People(flavour)
         self.graph = Graph(flavour)
+        self.privacy = Privacy(flavour)
         self.runs = Runs(flavour)
         self.changes = Changes(flavour)
         self.voids = Voids(flavour)
@@ -46,6 +49,7 @@ class SqlLedger(ABC):
     def __init__(self, statements: Statements) -> None:
         self._people = statements.people
         self._graph = statements.graph
+        self._privacy = statements.privacy
         self._runs = statements.runs
         self._changes = statements.changes
         self._voids = statements.voids
@@ -161,6 +165,52 @@ class SqlLedger(ABC):
 
     async def forget_voids(self, now: int) -> None:
         await self._write(lambda c: self._voids.forget(c, now))
+
+    async def share_rooms(self, user: str, others: Sequence[str]) -> set[str]:
+        asked = frozenset(others)
+        return await self._read(lambda c: self._graph.share_rooms(c, user, asked))
+
+    # What users decided about being seen
+
+    async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
+        asked = frozenset(users)
+        return await self._read(lambda c: self._privacy.preferences(c, asked))
+
+    async def set_preferences(
+        self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
+    ) -> Preferences:
+        def work(connection: Connection) -> Preferences:
+            after, changed = self._privacy.set_preferences(connection, user, edit, now, last_seen)
+            if changed:
+                self._changes.tell(connection, [LedgerChange("preferences", user, "")])
+            return after
+
+        return await self._write(work)
+
+    async def blocked(self, user: str) -> list[str]:
+        return await self._read(lambda c: self._privacy.blocked(c, user))
+
+    async def blocks(self, user: str, others: Sequence[str]) -> list[BlockRow]:
+        asked = frozenset(others)
+        return await self._read(lambda c: self._privacy.blocks(c, user, asked))
+
+    async def block(self, row: BlockRow) -> bool:
+        def work(connection: Connection) -> bool:
+            return self._told(connection, row.blocker, row.blocked, self._privacy.block(connection, row))
+
+        return await self._write(work)
+
+    async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
+        def work(connection: Connection) -> bool:
+            gone = self._privacy.unblock(connection, blocker, blocked, lifted_at)
+            return self._told(connection, blocker, blocked, gone)
+
+        return await self._write(work)
+
+    def _told(self, connection: Connection, a: str, b: str, changed: bool) -> bool:  # noqa: FBT001 - it is the answer
+        if changed:
+            self._changes.tell(connection, [LedgerChange("relation", a, b)])
+        return changed
 
     # What changed
 

@@ -24,6 +24,7 @@ from sqlalchemy import (
 
 from herenow.ledgers.flavour import Flavour, every, rows
 from herenow.ledgers.schema import (
+    blocks,
     choices,
     contacts,
     follows,
@@ -64,6 +65,9 @@ class Voids:
             delete(contacts)
             .where(or_(contacts.c.a == user, contacts.c.b == user))
             .returning(contacts.c.a, contacts.c.b),
+            delete(blocks)
+            .where(or_(blocks.c.blocker == user, blocks.c.blocked == user))
+            .returning(blocks.c.blocker, blocks.c.blocked),
         )
         self._forget_rooms = delete(members).where(members.c.user == user).returning(members.c.room)
         # By the primary key, run by run: there is one, or a few that were left behind.

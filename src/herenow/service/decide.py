@@ -16,9 +16,10 @@ import structlog
 
 from herenow.core.edits import set_custom, set_mode
 from herenow.core.machine import Edit, Held, Outcome, Timings, droppable, settle
-from herenow.core.model import Presence, public
+from herenow.core.model import Presence
 from herenow.core.record import UnknownFormat, encode
 from herenow.core.values import replace
+from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.ports import Conflict, Write
 from herenow.service.clock import Clock
@@ -346,4 +347,4 @@ def _without_stamps(presence: Presence) -> Presence:
 
 def _note(before: Presence, after: Presence) -> bytes:
     """Beside the record in the log: what others saw before and see now, for whoever counts."""
-    return bytes((public(before).status << 4 | public(after).status,))
+    return bytes((status_in_public(before) << 4 | status_in_public(after),))

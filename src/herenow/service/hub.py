@@ -19,8 +19,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable
 
-from herenow.core.model import own
-from herenow.core.visibility import Sight, seen
+from herenow.core.visibility import Sight, day_of, seen, seen_by_oneself
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
@@ -77,6 +76,8 @@ class Hub:
         self._timer: asyncio.TimerHandle | None = None
         self._paused: set[Outbox] = set()
         self._stale: dict[int, int] = {}
+        self.today = day_of(clock.now())
+        """What buckets are counted from, here and in every answer: it moves for all at once, with `new_day`."""
 
     # Watching
 
@@ -84,7 +85,7 @@ class Hub:
         """From now on this connection gets what changes. The caller sends the channel's body first, in this very step,
         so that clean means up to date."""
         present = outbox.watching.get(person.user)
-        if present is not None and present.sight is not sight:
+        if present is not None and present.sight != sight:
             self.resight(outbox, person, sight)
         channel = self._channel(person, sight)
         self._remember(channel)
@@ -102,7 +103,7 @@ class Hub:
     def resight(self, outbox: Outbox, person: Person, sight: Sight) -> None:
         """The rules now give this viewer another view of the same target: it hears of it if that looks different."""
         old = outbox.watching[person.user]
-        if old.sight is sight:
+        if old.sight == sight:
             return
         self._remember(old)
         had = outbox.dirty.pop(old, old.body)
@@ -137,12 +138,15 @@ class Hub:
         """Something about this person may look different now."""
         person.unpublished = False
         for channel in person.channels:
-            body = self._encoded(channel)
-            if body != channel.body:
-                had, channel.body = channel.body, body
-                self._fan_out(channel, had)
+            self._refresh(channel)
         if person.outboxes:
             self._publish_own(person)
+
+    def _refresh(self, channel: Channel) -> None:
+        body = self._encoded(channel)
+        if body != channel.body:
+            had, channel.body = channel.body, body
+            self._fan_out(channel, had)
 
     def _publish_own(self, person: Person) -> None:
         """The user's own devices stay in step. Compared by hash: a body each would be the largest thing we keep."""
@@ -185,9 +189,22 @@ class Hub:
     def body(self, person: Person, sight: Sight) -> bytes:
         """A status body for an answer: the channel's if there is one."""
         for channel in person.channels:
-            if channel.sight is sight:
+            if channel.sight == sight:
                 return channel.body
-        return status_body(person.user, seen(person.presence, sight), stale=self._says_stale(person))
+        return status_body(
+            person.user, seen(person.presence, sight, self.today), stale=self._says_stale(person)
+        )
+
+    def new_day(self) -> None:
+        """Buckets grow old at midnight, for those who hide as for those who are gone. Called now and then."""
+        today = day_of(self._clock.now())
+        if today == self.today:
+            return
+        self.today = today
+        for person in self._people:
+            for channel in person.channels:
+                if channel.sight.blurred:
+                    self._refresh(channel)
 
     # A peer that does not read
 
@@ -218,7 +235,7 @@ class Hub:
 
     def _channel(self, person: Person, sight: Sight) -> Channel:
         for channel in person.channels:
-            if channel.sight is sight:
+            if channel.sight == sight:
                 return channel
         channel = Channel(person, sight)
         channel.body = self._encoded(channel)
@@ -234,7 +251,9 @@ class Hub:
 
     def _encoded(self, channel: Channel) -> bytes:
         person = channel.person
-        return status_body(person.user, seen(person.presence, channel.sight), stale=self._says_stale(person))
+        return status_body(
+            person.user, seen(person.presence, channel.sight, self.today), stale=self._says_stale(person)
+        )
 
     def _says_stale(self, person: Person) -> bool:
         return person.guessed or person.shard in self._stale
@@ -299,7 +318,7 @@ class Hub:
 
     def _send_own(self, outbox: Outbox, person: Person) -> None:
         self._metrics.frames += 1
-        outbox.send(self_frame(self_body(own(person.presence))))
+        outbox.send(self_frame(self_body(seen_by_oneself(person.presence))))
 
     def _count(self, channel: Channel, sent: int) -> None:
         self._metrics.frames += sent
@@ -395,4 +414,4 @@ class Hub:
 
 
 def _own_view(person: Person) -> int:
-    return hash(own(person.presence))
+    return hash(seen_by_oneself(person.presence))

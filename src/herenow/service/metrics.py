@@ -51,6 +51,8 @@ class Metrics:
         self.epochs = 0
         """How often this node had to take a new epoch."""
         self.ledger_errors = 0
+        self.unknown_pairs = 0
+        """Times it could not be learned who may see whom, so that nothing was shown."""
         self.engine_errors = 0
         self.typing = 0
         self.users: Counter[int] = Counter()

@@ -5,7 +5,7 @@
                     reaper, lease, healing                             relations (who may see whom)
 
 Gateways and APIs call the verbs of its parts: `sessions`, `rest_beats`, `subscriptions`, `choices`, `views`, `typing`,
-`graph`, `users`.
+`graph`, `privacy`, `users`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ from herenow.service.freshness import Freshness
 from herenow.service.graph import Graph
 from herenow.service.healing import Healing
 from herenow.service.hub import Hub
+from herenow.service.inquiries import Inquiries
 from herenow.service.lease import LeaseKeeper
 from herenow.service.metrics import Metrics
+from herenow.service.news import ChangedMessage, News
 from herenow.service.people import HeldSession, People, Person
+from herenow.service.privacy import Privacy
 from herenow.service.reader import Reader, from_ledger
 from herenow.service.reaper import POLL as POLL_WAKES
 from herenow.service.reaper import Reaper
@@ -65,7 +68,7 @@ FAREWELL = 5.0
 RENEW_AGAIN = 0.5
 """Seconds after which a renewal that failed is tried again: several times before the lease is in doubt."""
 
-Message = TypingMessage | EndMessage | VoidMessage
+Message = TypingMessage | EndMessage | VoidMessage | ChangedMessage
 """What nodes say to each other."""
 
 log = structlog.get_logger(__name__)
@@ -88,6 +91,8 @@ class NodeSettings:
     max_connections_per_user: int = 20
     token_max_ttl: float = 86_400.0
     """How far ahead a token may expire: for so long a revocation has to be kept."""
+    rooms_relate: bool = False
+    """Members of one room may see each other."""
     embedded: bool = True
     """The engine ends with this process: the ledger must know who was here (DESIGN section 7)."""
 
@@ -233,6 +238,8 @@ class Node:
             metrics,
             self._relation_changed,
             self._trust_changed,
+            on_return=self.subscriptions.returned,
+            rooms_relate=settings.rooms_relate,
         )
         self.revocations = Revocations(ledger, clock_, metrics, tasks, token_max_ttl=settings.token_max_ttl)
         self.users = Users(
@@ -260,7 +267,10 @@ class Node:
         self.subscriptions.attach(self.relations)
         self.typing.attach(self.relations)
         self.views.attach(self.relations)
-        self.graph = Graph(ledger, self.relations, self.subscriptions, clock_)
+        self.news = News(engine, self.relations, self.subscriptions, self.typing)
+        self.graph = Graph(ledger, self.news, clock_)
+        self.inquiries = Inquiries(engine, self.relations, self.decider, self.views, timings)
+        self.privacy = Privacy(ledger, self.relations, self.reader, self.news, clock_)
         self.sessions.on_gone = self.typing.leave_all
 
     # Life
@@ -353,6 +363,8 @@ class Node:
                 continue  # of a newer node: best effort
             if isinstance(told, TypingMessage):
                 await self.typing.receive(told)
+            elif isinstance(told, ChangedMessage):
+                self.news.receive(told)
             else:
                 self.users.receive(told)
 
@@ -365,6 +377,7 @@ class Node:
     async def _look_around(self) -> None:
         """What need not be done at once."""
         self.people.forget_old(self.clock.now())
+        self.hub.new_day()
         for person in await self.reader.confirm():
             if person.stands:  # else it is decided first
                 self.hub.publish(person)

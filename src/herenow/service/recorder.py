@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import structlog
 
 from herenow.core.machine import droppable
-from herenow.core.model import Presence, Status, public
+from herenow.core.model import Presence, Status
 from herenow.core.record import UnknownFormat, decode
 from herenow.core.shards import shard_of
+from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.ports import Choice, Engine, Ledger
 from herenow.service.calls import LEDGER_DEADLINE, reading, writing
@@ -242,7 +243,7 @@ class Recorder:
 
 
 def _in_view(presence: Presence) -> bool:
-    return public(presence).status is not Status.OFFLINE
+    return status_in_public(presence) is not Status.OFFLINE
 
 
 def _last_evidence(presence: Presence) -> int:

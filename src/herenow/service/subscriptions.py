@@ -3,14 +3,17 @@
 Register, read, let versions decide: a person is in `People` (and so followed by the log) before it is read, so nothing
 that happens between the snapshot and the first update can be missed. Permission is judged when it is used: a subscription
 once granted is remembered while its connection lives, and what it shows follows the rules of the moment.
+
+What cannot be known (the relations are out of reach) is not denied, for that would be an answer: it is granted and looks
+like somebody who was never here, until it is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from herenow.core.visibility import Facts, Sight, judge
+from herenow.core.visibility import Sight
 from herenow.errors import Unavailable
 from herenow.ports import LedgerChange
 from herenow.service.clock import Clock
@@ -58,25 +61,25 @@ class Subscriptions:
         self._relations = relations
 
     async def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, Sight]:
-        """What this user may see of each, as of now. Unknown is no."""
+        """What this user may see of each, as of now. Unknown is nothing."""
         await self._relations.relate(viewer, targets)
-        related = self._relations.related(viewer, targets)
-        return {target: _SIGHTS[target == viewer, target in related] for target in targets}
+        return self._relations.sights(viewer, targets)
 
     async def sights_of(self, target: str, viewers: Sequence[str]) -> dict[str, Sight]:
-        """The other way round: what each of these users may see of one. A relation has no direction."""
-        return await self.sights(target, viewers)
+        """The other way round: what each of these users may see of one."""
+        await self._relations.relate_to(target, viewers)
+        return self._relations.sights_of(target, viewers)
 
     async def subscribe(self, outbox: Outbox, targets: Sequence[str]) -> Granted:
         """The caller sends the answer before it next awaits: the first update may follow at once."""
         granted = Granted()
         targets = list(dict.fromkeys(targets))
-        sights = await self.sights(outbox.user, targets)
+        await self._relations.relate(outbox.user, targets)
         people: list[Person] = []
         room = self._max - len(outbox.watching)
         for target in targets:
             watched = target in outbox.watching
-            if sights[target] is Sight.NONE and not watched:
+            if not watched and self._is_denied(outbox.user, target):
                 granted.denied.append((target, "not_mutual_followers"))
             elif not watched and room <= 0:
                 granted.denied.append((target, "too_many_subscriptions"))
@@ -109,11 +112,10 @@ class Subscriptions:
         if outbox.closed:
             return
         for person in people:
-            sight = self._sight(outbox.user, person.user)
-            if not sight and person.user not in outbox.watching:  # taken back while we read
-                granted.denied.append((person.user, "not_mutual_followers"))
+            if person.user not in outbox.watching and self._is_denied(outbox.user, person.user):
+                granted.denied.append((person.user, "not_mutual_followers"))  # taken back while we read
                 continue
-            channel = self._hub.watch(outbox, person, sight or Sight.NONE)
+            channel = self._hub.watch(outbox, person, self._sight(outbox.user, person.user))
             granted.statuses.append((channel.body, self._hub.as_of(person.shard)))
 
     async def subscribe_contacts(self, outbox: Outbox) -> Granted:
@@ -131,35 +133,66 @@ class Subscriptions:
         contacts = [c for c in await self._relations.contacts(outbox.user) if c in outbox.watching]
         return self.unsubscribe(outbox, contacts)
 
-    # When the graph changes
+    # When the rules change
 
     def changed(self, change: LedgerChange) -> None:
-        """The edge between two users is different now: each of them may see more or less of the other."""
+        """Heard from elsewhere: somebody may see more or less of somebody."""
+        if any(self._concerns(user) for user in (change.a, change.b)):
+            self._tasks.spawn(self.follow(change), change.kind)
+
+    def _concerns(self, user: str) -> bool:
+        person = self._people.find(user)
+        return person is not None and bool(person.outboxes or person.channels)
+
+    async def follow(self, change: LedgerChange) -> None:
+        """Returns when everybody here sees what they may see now."""
         if change.kind == "relation":
-            for viewer, target in ((change.a, change.b), (change.b, change.a)):
-                person = self._people.find(viewer)
-                if person is not None and person.outboxes:
-                    self._tasks.spawn(self.look_again(viewer, [target]), "relation")
+            await self.look_again(change.a, [change.b])
+            await self.look_again(change.b, [change.a])
+        elif change.kind == "preferences":
+            await self._look_again_at(change.a)
+            await self.look_again(change.a, None)  # who does not share their last seen gets none
+        elif change.kind == "member" and self._relations.rooms_relate:
+            await self._look_again_at(change.b)
+            await self.look_again(change.b, None)
 
     def trust_changed(self) -> None:
         """We no longer know who may see whom, or know it again."""
-        for person in self._people:
-            if person.outboxes:
-                self._tasks.spawn(self.look_again(person.user, None), "trust")
+        self.returned(person.user for person in self._people)
+
+    def returned(self, viewers: Iterable[str]) -> None:
+        """What could not be known of what these users look at, may be known now."""
+        for viewer in viewers:
+            person = self._people.find(viewer)
+            if person is not None and person.outboxes:
+                self._tasks.spawn(self.look_again(viewer, None), "trust")
 
     async def look_again(self, viewer: str, targets: Sequence[str] | None) -> None:
         """What this viewer's connections see of these targets (None: of all they watch), under the rules of now."""
         person = self._people.find(viewer)
-        if person is None:
+        if person is None or not person.outboxes:
             return
         watched = {user for outbox in person.outboxes for user in outbox.watching}
         wanted = watched if targets is None else watched.intersection(targets)
         await self._relations.relate(viewer, sorted(wanted))
         for outbox in list(person.outboxes):
             for target in wanted.intersection(outbox.watching):
-                sight = self._sight(viewer, target) or Sight.NONE
+                sight = self._sight(viewer, target)
                 self._hub.resight(outbox, outbox.watching[target].person, sight)
         await self._follow_contacts(person)
+
+    async def _look_again_at(self, target: str) -> None:
+        """What everybody here who watches this user sees of them, under the rules of now."""
+        person = self._people.find(target)
+        if person is None or not person.channels:
+            return
+        await self._relations.relate_to(target, _viewers(person))
+        sights = self._relations.sights_of(target, _viewers(person))
+        for channel in person.channels:
+            for outbox in tuple(channel.outboxes):
+                sight = sights[outbox.user]
+                if sight != channel.sight:
+                    self._hub.resight(outbox, person, sight)
 
     async def _follow_contacts(self, person: Person) -> None:
         followers = [outbox for outbox in person.outboxes if outbox.follows_contacts]
@@ -175,16 +208,15 @@ class Subscriptions:
             if granted is not None and granted.statuses and not outbox.closed:
                 outbox.send(closed_statuses_frame([with_as_of(*status) for status in granted.statuses]))
 
-    def _sight(self, viewer: str, target: str) -> Sight | None:
-        """None: they are not related, or we do not know."""
-        related = viewer != target and bool(self._relations.are_related(viewer, target))
-        sight = _SIGHTS[viewer == target, related]
-        return None if sight is Sight.NONE else sight
+    def _sight(self, viewer: str, target: str) -> Sight:
+        verdict = self._relations.verdict(viewer, target)
+        return Sight.NONE if verdict is None else verdict.sight
+
+    def _is_denied(self, viewer: str, target: str) -> bool:
+        """We know that there is nothing to see for them; not to know it is no reason to deny."""
+        verdict = self._relations.verdict(viewer, target)
+        return verdict is not None and verdict.sight == Sight.NONE
 
 
-_SIGHTS = {
-    (same, related): judge(Facts(same_user=same, related=related)).sight
-    for same in (False, True)
-    for related in (False, True)
-}
-"""All that can come of the facts there are, judged once: thousands are asked for at a time."""
+def _viewers(person: Person) -> list[str]:
+    return list({outbox.user for channel in person.channels for outbox in channel.outboxes})

@@ -13,7 +13,7 @@ from secrets import token_urlsafe
 
 import msgspec
 
-from herenow.core.visibility import may_hear_typing
+from herenow.core.visibility import Sight, may_hear_typing
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.ports import Engine, LedgerChange
 from herenow.service.calls import writing
@@ -121,12 +121,8 @@ class TypingRooms:
         user = connection.user
         if room is not None and not await self._relations.is_member(room, user):
             raise _not_a_member(room)
-        if to is not None and to != user:
-            await self._relations.relate(user, [to])
-            if not self._relations.are_related(user, to):
-                raise ProtocolError(
-                    "not_mutual_followers", f"{to} and you neither follow each other nor are in contact."
-                )
+        if to is not None and to != user and not await self._may_address(user, to):
+            return
         if not self._worth_telling((user, to, room), typing=typing):
             return
         self._metrics.typing += 1
@@ -136,6 +132,16 @@ class TypingRooms:
             Unavailable, UnknownOutcome
         ):  # best effort: the viewers elsewhere miss a few seconds of dots
             await writing(self._engine.send(msgspec.json.encode(message)))
+
+    async def _may_address(self, user: str, to: str) -> bool:
+        """A stranger is refused as in `presence.subscribe`; who hides, or who cannot be known now, is not told apart."""
+        await self._relations.relate(user, [to])
+        verdict = self._relations.verdict(user, to)
+        if verdict is not None and verdict.sight == Sight.NONE:
+            raise ProtocolError(
+                "not_mutual_followers", f"{to} and you neither follow each other nor are in contact."
+            )
+        return verdict is not None
 
     async def receive(self, message: TypingMessage) -> None:
         """From another node."""

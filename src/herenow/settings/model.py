@@ -110,6 +110,11 @@ class Settings(BaseSettings):
         About("who knows who may see whom"),
         Allowed("ledger, the only source of relations in this version"),
     ] = "ledger"
+    shares_room: Annotated[
+        Literal["off", "on"],
+        About("whether members of one room may see each other"),
+        Allowed("on or off"),
+    ] = "off"
     workers: Annotated[
         int,
         Field(ge=1, le=1),

@@ -88,6 +88,8 @@ _TABLE = (
         "invalid_emoji", 400, _BOTH, "The emoji of a custom status is too long or has forbidden characters."
     ),
     Code("invalid_mode", 400, _BOTH, "A mode is auto, busy, away or invisible."),
+    Code("invalid_visibility", 400, _REST, "A visibility is everyone, contacts or nobody."),
+    Code("blocking_oneself", 400, _REST, "Nobody can block themselves."),
     Code("invalid_platform", 400, _BOTH, "A platform is web, desktop, mobile or other."),
     Code("invalid_activity", 400, _BOTH, "An activity_type is active or idle."),
     Code("invalid_relation", 400, _REST, "A row of relations is not of a known kind or lacks a side."),
