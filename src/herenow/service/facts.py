@@ -176,19 +176,20 @@ class Known:
         if theirs is None:
             return {viewer: ONESELF.sight if viewer == target else Sight.NONE for viewer in viewers}
         ties, preferences = self._ties, self._preferences
-        classes: dict[tuple[bool, Block | None, bool], Sight] = {}
+        plain: list[Sight | None] = [None] * 4
+        """Of those without a block: by whether they are related, and whether they share."""
         sights: dict[str, Sight] = {}
         for viewer in viewers:
             what, mine = ties.get(viewer, _NONE).get(target), preferences.get(viewer)
-            if viewer == target:
-                sights[viewer] = ONESELF.sight
-            elif what is None or mine is None:
-                sights[viewer] = Sight.NONE
+            if what is None or mine is None:
+                sights[viewer] = ONESELF.sight if viewer == target else Sight.NONE
+            elif what.block is not None:
+                sights[viewer] = self._judged(what, theirs, mine, now).sight
             else:
-                key = what.until > now, what.block, mine.share_last_seen
-                sight = classes.get(key)
+                kind = 2 * (what.until > now) + mine.share_last_seen
+                sight = plain[kind]
                 if sight is None:
-                    sight = classes[key] = self._judged(what, theirs, mine, now).sight
+                    sight = plain[kind] = self._judged(what, theirs, mine, now).sight
                 sights[viewer] = sight
         return sights
 
