@@ -19,6 +19,7 @@ import uvloop
 
 from herenow import __version__
 from herenow.api.app import make_app
+from herenow.core.bucket import Rate
 from herenow.core.machine import Timings
 from herenow.demo import Demo
 from herenow.engines import make_engine
@@ -73,7 +74,7 @@ async def running(
         sockets = Sockets(sockets_within(descriptors_allowed()))
         gateway = Gateway(node, auth, sockets, gateway_settings(settings))
         guests = Demo(node, secret, listener.url) if demo else None
-        app = make_app(node, auth, settings, front_page=guests.page if guests else None)
+        app = make_app(node, auth, settings, sockets=sockets, front_page=guests.page if guests else None)
         await node.start(terms(settings, ledger.id, secret))
         gateway.start()
         if guests is not None:
@@ -119,6 +120,7 @@ def node_settings(settings: Settings) -> NodeSettings:
         ledger_flush=settings.ledger_flush,
         max_subscriptions=settings.max_subscriptions,
         max_connections_per_user=settings.max_connections_per_user,
+        polling=Rate(every=_ms(settings.poll_every), burst=settings.poll_burst),
         embedded=settings.engine.startswith("memory:"),
     )
 

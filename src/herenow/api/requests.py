@@ -16,6 +16,8 @@ from starlette.requests import Request
 from herenow.api.bodies import Decoder, read_json, read_lines
 from herenow.errors import ProtocolError
 from herenow.gateway.auth import Auth, find_token
+from herenow.gateway.sse import Streaming
+from herenow.gateway.tokens import Claims
 from herenow.service.node import Node
 from herenow.settings import Settings
 from herenow.wire.ids import parse_id
@@ -36,6 +38,7 @@ class Api:
     node: Node
     auth: Auth
     settings: Settings
+    streaming: Streaming
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +48,15 @@ class Caller:
 
 
 class Call:
-    __slots__ = ("_api", "_parameters", "_request", "caller")
+    __slots__ = ("_api", "_parameters", "_request", "caller", "claims")
 
     def __init__(self, api: Api, request: Request) -> None:
         self._api = api
         self._request = request
         self._parameters: list[tuple[str, str]] | None = None
         self.caller = _NOBODY
+        self.claims: Claims
+        """Of the token, once it has been looked at."""
 
     @property
     def node(self) -> Node:
@@ -60,6 +65,10 @@ class Call:
     @property
     def settings(self) -> Settings:
         return self._api.settings
+
+    @property
+    def streaming(self) -> Streaming:
+        return self._api.streaming
 
     @property
     def now(self) -> int:
@@ -73,7 +82,7 @@ class Call:
 
     def identify(self) -> None:
         """Raises `ProtocolError` with one of the `token_*` codes."""
-        claims = self._api.auth.check(self.token)
+        claims = self.claims = self._api.auth.check(self.token)
         self.caller = Caller(claims.user, claims.is_service)
 
     def header(self, name: str) -> str | None:

@@ -4,7 +4,7 @@
                                  ▲  └──▶ recorder ─▶ ledger                  ▲
                     reaper, lease, healing                             relations (who may see whom)
 
-Gateways and APIs call the verbs of its parts: `sessions`, `subscriptions`, `choices`, `views`, `typing`, `graph`.
+Gateways and APIs call the verbs of its parts: `sessions`, `subscriptions`, `streams`, `choices`, `views`, `typing`, `graph`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from functools import partial
 import msgspec
 import structlog
 
+from herenow.core.bucket import Rate
 from herenow.core.machine import Timings, wake_at
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
@@ -35,6 +36,7 @@ from herenow.service.hub import Hub
 from herenow.service.lease import LeaseKeeper
 from herenow.service.metrics import Metrics
 from herenow.service.people import HeldSession, People
+from herenow.service.polling import Polling
 from herenow.service.reader import Reader, from_ledger
 from herenow.service.reaper import POLL as POLL_WAKES
 from herenow.service.reaper import Reaper
@@ -42,6 +44,7 @@ from herenow.service.recorder import STAMP_EVERY, Recorder
 from herenow.service.relations import POLL, Acquaintances
 from herenow.service.sessions import Sessions
 from herenow.service.standing import Standing, new_epoch
+from herenow.service.streams import Streams
 from herenow.service.subscriptions import Subscriptions
 from herenow.service.sweep import Sweep
 from herenow.service.tail import Tail
@@ -78,6 +81,8 @@ class NodeSettings:
     ledger_flush: float = 1.0
     max_subscriptions: int = 500
     max_connections_per_user: int = 20
+    polling: Rate = field(default_factory=lambda: Rate(every=30_000, burst=5))
+    """Bulk reads of users without a live session."""
     embedded: bool = True
     """The engine ends with this process: the ledger must know who was here (DESIGN section 7)."""
 
@@ -192,6 +197,17 @@ class Node:
             tasks=tasks,
             max_subscriptions=settings.max_subscriptions,
         )
+        self.streams = Streams(
+            people=self.people,
+            hub=self.hub,
+            subscriptions=self.subscriptions,
+            clock=clock_,
+            metrics=metrics,
+            shards=engine.shards,
+            max_connections=settings.max_connections_per_user,
+            max_subscriptions=settings.max_subscriptions,
+        )
+        self.polling = Polling(self.people, self.reader, clock_, settings.polling)
         self.typing = TypingRooms(
             engine=engine,
             people=self.people,
@@ -260,6 +276,7 @@ class Node:
         self.draining = True
         self.ready = False
         self.sessions.end_all(Close.DRAINING, self._come_back)
+        self.streams.end_all(Close.DRAINING, self._come_back)
         handed_over = await self._farewell()
         await self.recorder.finish()
         if handed_over:

@@ -26,8 +26,10 @@ class Outbox:
         "paused_at",
         "ready",
         "send",
+        "truth",
         "user",
         "watching",
+        "wishes",
     )
 
     def __init__(self, user: str, send: Callable[[bytes], None], abort: Callable[[], None]) -> None:
@@ -49,3 +51,7 @@ class Outbox:
         self.dirty: dict[Channel, bytes] = {}
         """Channels that changed, with the body this viewer last had of them."""
         self.watching: dict[str, Channel] = {}
+        self.truth = False
+        """A service looks, in nobody's name: it sees what is."""
+        self.wishes: frozenset[str] = frozenset()
+        """Whom it asked for and may not see; whoever of them it may see later is watched then."""

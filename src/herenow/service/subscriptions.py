@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from herenow.core.model import NOBODY_HERE
 from herenow.core.visibility import Facts, Sight, judge
 from herenow.errors import Unavailable
 from herenow.ports import LedgerChange
@@ -21,7 +22,7 @@ from herenow.service.people import People, Person
 from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
 from herenow.service.tasks import Tasks
-from herenow.wire.shapes import closed_statuses_frame, with_as_of
+from herenow.wire.shapes import closed_statuses_frame, status_body, with_as_of
 
 
 @dataclass(slots=True)
@@ -31,6 +32,8 @@ class Granted:
     statuses: list[tuple[bytes, int]] = field(default_factory=list)
     """(body, as of)"""
     denied: list[tuple[str, str]] = field(default_factory=list)
+    news: list[tuple[bytes, int]] = field(default_factory=list)
+    """Those of the statuses that were not watched before."""
 
 
 class Subscriptions:
@@ -67,11 +70,16 @@ class Subscriptions:
         """The other way round: what each of these users may see of one. A relation has no direction."""
         return await self.sights(target, viewers)
 
+    async def _sights_through(self, outbox: Outbox, targets: Sequence[str]) -> dict[str, Sight]:
+        if outbox.truth:
+            return dict.fromkeys(targets, Sight.TRUTH)
+        return await self.sights(outbox.user, targets)
+
     async def subscribe(self, outbox: Outbox, targets: Sequence[str]) -> Granted:
         """The caller sends the answer before it next awaits: the first update may follow at once."""
         granted = Granted()
         targets = list(dict.fromkeys(targets))
-        sights = await self.sights(outbox.user, targets)
+        sights = await self._sights_through(outbox, targets)
         people: list[Person] = []
         room = self._max - len(outbox.watching)
         for target in targets:
@@ -86,8 +94,8 @@ class Subscriptions:
                 people[-1].pins += 1
         try:
             await self._get_to_know([person for person in people if not person.known])
-            await self._relations.relate(
-                outbox.user, [person.user for person in people]
+            await self._sights_through(
+                outbox, [person.user for person in people]
             )  # if that changed meanwhile
             self._grant(outbox, people, granted)
         finally:
@@ -109,13 +117,16 @@ class Subscriptions:
         if outbox.closed:
             return
         for person in people:
-            sight = self._sight(outbox.user, person.user)
+            sight = Sight.TRUTH if outbox.truth else self._sight(outbox.user, person.user)
             if not sight and person.user not in outbox.watching:  # taken back while we read
                 granted.denied.append((person.user, "not_mutual_followers"))
                 continue
+            known = person.user in outbox.watching
             channel = self._hub.watch(outbox, person, sight or Sight.NONE)
             outbox.dirty.pop(channel, None)
             granted.statuses.append((channel.body, self._hub.as_of(person.shard)))
+            if not known:
+                granted.news.append(granted.statuses[-1])
 
     async def subscribe_contacts(self, outbox: Outbox) -> Granted:
         outbox.follows_contacts = True
@@ -161,6 +172,7 @@ class Subscriptions:
                 sight = self._sight(viewer, target) or Sight.NONE
                 self._hub.resight(outbox, outbox.watching[target].person, sight)
         await self._follow_contacts(person)
+        await self._grant_wishes(person, targets)
 
     async def _follow_contacts(self, person: Person) -> None:
         followers = [outbox for outbox in person.outboxes if outbox.follows_contacts]
@@ -173,8 +185,24 @@ class Subscriptions:
         for outbox in followers:
             new = [contact for contact in contacts if contact not in outbox.watching]
             granted = await self.subscribe(outbox, new) if new else None
-            if granted is not None and granted.statuses and not outbox.closed:
-                outbox.send(closed_statuses_frame([with_as_of(*status) for status in granted.statuses]))
+            # The same change may be heard of twice: whom it watches by now, it was told of.
+            if granted is not None and granted.news and not outbox.closed:
+                outbox.send(closed_statuses_frame([with_as_of(*status) for status in granted.news]))
+
+    async def _grant_wishes(self, person: Person, targets: Sequence[str] | None) -> None:
+        """A stream cannot ask again: whom it asked for and may see by now, it gets."""
+        for outbox in list(person.outboxes):
+            wishes = sorted(outbox.wishes if targets is None else outbox.wishes.intersection(targets))
+            sights = await self.sights(person.user, wishes) if wishes else {}
+            visible = [user for user in wishes if sights[user] is not Sight.NONE]
+            if not visible:
+                continue
+            granted = await self.subscribe(outbox, visible)
+            outbox.wishes = outbox.wishes.difference(outbox.watching)
+            unseen = {status_body(user, NOBODY_HERE) for user in visible}  # as they looked so far
+            news = [with_as_of(*status) for status in granted.news if status[0] not in unseen]
+            if news and not outbox.closed:
+                outbox.send(closed_statuses_frame(news))
 
     def _sight(self, viewer: str, target: str) -> Sight | None:
         """None: they are not related, or we do not know."""
