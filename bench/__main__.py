@@ -9,7 +9,7 @@ from collections.abc import Callable
 import click
 from rich.console import Console
 
-from bench import arrive, beats, fan_out, idle, lookup, machine, memory, storm, visibility
+from bench import arrive, beats, fan_out, idle, lookup, machine, memory, storm, twins, visibility
 from bench.effort import Effort
 from bench.report import Result, save, show
 
@@ -22,6 +22,7 @@ SCENARIOS: dict[str, Callable[[Effort], Result]] = {
     "idle": idle.run,
     "arrive": arrive.run,
     "visibility": visibility.run,
+    "twins": twins.run,
 }
 
 

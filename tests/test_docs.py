@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from herenow.wire.reading import TYPES
+from herenow.wire.shapes import SERVER_TYPES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -30,9 +31,10 @@ def test_the_reference_is_fresh(name: str) -> None:
     assert written == generator().pages()[name], "run python docs/generate.py"
 
 
-def test_every_client_frame_is_described() -> None:
+@pytest.mark.parametrize("types", [TYPES, SERVER_TYPES], ids=["client", "server"])
+def test_every_frame_is_described(types: frozenset[str]) -> None:
     protocol = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
-    assert not [frame for frame in TYPES if frame not in protocol]
+    assert not [frame for frame in types if f"`{frame}`" not in protocol and f'"{frame}"' not in protocol]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -19,6 +19,7 @@ import uvloop
 
 from herenow import __version__
 from herenow.api.app import make_app
+from herenow.core.bucket import Rate
 from herenow.core.machine import Timings
 from herenow.demo import Demo
 from herenow.engines import make_engine
@@ -87,7 +88,7 @@ async def running(
         sockets = Sockets(sockets_within(descriptors_allowed()))
         gateway = Gateway(node, auth, sockets, gateway_settings(settings))
         guests = Demo(node, secret, listener.url, expected(settings)) if demo and secret else None
-        app = make_app(node, auth, settings, front_page=guests.page if guests else None)
+        app = make_app(node, auth, settings, sockets=sockets, front_page=guests.page if guests else None)
         await auth.start()
         await node.start(terms(settings, ledger.id, secret))
         gateway.start()
@@ -137,6 +138,7 @@ def node_settings(settings: Settings) -> NodeSettings:
         max_connections_per_user=settings.max_connections_per_user,
         token_max_ttl=settings.token_max_ttl,
         rooms_relate=settings.shares_room == "on",
+        polling=Rate(every=_ms(settings.poll_every), burst=settings.poll_burst),
         embedded=settings.engine.startswith("memory:"),
     )
 

@@ -12,6 +12,7 @@ import httpx2 as httpx
 import jsonschema_rs
 
 from herenow.api.app import make_app
+from herenow.core.bucket import Rate
 from herenow.core.machine import Timings
 from herenow.core.model import Platform
 from herenow.engines.memory import MemoryEngine, MemoryStore
@@ -28,6 +29,9 @@ NOW = 1_800_000_000_000
 SERVICE = "backend"
 STRANGER = ("203.0.113.7", 1234)
 """A peer that is not on this machine."""
+
+
+UNLIMITED = Rate(every=0, burst=1)
 
 
 class Hands:
@@ -101,7 +105,14 @@ class World:
 
 @asynccontextmanager
 async def serving(
-    *, peer=("127.0.0.1", 1234), engine=None, start=True, front_page=None, timings=None, **settings
+    *,
+    peer=("127.0.0.1", 1234),
+    engine=None,
+    start=True,
+    front_page=None,
+    timings=None,
+    polling=UNLIMITED,
+    **settings,
 ):
     hands = Hands()
     ledger = open_ledger("sqlite://")
@@ -109,7 +120,7 @@ async def serving(
     node = Node(
         engine or MemoryEngine(MemoryStore(4, clock=lambda: hands.ms)),
         ledger,
-        NodeSettings(timings=timings or Timings(), node_lease=1e6, ledger_flush=0.01),
+        NodeSettings(timings=timings or Timings(), node_lease=1e6, ledger_flush=0.01, polling=polling),
         clock=NodeClock(NOW, hands.monotonic),
     )
     if start:

@@ -36,6 +36,7 @@ class Media(Enum):
     PROBLEM = "application/problem+json"
     NDJSON = "application/x-ndjson"
     TEXT = "text/plain"
+    EVENTS = "text/event-stream"
     HTML = "text/html"
 
 

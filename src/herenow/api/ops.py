@@ -62,6 +62,7 @@ class Stats(Struct, frozen=True):
     ready: bool
     draining: bool
     connections: Count
+    streams: Count
     sessions: Count
     users: Users
     beats: Beats
@@ -103,6 +104,7 @@ async def stats(call: Call) -> Response:
             ready=node.ready,
             draining=node.draining,
             connections=counted.connections,
+            streams=counted.streams,
             sessions=counted.sessions,
             users=users,
             beats=Beats(counted.beats_accepted, counted.beats_dropped),

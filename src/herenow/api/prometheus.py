@@ -54,6 +54,7 @@ class _NodeCollector(Collector):
         yield build
         for name, about, value in (
             ("connections", "Open WebSockets of this node.", counted.connections),
+            ("streams", "Open event streams of this node.", counted.streams),
             ("sessions", "Sessions with a WebSocket of this node.", counted.sessions),
             ("ledger_backlog", "Rows that wait for the ledger.", node.recorder.backlog),
             ("stale_shards", "Shards of which this node shows what was.", node.hub.stale_shards),
@@ -106,6 +107,10 @@ class _NodeCollector(Collector):
         for close, times in sorted(counted.closes.items()):
             closes.add_metric([str(int(close))], times)
         yield closes
+        ends = CounterMetricFamily("herenow_stream_ends", "Event streams that ended.", labels=["code"])
+        for code, times in sorted(counted.stream_ends.items()):
+            ends.add_metric([code], times)
+        yield ends
 
 
 def _histogram(name: str, about: str, histogram: Histogram) -> Metric:

@@ -16,6 +16,8 @@ from starlette.requests import Request
 from herenow.api.bodies import Decoder, read_json, read_lines
 from herenow.errors import ProtocolError
 from herenow.gateway.auth import Auth, find_token
+from herenow.gateway.sse import Streaming
+from herenow.gateway.tokens import Claims
 from herenow.service.node import Node
 from herenow.settings import Settings
 from herenow.wire.ids import parse_id
@@ -36,6 +38,7 @@ class Api:
     node: Node
     auth: Auth
     settings: Settings
+    streaming: Streaming
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +50,15 @@ class Caller:
 
 
 class Call:
-    __slots__ = ("_api", "_parameters", "_request", "caller")
+    __slots__ = ("_api", "_parameters", "_request", "caller", "claims")
 
     def __init__(self, api: Api, request: Request) -> None:
         self._api = api
         self._request = request
         self._parameters: list[tuple[str, str]] | None = None
         self.caller = _NOBODY
+        self.claims: Claims
+        """Of the token, once it has been looked at."""
 
     @property
     def node(self) -> Node:
@@ -68,6 +73,10 @@ class Call:
         return self._api.settings
 
     @property
+    def streaming(self) -> Streaming:
+        return self._api.streaming
+
+    @property
     def now(self) -> int:
         return self._api.node.clock.now()
 
@@ -79,7 +88,7 @@ class Call:
 
     async def identify(self) -> None:
         """Raises `ProtocolError` with one of the `token_*` codes, or `keys_unavailable`."""
-        claims = await self._api.auth.checked(self.token)
+        claims = self.claims = await self._api.auth.checked(self.token)
         self.caller = Caller(claims.user, claims.is_service, claims.issued_at_ms or 0)
 
     def header(self, name: str) -> str | None:

@@ -30,6 +30,7 @@ class Metrics:
     def __init__(self) -> None:
         self.connections = 0
         self.sessions = 0
+        self.streams = 0
         self.beats_accepted = 0
         self.beats_dropped = 0
         self.changes = 0
@@ -46,6 +47,8 @@ class Metrics:
         """How late a due wake-up was decided."""
         self.refusals: Counter[str] = Counter()
         self.closes: Counter[int] = Counter()
+        self.stream_ends: Counter[str] = Counter()
+        """By the code that the stream's last event carried; `client`: the client went."""
         self.log_gaps = 0
         self.shards_lost = 0
         self.epochs = 0

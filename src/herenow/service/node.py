@@ -4,8 +4,8 @@
                                  ▲  └──▶ recorder ─▶ ledger                  ▲
                     reaper, lease, healing                             relations (who may see whom)
 
-Gateways and APIs call the verbs of its parts: `sessions`, `rest_beats`, `subscriptions`, `choices`, `views`, `typing`,
-`graph`, `privacy`, `users`.
+Gateways and APIs call the verbs of its parts: `sessions`, `rest_beats`, `subscriptions`, `streams`, `choices`, `views`,
+`typing`, `graph`, `privacy`, `users`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from functools import partial
 import msgspec
 import structlog
 
+from herenow.core.bucket import Rate
 from herenow.core.machine import Edit, Timings, wake_at
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
@@ -38,6 +39,7 @@ from herenow.service.lease import LeaseKeeper
 from herenow.service.metrics import Metrics
 from herenow.service.news import ChangedMessage, News
 from herenow.service.people import HeldSession, People, Person
+from herenow.service.polling import Polling
 from herenow.service.privacy import Privacy
 from herenow.service.reader import Reader, from_ledger
 from herenow.service.reaper import POLL as POLL_WAKES
@@ -49,6 +51,7 @@ from herenow.service.revocations import FORGET_EVERY, Revocations
 from herenow.service.sessions import Sessions
 from herenow.service.silence import Silence
 from herenow.service.standing import Standing, new_epoch
+from herenow.service.streams import Streams
 from herenow.service.subscriptions import Subscriptions
 from herenow.service.sweep import Sweep
 from herenow.service.tail import Tail
@@ -93,6 +96,8 @@ class NodeSettings:
     """How far ahead a token may expire: for so long a revocation has to be kept."""
     rooms_relate: bool = False
     """Members of one room may see each other."""
+    polling: Rate = field(default_factory=lambda: Rate(every=30_000, burst=5))
+    """Bulk reads of users without a live session."""
     embedded: bool = True
     """The engine ends with this process: the ledger must know who was here (DESIGN section 7)."""
 
@@ -220,6 +225,17 @@ class Node:
             tasks=tasks,
             max_subscriptions=settings.max_subscriptions,
         )
+        self.streams = Streams(
+            people=self.people,
+            hub=self.hub,
+            subscriptions=self.subscriptions,
+            clock=clock_,
+            metrics=metrics,
+            shards=engine.shards,
+            max_connections=settings.max_connections_per_user,
+            max_subscriptions=settings.max_subscriptions,
+        )
+        self.polling = Polling(self.people, self.reader, clock_, settings.polling)
         self.typing = TypingRooms(
             engine=engine,
             people=self.people,
@@ -249,6 +265,7 @@ class Node:
             reader=self.reader,
             decider=self.decider,
             sessions=self.sessions,
+            streams=self.streams,
             relations=self.relations,
             revocations=self.revocations,
             standing=self.standing,
@@ -310,6 +327,7 @@ class Node:
         self.draining = True
         self.ready = False
         self.sessions.end_all(Close.DRAINING, self._come_back)
+        self.streams.end_all(Close.DRAINING, self._come_back)
         handed_over = await self._farewell()
         await self.recorder.finish()
         if handed_over:

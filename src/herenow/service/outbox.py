@@ -26,9 +26,11 @@ class Outbox:
         "paused_at",
         "ready",
         "send",
+        "truth",
         "unheard",
         "user",
         "watching",
+        "wishes",
     )
 
     def __init__(self, user: str, send: Callable[[bytes], None], abort: Callable[[], None]) -> None:
@@ -52,3 +54,7 @@ class Outbox:
         self.unheard: list[Channel] | None = None
         """Filled and emptied at the end of a tick: what changed in it."""
         self.watching: dict[str, Channel] = {}
+        self.truth = False
+        """A service looks, in nobody's name: it sees what is."""
+        self.wishes: frozenset[str] = frozenset()
+        """Whom it asked for and may not see; whoever of them it may see later is watched then."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from herenow.core.model import NOBODY_HERE
 from herenow.core.visibility import Sight
 from herenow.errors import Unavailable
 from herenow.ports import LedgerChange
@@ -24,7 +25,7 @@ from herenow.service.people import People, Person
 from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
 from herenow.service.tasks import Tasks
-from herenow.wire.shapes import closed_statuses_frame, with_as_of
+from herenow.wire.shapes import closed_statuses_frame, status_body, with_as_of
 
 
 @dataclass(slots=True)
@@ -34,6 +35,8 @@ class Granted:
     statuses: list[tuple[bytes, int]] = field(default_factory=list)
     """(body, as of)"""
     denied: list[tuple[str, str]] = field(default_factory=list)
+    news: list[tuple[bytes, int]] = field(default_factory=list)
+    """Those of the statuses that were not watched before."""
 
 
 class Subscriptions:
@@ -70,16 +73,20 @@ class Subscriptions:
         await self._relations.relate_to(target, viewers)
         return self._relations.sights_of(target, viewers)
 
+    async def _relate(self, outbox: Outbox, targets: Sequence[str]) -> None:
+        if not outbox.truth:
+            await self._relations.relate(outbox.user, targets)
+
     async def subscribe(self, outbox: Outbox, targets: Sequence[str]) -> Granted:
         """The caller sends the answer before it next awaits: the first update may follow at once."""
         granted = Granted()
         targets = list(dict.fromkeys(targets))
-        await self._relations.relate(outbox.user, targets)
+        await self._relate(outbox, targets)
         people: list[Person] = []
         room = self._max - len(outbox.watching)
         for target in targets:
             watched = target in outbox.watching
-            if not watched and self._is_denied(outbox.user, target):
+            if not watched and self._is_denied(outbox, target):
                 granted.denied.append((target, "not_mutual_followers"))
             elif not watched and room <= 0:
                 granted.denied.append((target, "too_many_subscriptions"))
@@ -89,9 +96,7 @@ class Subscriptions:
                 people[-1].pins += 1
         try:
             await self._get_to_know([person for person in people if not person.known])
-            await self._relations.relate(
-                outbox.user, [person.user for person in people]
-            )  # if that changed meanwhile
+            await self._relate(outbox, [person.user for person in people])  # if that changed meanwhile
             self._grant(outbox, people, granted)
         finally:
             for person in people:
@@ -112,11 +117,15 @@ class Subscriptions:
         if outbox.closed:
             return
         for person in people:
-            if person.user not in outbox.watching and self._is_denied(outbox.user, person.user):
+            watched = person.user in outbox.watching
+            if not watched and self._is_denied(outbox, person.user):
                 granted.denied.append((person.user, "not_mutual_followers"))  # taken back while we read
                 continue
-            channel = self._hub.watch(outbox, person, self._sight(outbox.user, person.user))
+            sight = Sight.TRUTH if outbox.truth else self._sight(outbox.user, person.user)
+            channel = self._hub.watch(outbox, person, sight)
             granted.statuses.append((channel.body, self._hub.as_of(person.shard)))
+            if not watched:
+                granted.news.append(granted.statuses[-1])
 
     async def subscribe_contacts(self, outbox: Outbox) -> Granted:
         outbox.follows_contacts = True
@@ -180,6 +189,7 @@ class Subscriptions:
                 sight = self._sight(viewer, target)
                 self._hub.resight(outbox, outbox.watching[target].person, sight)
         await self._follow_contacts(person)
+        await self._grant_wishes(person, targets)
 
     async def _look_again_at(self, target: str) -> None:
         """What everybody here who watches this user sees of them, under the rules of now."""
@@ -190,7 +200,7 @@ class Subscriptions:
         sights = self._relations.sights_of(target, _viewers(person))
         for channel in person.channels:
             for outbox in tuple(channel.outboxes):
-                sight = sights[outbox.user]
+                sight = channel.sight if outbox.truth else sights[outbox.user]
                 if sight != channel.sight:
                     self._hub.resight(outbox, person, sight)
 
@@ -205,18 +215,34 @@ class Subscriptions:
         for outbox in followers:
             new = [contact for contact in contacts if contact not in outbox.watching]
             granted = await self.subscribe(outbox, new) if new else None
-            if granted is not None and granted.statuses and not outbox.closed:
-                outbox.send(closed_statuses_frame([with_as_of(*status) for status in granted.statuses]))
+            # The same change may be heard of twice: whom it watches by now, it was told of.
+            if granted is not None and granted.news and not outbox.closed:
+                outbox.send(closed_statuses_frame([with_as_of(*status) for status in granted.news]))
+
+    async def _grant_wishes(self, person: Person, targets: Sequence[str] | None) -> None:
+        """A stream cannot ask again: whom it asked for and may see by now, it gets."""
+        for outbox in list(person.outboxes):
+            wishes = sorted(outbox.wishes if targets is None else outbox.wishes.intersection(targets))
+            sights = await self.sights(person.user, wishes) if wishes else {}
+            visible = [user for user in wishes if sights[user] != Sight.NONE]
+            if not visible:
+                continue
+            granted = await self.subscribe(outbox, visible)
+            outbox.wishes = outbox.wishes.difference(outbox.watching)
+            unseen = {status_body(user, NOBODY_HERE) for user in visible}  # as they looked so far
+            news = [with_as_of(*status) for status in granted.news if status[0] not in unseen]
+            if news and not outbox.closed:
+                outbox.send(closed_statuses_frame(news))
 
     def _sight(self, viewer: str, target: str) -> Sight:
         verdict = self._relations.verdict(viewer, target)
         return Sight.NONE if verdict is None else verdict.sight
 
-    def _is_denied(self, viewer: str, target: str) -> bool:
+    def _is_denied(self, outbox: Outbox, target: str) -> bool:
         """We know that there is nothing to see for them; not to know it is no reason to deny."""
-        verdict = self._relations.verdict(viewer, target)
+        verdict = None if outbox.truth else self._relations.verdict(outbox.user, target)
         return verdict is not None and verdict.sight == Sight.NONE
 
 
 def _viewers(person: Person) -> list[str]:
-    return list({outbox.user for channel in person.channels for outbox in channel.outboxes})
+    return list({o.user for channel in person.channels for o in channel.outboxes if not o.truth})

@@ -34,6 +34,7 @@ from herenow.service.relations import Acquaintances
 from herenow.service.revocations import Revocations
 from herenow.service.sessions import Sessions
 from herenow.service.standing import Standing
+from herenow.service.streams import Streams
 from herenow.service.tasks import Tasks
 
 AGAIN = 1.0
@@ -74,6 +75,7 @@ class Users:
         reader: Reader,
         decider: Decider,
         sessions: Sessions,
+        streams: Streams,
         relations: Acquaintances,
         revocations: Revocations,
         standing: Standing,
@@ -87,6 +89,7 @@ class Users:
         self._reader = reader
         self._decider = decider
         self._sessions = sessions
+        self._streams = streams
         self._relations = relations
         self._revocations = revocations
         self._standing = standing
@@ -145,6 +148,7 @@ class Users:
                 self._revocations.learn(Void(message.user, message.before, message.until, message.erased))
 
     def _heard(self, void: Void) -> None:
+        self._streams.end_void(void.user, void.before)
         if void.erased is None:
             self._sessions.end_void(void.user, void.before)
             return

@@ -155,6 +155,10 @@ class Settings(BaseSettings):
     max_bulk: Annotated[Count, Unit("ids"), About("people one request may ask for")] = 1000
     max_sessions_per_user: Annotated[Count, Unit("per user"), About("devices of a user in the cluster")] = 50
     max_connections_per_user: Annotated[Count, Unit("per node"), About("sockets of a user on one node")] = 20
+    poll_every: Annotated[
+        SecondsOrZero, About("pause between two bulk reads of a user without a live session; 0: no limit")
+    ] = 30.0
+    poll_burst: Annotated[Count, Unit("reads"), About("bulk reads such a user may make at once")] = 5
     max_frame: Annotated[Bytes, About("largest WebSocket message")] = 65_536
     max_body: Annotated[Bytes, About("largest HTTP request body")] = 2_097_152
 

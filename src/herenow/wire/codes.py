@@ -25,6 +25,8 @@ class Where(Flag):
     """As the reason in `presence.subscribe.denied`."""
     REST = auto()
     """In problem+json, and in the `errors` of a batch."""
+    STREAM = auto()
+    """In the `presence.error` that ends an event stream."""
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -64,6 +66,7 @@ class CloseCode(msgspec.Struct, frozen=True):
 _WS = Where.WEBSOCKET
 _DENIAL = Where.DENIAL
 _REST = Where.REST
+_STREAM = Where.STREAM
 _BOTH = _WS | _REST
 
 _TABLE = (
@@ -130,12 +133,17 @@ _TABLE = (
     Code("token_algorithm", 401, _BOTH, "The token is signed with an algorithm that is not accepted."),
     Code("token_bad_signature", 401, _BOTH, "The token's signature does not fit."),
     Code("token_claims", 401, _BOTH, "A claim of the token is missing or not acceptable."),
-    Code("token_expired", 401, _BOTH, "The token has expired."),
-    Code("token_revoked", 401, _BOTH, "The token was issued before the user's tokens were revoked."),
+    Code("token_expired", 401, _BOTH | _STREAM, "The token has expired."),
+    Code(
+        "token_revoked",
+        401,
+        _BOTH | _STREAM,
+        "The token was issued before the user's tokens were revoked.",
+    ),
     Code("token_unknown_key", 401, _BOTH, "The token is signed with a key that its issuer does not publish."),
     Code("token_other_user", 401, _WS, "The fresh token is for another user than the connection."),
     # The server's side.
-    Code("not_ready", 503, _REST, "The node is starting or draining.", retry=True),
+    Code("not_ready", 503, _REST | _STREAM, "The node is starting or draining.", retry=True),
     Code(
         "keys_unavailable",
         503,
@@ -151,8 +159,8 @@ _TABLE = (
         retry=True,
     ),
     Code("unknown_outcome", 503, _BOTH, "It may or may not have been done; look before repeating."),
-    Code("overloaded", 503, _BOTH, "The node has more to do than it can.", retry=True),
-    Code("internal", 500, _BOTH, "The server made a mistake; its log says more.", retry=True),
+    Code("overloaded", 503, _BOTH | _STREAM, "The node has more to do than it can.", retry=True),
+    Code("internal", 500, _BOTH | _STREAM, "The server made a mistake; its log says more.", retry=True),
 )
 
 _CLOSES = (

@@ -125,6 +125,17 @@ class OkFrame(_Frame, frozen=True, tag="presence.ok"):
     id: _Echo = UNSET
 
 
+SERVER_TYPES = frozenset(
+    (
+        "presence.status",
+        "presence.statuses",
+        "presence.self",
+        *(str(frame.__struct_config__.tag) for frame in _Frame.__subclasses__()),
+    )
+)
+"""Every type of frame that a node sends."""
+
+
 # --- A status --------------------------------------------------------------------------------------------------------
 
 
