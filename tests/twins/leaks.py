@@ -35,7 +35,9 @@ def is_here(stage):
 
 def spoil_seen(monkeypatch, module, spoil):
     seen = module.seen
-    monkeypatch.setattr(module, "seen", lambda presence, sight: spoil(presence, seen(presence, sight), sight))
+    monkeypatch.setattr(
+        module, "seen", lambda presence, sight, *day: spoil(presence, seen(presence, sight, *day), sight)
+    )
 
 
 # --- Values ----------------------------------------------------------------------------------------------------------
@@ -44,7 +46,7 @@ def spoil_seen(monkeypatch, module, spoil):
 @leak("socket")
 def the_truth_is_pushed(stage, monkeypatch):
     spoil_seen(
-        monkeypatch, hub, lambda presence, view, sight: truth(presence) if sight is Sight.FULL else view
+        monkeypatch, hub, lambda presence, view, sight: truth(presence) if sight == Sight.FULL else view
     )
 
 
@@ -109,8 +111,8 @@ def ranks_follow_the_truth(stage, monkeypatch):
     rank = views._rank
 
     def spoiled(contact):
-        status, seen_at, user = rank(contact)
-        return status, (-(2**60) if user == TARGET and is_here(stage) else seen_at), user
+        status, *seen_at, user = rank(contact)
+        return status, *([False, -(2**60), 0] if user == TARGET and is_here(stage) else seen_at), user
 
     monkeypatch.setattr(views, "_rank", spoiled)
 
@@ -140,7 +142,7 @@ class Counted:
 
 @leak("socket")
 def the_hidden_type(stage, monkeypatch):
-    monkeypatch.setattr(typing, "may_hear_typing", lambda _presence, sight: sight is Sight.FULL)
+    monkeypatch.setattr(typing, "may_hear_typing", lambda _presence, sight: sight == Sight.FULL)
 
 
 @leak("socket")

@@ -14,7 +14,20 @@ from tests.twins.leaks import LEAKS
 
 from herenow.api.app import CONTRACT
 from herenow.api.description import Description
-from herenow.testing.twins import CASES, FRAMES, TOUR, Case, Exempt, History, Invisible, Stage, Twins, missing
+from herenow.testing.twins import (
+    CASES,
+    FRAMES,
+    TOUR,
+    Blocked,
+    Case,
+    Exempt,
+    History,
+    Invisible,
+    Nobody,
+    Stage,
+    Twins,
+    missing,
+)
 from herenow.testing.twins.history import Beat, Choose, Connect, Drop, Rest, Write
 from herenow.testing.twins.strategies import histories
 from herenow.wire import shapes
@@ -25,16 +38,20 @@ DOCUMENT = json.loads(Description(CONTRACT, max_bulk=1000)._document)
 OPERATIONS = {f"{method.upper()} {path}" for path, methods in DOCUMENT["paths"].items() for method in methods}
 
 
-@settings(
+SETTINGS = settings(
     max_examples=EXAMPLES,
     deadline=None,
     derandomize=not os.environ.get("HERENOW_TWINS"),
     suppress_health_check=[HealthCheck.too_slow],
 )
+DROPPED = History(shared=((Connect("d1"), 1), (Drop("d1"), 1)), hidden=((Connect("d1"), 61),))
+
+
+@SETTINGS
 @given(histories())
 @example(TOUR)
 @example(History())
-@example(History(shared=((Connect("d1"), 1), (Drop("d1"), 1)), hidden=((Connect("d1"), 61),)))
+@example(DROPPED)
 @example(History(shared=((Beat("active"), 1),), hidden=((Beat("active"), 120), (Beat("idle"), 120))))
 @example(
     History(
@@ -48,8 +65,30 @@ OPERATIONS = {f"{method.upper()} {path}" for path, methods in DOCUMENT["paths"].
         hidden=((Write(None), 1), (Drop("d1", vanish=True), 61)),
     )
 )
-def test_nobody_can_tell_the_hidden_from_the_gone(history):
+def test_nobody_can_tell_the_invisible_from_the_gone(history):
     Twins(Invisible()).check(history)
+
+
+def made_up(hiding):
+    return given(histories(modes=hiding.modes))
+
+
+@SETTINGS
+@made_up(Blocked)
+@example(TOUR)
+@example(History())
+@example(DROPPED)
+def test_who_is_blocked_cannot_tell_it_from_the_others_leaving(history):
+    Twins(Blocked()).check(history)
+
+
+@SETTINGS
+@made_up(Nobody)
+@example(TOUR)
+@example(History())
+@example(DROPPED)
+def test_nobody_can_tell_who_shows_themselves_to_nobody_from_the_gone(history):
+    Twins(Nobody()).check(history)
 
 
 # --- Nothing is left out ---------------------------------------------------------------------------------------------
@@ -161,6 +200,8 @@ def test_what_differs_is_said_in_words():
 
 def test_who_is_not_hidden_from_is_not_compared():
     class FromStrangers(Invisible):
+        public = False
+
         async def hide(self, stage):
             pass
 

@@ -26,7 +26,7 @@ from contextlib import closing
 from structlog.testing import capture_logs
 
 from herenow.testing.twins.cases import CASES, FRAMES, Case, Exempt, Request, missing
-from herenow.testing.twins.hiding import Hiding, Invisible, sign_out_everywhere
+from herenow.testing.twins.hiding import Blocked, Hiding, Invisible, Nobody, sign_out_everywhere
 from herenow.testing.twins.history import TOUR, History
 from herenow.testing.twins.play import Play, Record
 from herenow.testing.twins.stage import Stage
@@ -35,11 +35,13 @@ __all__ = [
     "CASES",
     "FRAMES",
     "TOUR",
+    "Blocked",
     "Case",
     "Exempt",
     "Hiding",
     "History",
     "Invisible",
+    "Nobody",
     "Record",
     "Request",
     "Stage",

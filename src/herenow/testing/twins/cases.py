@@ -62,6 +62,8 @@ def _users_in_metrics(body: bytes) -> bytes:
 _API = "/api/v1"
 _WRITES_OWN = Exempt("the answer repeats what the caller chose, and nothing else is read")
 _WRITES_GRAPH = Exempt("a service writes the graph; the answer says no more than that it is written")
+_OPERATORS = Exempt("the truth, for the operator's services alone, which may know it")
+_ENDS = Exempt("a service ends something of a user's; the answer says no more than that it is done")
 _ACTS_FOR = Exempt(
     "a service acts for a user and is answered with that user's truth, which services may know"
 )
@@ -85,6 +87,18 @@ CASES: Mapping[str, Case | Exempt] = {
     "DELETE /api/v1/presence/devices/{device}": Case(
         (Request("DELETE", f"{_API}/presence/devices/d1"),)  # the target's: nobody else's business
     ),
+    "GET /api/v1/public/{user}": _get(f"{_API}/public/{TARGET}", f"{_API}/public/unknown"),
+    "GET /api/v1/blocks": _get(f"{_API}/blocks"),
+    "GET /api/v1/blocks/{user}": _get(f"{_API}/blocks/{TARGET}"),
+    "PUT /api/v1/blocks/{user}": Exempt(
+        "an answer without a body; what the caller sees of the other from then on is what the other cases ask for"
+    ),
+    "DELETE /api/v1/blocks/{user}": Case((Request("DELETE", f"{_API}/blocks/{TARGET}"),)),
+    "GET /api/v1/explain": _OPERATORS,
+    "GET /api/v1/users": _OPERATORS,
+    "DELETE /api/v1/users/{user}": _ENDS,
+    "POST /api/v1/users/{user}/disconnect": _ENDS,
+    "POST /api/v1/users/{user}/revoke": _ENDS,
     "PUT /api/v1/presence/status": _WRITES_OWN,
     "DELETE /api/v1/presence/status": _WRITES_OWN,
     "PUT /api/v1/presence/mode": _WRITES_OWN,

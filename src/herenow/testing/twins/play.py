@@ -109,6 +109,8 @@ class Play:
         )
         for user in (NEIGHBOUR, GONE, FRIEND, FAN, STRANGER, MATE):
             self._wires[user, "socket"] = self._stage.socket(user, f"{user}-1")
+        if self._hiding.public:
+            await self._stage.rest("PUT", "/api/v1/presence/preferences", by=TARGET, body={"public": True})
         self._say(FRIEND, "presence.subscribe", target_user_id=TARGET, id=1)
         self._say(FRIEND, "presence.subscribe", target_user_ids=[NEIGHBOUR, TARGET, GONE, "unknown"], id=2)
         self._say(FAN, "presence.subscribe", contacts=True)
