@@ -11,6 +11,7 @@ import logging
 import sys
 from dataclasses import dataclass
 from http import HTTPStatus
+from weakref import WeakMethod
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -167,7 +168,8 @@ class Http(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["extensions"] = {PIPE: self._lend}  # type: ignore[dict-item]
+        # Weakly: we hold the scope, and a connection that is closed must not wait for the garbage collector.
+        self.scope["extensions"] = {PIPE: WeakMethod(self._lend)}  # type: ignore[dict-item]
 
     def _lend(self, writer: Writer) -> asyncio.Transport:
         self._writer = writer

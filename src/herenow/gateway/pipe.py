@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from herenow.gateway.websocket import Limits
 
 PIPE = "herenow.pipe"
-"""Among the `extensions` of a request's scope: a `Lender`."""
+"""Among the `extensions` of a request's scope: what gives a `Lender` when it is called, as a weak reference does."""
 
 
 class Writer(Protocol):
@@ -73,6 +73,6 @@ class Pipe:
 
 
 def lender_of(scope: MutableMapping[str, Any]) -> Lender | None:
-    """None: the server that runs us is not our own."""
-    extensions: dict[str, Any] = scope.get("extensions") or {}
-    return extensions.get(PIPE)
+    """None: the server that runs us is not our own, or the connection is gone."""
+    extensions: dict[str, Callable[[], Lender | None]] = scope.get("extensions") or {}
+    return extensions[PIPE]() if PIPE in extensions else None

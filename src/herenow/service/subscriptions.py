@@ -22,7 +22,7 @@ from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
 from herenow.service.people import People, Person
-from herenow.service.reader import Reader
+from herenow.service.reader import Reader, is_at_hand
 from herenow.service.relations import Acquaintances
 from herenow.service.tasks import Tasks
 from herenow.wire.shapes import closed_statuses_frame, status_body, with_as_of
@@ -95,7 +95,7 @@ class Subscriptions:
                 people.append(self._people.get(target))
                 people[-1].pins += 1
         try:
-            await self._get_to_know([person for person in people if not person.known])
+            await self._get_to_know([person for person in people if not is_at_hand(person)])
             await self._relate(outbox, [person.user for person in people])  # if that changed meanwhile
             self._grant(outbox, people, granted)
         finally:
@@ -109,7 +109,7 @@ class Subscriptions:
     async def _get_to_know(self, people: list[Person]) -> None:
         """Whatever can be known of them: while the store is away, what the ledger says."""
         try:
-            await self._reader.learn(people)
+            await self._reader.learn(people, discreetly=True)
         except Unavailable:
             await self._reader.guess(people)
 

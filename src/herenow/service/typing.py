@@ -127,7 +127,8 @@ class TypingRooms:
             return
         self._metrics.typing += 1
         message = TypingMessage(self.origin, user, to, room, typing)
-        await self.pass_on(message)
+        # Nobody waits for it: how long it takes depends on who is there to hear it.
+        self._tasks.spawn(self.pass_on(message), "typing")
         with suppress(
             Unavailable, UnknownOutcome
         ):  # best effort: the viewers elsewhere miss a few seconds of dots

@@ -103,7 +103,7 @@ class Stage:
     def stream(self, query: str, *, by: str, service: bool = False) -> Tap:
         tap = Tap(self, Answer(self.passed))
         scope = self._scope("GET", f"/api/v1/presence/stream?{query}", by, service=service)
-        scope["extensions"] = {PIPE: tap.lend}
+        scope["extensions"] = {PIPE: lambda: tap.lend}
         tap.over = asyncio.get_running_loop().create_task(
             self.app(scope, _body_of(None), tap.head.receiver(self)), name="stream"
         )
