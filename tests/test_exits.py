@@ -27,6 +27,8 @@ MAY_LOOK = {
     ("service/recorder.py", "custom"),
     ("service/healing.py", "last_seen"),
     ("service/sessions.py", "sessions"),
+    ("service/rest_beats.py", "sessions"),  # has another node the device's socket?
+    ("service/users.py", "last_seen"),  # is there anything left of a deleted user?
     ("service/sweep.py", "sessions"),
     # The user's own choice, answered to who made it.
     ("api/choices.py", "custom"),
