@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, assert_never
 import structlog
 
 from herenow.core.model import Platform
-from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
+from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.gateway.tokens import Claims
 from herenow.gateway.websocket import Socket
 from herenow.service.connection import Connection
@@ -157,6 +157,8 @@ class ClientSession:
     # Ends that we choose
 
     def end(self, code: int, reason: str) -> None:
+        if self._ended_by_us:
+            return  # the first reason counts
         self._ended_by_us = True
         self._gateway.node.metrics.closes[code] += 1
         self._socket.close(code, reason)
@@ -212,7 +214,8 @@ class ClientSession:
 
     async def _work(self) -> None:
         try:
-            while self._waiting and self._connection is not None:
+            # What still waits behind an end that we chose is not done: its answer would reach nobody.
+            while self._waiting and self._connection is not None and not self._ended_by_us:
                 command = self._waiting.popleft()
                 if command is None:
                     await self._welcome(self._connection)
@@ -229,7 +232,7 @@ class ClientSession:
         try:
             async with asyncio.timeout(WELCOME_WITHIN):
                 presence = await node.decider.decided(connection.user)
-        except (Unavailable, TimeoutError):
+        except (HerenowError, TimeoutError):
             presence = connection.session.person.presence
         if self._connection is None:
             return
@@ -261,6 +264,10 @@ class ClientSession:
             self._refuse(
                 "unknown_outcome", "The store did not answer; look before you repeat it.", command.id
             )
+        except Exception:
+            # A mistake of ours costs one command its answer, not those that wait behind it.
+            log.error("command.failed", command=type(command).__name__, exc_info=True)
+            self._refuse("internal", "The server failed; its log says how.", command.id)
 
     async def _do(self, connection: Connection, command: Command) -> None:  # noqa: C901 - a table of verbs
         node = self._gateway.node
@@ -277,7 +284,7 @@ class ClientSession:
                 self._send(unsubscribed_frame(targets, command.id))
                 return
             case Bye():
-                await self._bye(connection)
+                await self._bye(connection, command.id)
                 return
             case Heartbeat():
                 pass  # done on arrival; its answer waits its turn
@@ -307,6 +314,8 @@ class ClientSession:
             granted = await subscriptions.subscribe_contacts(connection.outbox)
         else:
             granted = await subscriptions.subscribe(connection.outbox, command.targets)
+        if connection.outbox.closed:
+            return  # signed out meanwhile: nothing was granted, and nobody is told so
         granted.denied.extend(command.invalid)
         if command.single:
             self._send(_single(granted, command.id))
@@ -325,8 +334,10 @@ class ClientSession:
         else:
             await choices.set_custom(user, command.custom, saved=saved)
 
-    async def _bye(self, connection: Connection) -> None:
+    async def _bye(self, connection: Connection, frame_id: FrameId) -> None:
         await self._gateway.node.sessions.sign_out(connection.user, connection.session.device, but=connection)
+        if frame_id is not None:
+            self._send(ok_frame(frame_id))
         self.end(Close.NORMAL, "signed out")
 
     def _refresh(self, command: Refresh) -> None:
