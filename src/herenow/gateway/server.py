@@ -35,6 +35,10 @@ PATH = "/ws/presence"
 COME_BACK = 5_000
 """Milliseconds over which those are spread that a full node sends away."""
 
+LOOK_AGAIN = 60_000
+"""Milliseconds after which the wheel looks at a token at the latest: it keeps who has gone until then, and a token may be
+good for a day."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -58,7 +62,7 @@ class Gateway:
         self.limits = Limits(settings.max_subscriptions, settings.max_frame, settings.max_bulk)
         self._settings = settings
         self._sockets = sockets
-        self._expiry: Wheel[ClientSession] = Wheel(lambda session, now: session.expired(now))
+        self._expiry: Wheel[ClientSession] = Wheel(self._look)
         self._sweep: Sweep[ClientSession]
 
     def start(self) -> None:
@@ -79,6 +83,26 @@ class Gateway:
 
     async def _end_expired(self) -> None:
         self._expiry.turn(self.node.clock.now())
+
+    def _look(self, session: ClientSession, now: int) -> int | None:
+        """Has its token expired? When to look again; None: not by this entry."""
+        expires_at = session.expires_at
+        if (
+            expires_at is None or session.look_at is None or now < session.look_at
+        ):  # gone, or another entry counts
+            return None
+        if now >= expires_at:
+            session.end(Close.UNAUTHORIZED, "token_expired")
+            return None
+        session.look_at = min(expires_at, now + LOOK_AGAIN)
+        return session.look_at
+
+    def _look_in_time(self, session: ClientSession) -> None:
+        """One entry per session counts; another is put there only where it must come sooner."""
+        expires_at = session.expires_at
+        if expires_at is not None and (session.look_at is None or expires_at < session.look_at):
+            session.look_at = min(expires_at, self.node.clock.now() + LOOK_AGAIN)
+            self._expiry.put(session, session.look_at)
 
     # Handshakes
 
@@ -125,15 +149,14 @@ class Gateway:
 
     # What sessions tell
 
-    def opened(self, session: ClientSession, expires_at: int) -> None:
+    def opened(self, session: ClientSession) -> None:
         session.slot = self._sweep.add(session)
-        self._expiry.put(session, expires_at)
+        self._look_in_time(session)
         log.info("connection.opened", **session.described)
 
-    def refreshed(self, session: ClientSession, *, was: int, expires_at: int) -> None:
+    def refreshed(self, session: ClientSession) -> None:
         """A later end needs nothing: the wheel asks when the old one has come."""
-        if expires_at < was:
-            self._expiry.put(session, expires_at)
+        self._look_in_time(session)
 
     def closed(self, session: ClientSession, code: int | None, reason: str) -> None:
         if session.slot >= 0:
@@ -141,7 +164,7 @@ class Gateway:
             log.info(
                 "connection.closed",
                 code=None if code is None else int(code),
-                reason=reason,
+                reason=reason if reason.isprintable() else ascii(reason),  # the peer's words, for a terminal
                 **session.described,
             )
 

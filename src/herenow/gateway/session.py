@@ -79,6 +79,7 @@ class ClientSession:
         "_socket",
         "_waiting",
         "_working",
+        "look_at",
         "slot",
     )
 
@@ -95,6 +96,8 @@ class ClientSession:
         self._ended_by_us = False
         self.slot = -1
         """Where the ping sweep keeps us."""
+        self.look_at: int | None = None
+        """When the token is next looked at."""
 
     # The socket's side
 
@@ -113,7 +116,7 @@ class ClientSession:
             self._gateway.node.metrics.refusals[error.code] += 1
             self.end(Close.TOO_MANY_CONNECTIONS, error.message)
             return
-        self._gateway.opened(self, self._claims.expires_at_ms)
+        self._gateway.opened(self)
         self._do_later(None)
 
     def on_text(self, payload: bytes) -> None:
@@ -169,14 +172,10 @@ class ClientSession:
         self._gateway.node.metrics.closes[Close.NO_LIFE] += 1
         self._socket.abort()
 
-    def expired(self, now: int) -> int | None:
-        """When to look again; None: it is over."""
-        if self._connection is None:
-            return None
-        if now < self._claims.expires_at_ms:
-            return self._claims.expires_at_ms
-        self.end(Close.UNAUTHORIZED, "token_expired")
-        return None
+    @property
+    def expires_at(self) -> int | None:
+        """None: there is nothing left to expire."""
+        return None if self._connection is None else self._claims.expires_at_ms
 
     @property
     def last_life(self) -> int:
@@ -344,8 +343,8 @@ class ClientSession:
         claims = self._gateway.auth.check(command.token)
         if claims.user != self._claims.user:
             raise ProtocolError("token_other_user", "The new token is for another user than this connection.")
-        was, self._claims = self._claims.expires_at_ms, claims
-        self._gateway.refreshed(self, was=was, expires_at=claims.expires_at_ms)
+        self._claims = claims
+        self._gateway.refreshed(self)
 
     def _refuse(self, code: str, message: str, frame_id: FrameId) -> None:
         self._gateway.node.metrics.refusals[code] += 1
