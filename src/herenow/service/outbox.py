@@ -27,6 +27,7 @@ class Outbox:
         "ready",
         "send",
         "unheard",
+        "unwanted",
         "user",
         "watching",
     )
@@ -41,6 +42,8 @@ class Outbox:
         self.closed = False
         self.follows_contacts = False
         """Subscribed to "contacts": whoever becomes one is watched too."""
+        self.unwanted: frozenset[str] = frozenset()
+        """Contacts it has unsubscribed from one by one: they are not brought back by following contacts."""
         self.paused_at: float | None = None
         """Since when the peer has not been reading."""
         self.hears_own = False

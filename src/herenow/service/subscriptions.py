@@ -69,6 +69,12 @@ class Subscriptions:
 
     async def subscribe(self, outbox: Outbox, targets: Sequence[str]) -> Granted:
         """The caller sends the answer before it next awaits: the first update may follow at once."""
+        if outbox.unwanted:
+            outbox.unwanted -= frozenset(targets)
+        return await self._subscribe(outbox, targets)
+
+    async def _subscribe(self, outbox: Outbox, targets: Sequence[str], *, following: bool = False) -> Granted:
+        """`following`: nobody asked for these targets, they are contacts now."""
         granted = Granted()
         targets = list(dict.fromkeys(targets))
         sights = await self.sights(outbox.user, targets)
@@ -89,7 +95,11 @@ class Subscriptions:
             await self._relations.relate(
                 outbox.user, [person.user for person in people]
             )  # if that changed meanwhile
-            self._grant(outbox, people, granted)
+            if following:  # as wanted now, not as it was when we began to read
+                people_now = [person for person in people if _follows(outbox, person.user)]
+            else:
+                people_now = people
+            self._grant(outbox, people_now, granted)
         finally:
             for person in people:
                 person.pins -= 1
@@ -110,26 +120,54 @@ class Subscriptions:
             return
         for person in people:
             sight = self._sight(outbox.user, person.user)
-            if not sight and person.user not in outbox.watching:  # taken back while we read
+            watched = person.user in outbox.watching
+            if not sight and not watched:  # taken back while we read
                 granted.denied.append((person.user, "not_mutual_followers"))
+                continue
+            if not watched and len(outbox.watching) >= self._max:  # others were granted while we read
+                granted.denied.append((person.user, "too_many_subscriptions"))
                 continue
             channel = self._hub.watch(outbox, person, sight or Sight.NONE)
             granted.statuses.append((channel.body, self._hub.as_of(person.shard)))
 
     async def subscribe_contacts(self, outbox: Outbox) -> Granted:
-        outbox.follows_contacts = True
-        return await self.subscribe(outbox, await self._relations.contacts(outbox.user))
+        outbox.unwanted = frozenset()
+        before, outbox.follows_contacts = (
+            outbox.follows_contacts,
+            True,
+        )  # at once: nobody is missed while we read
+        try:
+            contacts = await self._relations.contacts(outbox.user)
+        except Unavailable:
+            outbox.follows_contacts = before
+            raise
+        return await self.subscribe(outbox, contacts)
 
     def unsubscribe(self, outbox: Outbox, targets: Sequence[str]) -> list[str]:
         """Nothing for those targets after this."""
+        if outbox.follows_contacts:
+            outbox.unwanted |= {target for target in targets if self._may_come_back(outbox, target)}
         for target in targets:
             self._hub.unwatch(outbox, target)
         return list(targets)
 
+    def _may_come_back(self, outbox: Outbox, target: str) -> bool:
+        """By following contacts. Others need not be remembered, so that rubbish takes no room."""
+        return target in outbox.watching or bool(self._relations.are_related(outbox.user, target))
+
     async def unsubscribe_contacts(self, outbox: Outbox) -> list[str]:
+        """Those who are contacts, and those who were: the graph may bring them back."""
         outbox.follows_contacts = False
-        contacts = [c for c in await self._relations.contacts(outbox.user) if c in outbox.watching]
-        return self.unsubscribe(outbox, contacts)
+        outbox.unwanted = frozenset()
+        contacts = set(await self._relations.contacts(outbox.user))
+        return self.unsubscribe(
+            outbox,
+            [
+                user
+                for user, channel in outbox.watching.items()
+                if user in contacts or channel.sight is Sight.NONE
+            ],
+        )
 
     # When the graph changes
 
@@ -170,8 +208,8 @@ class Subscriptions:
         except Unavailable:
             return
         for outbox in followers:
-            new = [contact for contact in contacts if contact not in outbox.watching]
-            granted = await self.subscribe(outbox, new) if new else None
+            new = [c for c in contacts if c not in outbox.watching and _follows(outbox, c)]
+            granted = await self._subscribe(outbox, new, following=True) if new else None
             if granted is not None and granted.statuses and not outbox.closed:
                 outbox.send(closed_statuses_frame([with_as_of(*status) for status in granted.statuses]))
 
@@ -180,6 +218,11 @@ class Subscriptions:
         related = viewer != target and bool(self._relations.are_related(viewer, target))
         sight = _SIGHTS[viewer == target, related]
         return None if sight is Sight.NONE else sight
+
+
+def _follows(outbox: Outbox, contact: str) -> bool:
+    """Does it want to hear of a contact it has not named?"""
+    return outbox.follows_contacts and contact not in outbox.unwanted
 
 
 _SIGHTS = {
