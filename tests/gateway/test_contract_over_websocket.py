@@ -184,7 +184,14 @@ async def test_J1_refusals_are_not_rubbish(here: Here) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "code"), [("?device_id=a%20b", "invalid_id"), ("?platform=toaster", "invalid_platform")]
+    ("query", "code"),
+    [
+        ("?device_id=a%20b", "invalid_id"),
+        ("?device_id=%ff", "invalid_id"),
+        ("?device_id=a&device_id=b", "bad_shape"),
+        ("?platform=toaster", "invalid_platform"),
+        ("?platform=web&platform=web", "bad_shape"),
+    ],
 )
 async def test_J1_a_wrong_query_is_explained_before_the_end(here: Here, query: str, code: str) -> None:
     headers = {"authorization": f"Bearer {token('ana')}"}

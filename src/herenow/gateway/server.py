@@ -137,9 +137,7 @@ class Gateway:
             self.node.metrics.refusals[error.code] += 1
             return Farewell(Close.UNAUTHORIZED, error.code)
         try:
-            asked = {
-                name: values[-1] for name, values in parse_qs(upgrade.query, keep_blank_values=True).items()
-            }
+            asked = _asked(upgrade.query)
             device = parse_id(asked["device_id"]) if asked.get("device_id") else None
             platform = parse_platform(asked.get("platform") or None)
         except ProtocolError as error:
@@ -181,6 +179,16 @@ class _Apology(Farewell):
     def on_open(self, socket: Socket) -> None:
         socket.send_text(self._frame)
         super().on_open(socket)
+
+
+def _asked(query: str) -> dict[str, str]:
+    """The parameters of a handshake, each once. Bytes that are no UTF-8 become surrogates, which no id has: refused, not
+    repaired."""
+    parameters = parse_qs(query, keep_blank_values=True, errors="surrogateescape")
+    for name in ("device_id", "platform"):
+        if len(parameters.get(name, ())) > 1:
+            raise ProtocolError("bad_shape", f"The parameter {name} stands in the address more than once.")
+    return {name: values[0] for name, values in parameters.items()}
 
 
 def _come_back() -> str:
