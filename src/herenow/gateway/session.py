@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, assert_never
 import structlog
 
 from herenow.core.model import Platform
-from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
+from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.gateway.tokens import Claims
 from herenow.gateway.websocket import Socket
 from herenow.service.connection import Connection
@@ -79,6 +79,7 @@ class ClientSession:
         "_socket",
         "_waiting",
         "_working",
+        "look_at",
         "slot",
     )
 
@@ -95,6 +96,8 @@ class ClientSession:
         self._ended_by_us = False
         self.slot = -1
         """Where the ping sweep keeps us."""
+        self.look_at: int | None = None
+        """When the token is next looked at."""
 
     # The socket's side
 
@@ -117,7 +120,7 @@ class ClientSession:
             self._gateway.node.metrics.refusals[error.code] += 1
             self.end(Close.TOO_MANY_CONNECTIONS, error.message)
             return
-        self._gateway.opened(self, self._claims.expires_at_ms)
+        self._gateway.opened(self)
         self._do_later(None)
 
     def on_text(self, payload: bytes) -> None:
@@ -161,6 +164,8 @@ class ClientSession:
     # Ends that we choose
 
     def end(self, code: int, reason: str) -> None:
+        if self._ended_by_us:
+            return  # the first reason counts
         self._ended_by_us = True
         self._gateway.node.metrics.closes[code] += 1
         self._socket.close(code, reason)
@@ -171,14 +176,10 @@ class ClientSession:
         self._gateway.node.metrics.closes[Close.NO_LIFE] += 1
         self._socket.abort()
 
-    def expired(self, now: int) -> int | None:
-        """When to look again; None: it is over."""
-        if self._connection is None:
-            return None
-        if now < self._claims.expires_at_ms:
-            return self._claims.expires_at_ms
-        self.end(Close.UNAUTHORIZED, "token_expired")
-        return None
+    @property
+    def expires_at(self) -> int | None:
+        """None: there is nothing left to expire."""
+        return None if self._connection is None else self._claims.expires_at_ms
 
     @property
     def last_life(self) -> int:
@@ -216,6 +217,7 @@ class ClientSession:
 
     async def _work(self) -> None:
         try:
+            # What still waits behind an end that we chose is not done: its answer would reach nobody.
             while self._waiting and self._connection is not None and not self._ended_by_us:
                 command = self._waiting.popleft()
                 if command is None:
@@ -233,7 +235,7 @@ class ClientSession:
         try:
             async with asyncio.timeout(WELCOME_WITHIN):
                 presence = await node.decider.decided(connection.user)
-        except (Unavailable, TimeoutError):
+        except (HerenowError, TimeoutError):
             presence = connection.session.person.presence
         if self._connection is None:
             return
@@ -265,6 +267,10 @@ class ClientSession:
             self._refuse(
                 "unknown_outcome", "The store did not answer; look before you repeat it.", command.id
             )
+        except Exception:
+            # A mistake of ours costs one command its answer, not those that wait behind it.
+            log.error("command.failed", command=type(command).__name__, exc_info=True)
+            self._refuse("internal", "The server failed; its log says how.", command.id)
 
     async def _do(self, connection: Connection, command: Command) -> None:  # noqa: C901 - a table of verbs
         node = self._gateway.node
@@ -281,7 +287,7 @@ class ClientSession:
                 self._send(unsubscribed_frame(targets, command.id))
                 return
             case Bye():
-                await self._bye(connection)
+                await self._bye(connection, command.id)
                 return
             case Heartbeat():
                 pass  # done on arrival; its answer waits its turn
@@ -311,6 +317,8 @@ class ClientSession:
             granted = await subscriptions.subscribe_contacts(connection.outbox)
         else:
             granted = await subscriptions.subscribe(connection.outbox, command.targets)
+        if connection.outbox.closed:
+            return  # signed out meanwhile: nothing was granted, and nobody is told so
         granted.denied.extend(command.invalid)
         if command.single:
             self._send(_single(granted, command.id))
@@ -329,8 +337,10 @@ class ClientSession:
         else:
             await choices.set_custom(user, command.custom, saved=saved)
 
-    async def _bye(self, connection: Connection) -> None:
+    async def _bye(self, connection: Connection, frame_id: FrameId) -> None:
         await self._gateway.node.sessions.sign_out(connection.user, connection.session.device, but=connection)
+        if frame_id is not None:
+            self._send(ok_frame(frame_id))
         self.end(Close.NORMAL, "signed out")
 
     async def _refresh(self, connection: Connection, command: Refresh) -> None:
@@ -338,8 +348,8 @@ class ClientSession:
         if claims.user != self._claims.user:
             raise ProtocolError("token_other_user", "The new token is for another user than this connection.")
         self._gateway.node.sessions.refreshed(connection, claims.issued_at_ms or 0)
-        was, self._claims = self._claims.expires_at_ms, claims
-        self._gateway.refreshed(self, was=was, expires_at=claims.expires_at_ms)
+        self._claims = claims
+        self._gateway.refreshed(self)
 
     def _refuse(self, code: str, message: str, frame_id: FrameId) -> None:
         self._gateway.node.metrics.refusals[code] += 1

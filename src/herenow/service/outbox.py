@@ -28,6 +28,7 @@ class Outbox:
         "send",
         "truth",
         "unheard",
+        "unwanted",
         "user",
         "watching",
         "wishes",
@@ -43,6 +44,8 @@ class Outbox:
         self.closed = False
         self.follows_contacts = False
         """Subscribed to "contacts": whoever becomes one is watched too."""
+        self.unwanted: frozenset[str] = frozenset()
+        """Contacts it has unsubscribed from one by one: they are not brought back by following contacts."""
         self.paused_at: float | None = None
         """Since when the peer has not been reading."""
         self.hears_own = False

@@ -116,6 +116,8 @@ class Recorder:
                 await done
         except TimeoutError:
             log.warning("ledger.late", backlog=len(self._rows))
+        finally:
+            self._written = [each for each in self._written if each[1] is not done]
 
     async def run(self) -> None:
         """Flush when asked, or when it is time."""
@@ -134,6 +136,13 @@ class Recorder:
                 self.is_late = True
                 self._metrics.ledger_errors += 1
                 log.warning("ledger.unavailable", error=str(error), backlog=len(self._rows))
+                await asyncio.sleep(self._flush_every)
+            except (
+                Exception
+            ) as error:  # a mistake: said, and tried again, for what waits must not be lost by it
+                self.is_late = True
+                self._metrics.ledger_errors += 1
+                log.error("ledger.failed", error=repr(error), backlog=len(self._rows), exc_info=True)
                 await asyncio.sleep(self._flush_every)
 
     async def stamp(self) -> None:

@@ -79,6 +79,12 @@ class Subscriptions:
 
     async def subscribe(self, outbox: Outbox, targets: Sequence[str]) -> Granted:
         """The caller sends the answer before it next awaits: the first update may follow at once."""
+        if outbox.unwanted:
+            outbox.unwanted -= frozenset(targets)
+        return await self._subscribe(outbox, targets)
+
+    async def _subscribe(self, outbox: Outbox, targets: Sequence[str], *, following: bool = False) -> Granted:
+        """`following`: nobody asked for these targets, they are contacts now."""
         granted = Granted()
         targets = list(dict.fromkeys(targets))
         await self._relate(outbox, targets)
@@ -97,7 +103,11 @@ class Subscriptions:
         try:
             await self._get_to_know([person for person in people if not is_at_hand(person)])
             await self._relate(outbox, [person.user for person in people])  # if that changed meanwhile
-            self._grant(outbox, people, granted)
+            if following:  # as wanted now, not as it was when we began to read
+                people_now = [person for person in people if _follows(outbox, person.user)]
+            else:
+                people_now = people
+            self._grant(outbox, people_now, granted)
         finally:
             for person in people:
                 person.pins -= 1
@@ -121,6 +131,9 @@ class Subscriptions:
             if not watched and self._is_denied(outbox, person.user):
                 granted.denied.append((person.user, "not_mutual_followers"))  # taken back while we read
                 continue
+            if not watched and len(outbox.watching) >= self._max:  # others were granted while we read
+                granted.denied.append((person.user, "too_many_subscriptions"))
+                continue
             sight = Sight.TRUTH if outbox.truth else self._sight(outbox.user, person.user)
             channel = self._hub.watch(outbox, person, sight)
             granted.statuses.append((channel.body, self._hub.as_of(person.shard)))
@@ -128,19 +141,43 @@ class Subscriptions:
                 granted.news.append(granted.statuses[-1])
 
     async def subscribe_contacts(self, outbox: Outbox) -> Granted:
-        outbox.follows_contacts = True
-        return await self.subscribe(outbox, await self._relations.contacts(outbox.user))
+        outbox.unwanted = frozenset()
+        before, outbox.follows_contacts = (
+            outbox.follows_contacts,
+            True,
+        )  # at once: nobody is missed while we read
+        try:
+            contacts = await self._relations.contacts(outbox.user)
+        except Unavailable:
+            outbox.follows_contacts = before
+            raise
+        return await self.subscribe(outbox, contacts)
 
     def unsubscribe(self, outbox: Outbox, targets: Sequence[str]) -> list[str]:
         """Nothing for those targets after this."""
+        if outbox.follows_contacts:
+            outbox.unwanted |= {target for target in targets if self._may_come_back(outbox, target)}
         for target in targets:
             self._hub.unwatch(outbox, target)
         return list(targets)
 
+    def _may_come_back(self, outbox: Outbox, target: str) -> bool:
+        """By following contacts. Others need not be remembered, so that rubbish takes no room."""
+        return target in outbox.watching or self._sight(outbox.user, target) != Sight.NONE
+
     async def unsubscribe_contacts(self, outbox: Outbox) -> list[str]:
+        """Those who are contacts, and those who were: the graph may bring them back."""
         outbox.follows_contacts = False
-        contacts = [c for c in await self._relations.contacts(outbox.user) if c in outbox.watching]
-        return self.unsubscribe(outbox, contacts)
+        outbox.unwanted = frozenset()
+        contacts = set(await self._relations.contacts(outbox.user))
+        return self.unsubscribe(
+            outbox,
+            [
+                user
+                for user, channel in outbox.watching.items()
+                if user in contacts or channel.sight == Sight.NONE
+            ],
+        )
 
     # When the rules change
 
@@ -213,8 +250,8 @@ class Subscriptions:
         except Unavailable:
             return
         for outbox in followers:
-            new = [contact for contact in contacts if contact not in outbox.watching]
-            granted = await self.subscribe(outbox, new) if new else None
+            new = [c for c in contacts if c not in outbox.watching and _follows(outbox, c)]
+            granted = await self._subscribe(outbox, new, following=True) if new else None
             # The same change may be heard of twice: whom it watches by now, it was told of.
             if granted is not None and granted.news and not outbox.closed:
                 outbox.send(closed_statuses_frame([with_as_of(*status) for status in granted.news]))
@@ -246,3 +283,8 @@ class Subscriptions:
 
 def _viewers(person: Person) -> list[str]:
     return list({o.user for channel in person.channels for o in channel.outboxes if not o.truth})
+
+
+def _follows(outbox: Outbox, contact: str) -> bool:
+    """Does it want to hear of a contact it has not named?"""
+    return outbox.follows_contacts and contact not in outbox.unwanted

@@ -102,8 +102,9 @@ class TypingRooms:
             self._tasks.spawn(self._check_member(change.a, change.b), "member")
 
     async def _check_member(self, room: str, user: str) -> None:
-        if await self._relations.is_member(room, user):
-            return
+        with suppress(Unavailable):  # who cannot be shown to be a member is none
+            if await self._relations.is_member(room, user):
+                return
         for outbox in [o for o in self._rooms.get(room, ()) if o.user == user]:
             self._leave(outbox, room)
 
@@ -171,8 +172,10 @@ class TypingRooms:
         [(presence, _)] = await self._reader.look([message.user])
         expires_in = self._typing_for if message.typing else 0
         frame = typing_frame(message.user, to=message.to, room=message.room, expires_in=expires_in)
-        for outbox in outboxes:
-            hears = may_hear_typing(presence, sights[outbox.user])
+        for outbox in self._audience(
+            message
+        ):  # of now: somebody may have unsubscribed or left while we asked
+            hears = outbox.user in sights and may_hear_typing(presence, sights[outbox.user])
             if hears and not outbox.closed and outbox.paused_at is None:
                 outbox.send(frame)
 
