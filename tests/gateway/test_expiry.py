@@ -92,7 +92,7 @@ async def test_a_refresh_may_shorten_and_a_hundred_of_them_leave_one_end():
         line = door.come(ttl=DAY)
         long, short = door.token(DAY), door.token(30)
         for token in (long, short) * 50:
-            line.session._refresh(Refresh(token=token))
+            await line.session._refresh(line.session._connection, Refresh(token=token))
         assert len(door.gateway._expiry) <= 3
         await door.world.sleep(29)
         assert line.ended is None

@@ -45,6 +45,10 @@ from herenow.testing.twins.stage import Stage, Tap, Wire
 RISE = 5_000
 """Milliseconds in which the viewers take their seats, and in which the last of it comes out."""
 
+OFF_BEAT = 137
+"""Milliseconds that the parting comes after a step would: viewers' own timers end on whole seconds, and which of two
+things that happen in the same millisecond comes first is nobody's secret."""
+
 PROBE = 500
 """Milliseconds after a step at which viewers ask."""
 
@@ -80,7 +84,7 @@ class Play:
             await self._stage.until(at)
             self._target.do(step)
             at += pause * 1000
-        await self._part(at, hides=hides)
+        await self._part(at + OFF_BEAT, hides=hides)
         at += RISE
         for step, pause in self._history.hidden:
             await self._stage.until(at)
