@@ -14,7 +14,7 @@ the viewer would otherwise get and adds nothing: a stranger stays a stranger, a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import ClassVar
 
@@ -122,6 +122,15 @@ class Sight:
     """Times are not told; a bucket stands for the last seen."""
     last_seen: int | None = None
     """Of a frozen sight: what there is to see."""
+
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+    """Made once: bodies are kept by sight, and asked for by the thousand."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.kind, self.blurred, self.last_seen)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     TRUTH: ClassVar[Sight]
     FULL: ClassVar[Sight]
@@ -257,8 +266,8 @@ def seen_by_oneself(presence: Presence) -> OwnView:
 
 
 def status_in_public(presence: Presence) -> Status:
-    """For whoever counts: the hidden count as what they look like."""
-    return public(presence).status
+    """For whoever counts: the hidden count as what they look like. As `public` says, without making a view."""
+    return Status.OFFLINE if presence.hidden else presence.status
 
 
 def may_hear_typing(presence: Presence, sight: Sight) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from herenow.core.model import Bucket, Presence, Status, View
 from herenow.core.shards import shard_of
-from herenow.core.visibility import Facts, Sight, judge, seen, seen_by_oneself
+from herenow.core.visibility import Facts, Kind, Sight, judge, seen, seen_by_oneself
 from herenow.service.decide import Decider
 from herenow.service.hub import Hub
 from herenow.service.people import People
@@ -53,7 +53,7 @@ class Views:
 
         Who may not be seen is not looked up: strangers and the unknown answer alike, and take the same time."""
         sights = await self._sights(viewer, users)
-        seen_ones = [user for user in users if sights[user] != Sight.NONE]
+        seen_ones = [user for user in users if sights[user].kind is not Kind.NONE]
         found = dict(zip(seen_ones, await self._reader.look(seen_ones), strict=True))
         if not self._hub.stale_shards:  # then all are true as of now, and nobody's shard matters
             closing = closing_as_of(self._hub.as_of(0))
@@ -128,7 +128,7 @@ class Views:
         self, user: str, sight: Sight, found: Mapping[str, tuple[Presence, bool]], *, stale: bool
     ) -> bytes:
         person = self._people.find(user)
-        if person is not None and person.channels and sight != Sight.NONE:
+        if person is not None and person.channels and sight.kind is not Kind.NONE:
             return self._hub.body(person, sight)
         presence, fresh = found.get(user, _UNSEEN)
         return self._body(user, sight, presence, stale=stale or not fresh)
