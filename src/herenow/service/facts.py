@@ -54,12 +54,15 @@ def tie(relation: Relation, *, shares_room: bool, block: Block | None) -> Tie:
             return STRANGERS
         if relation == FRIENDS.relation:
             return FRIENDS
+        if relation == CONTACTS.relation:
+            return CONTACTS
     until = _related_until(relation)
     return Tie(FOREVER if shares_room else until, relation, shares_room, block)
 
 
 STRANGERS = Tie()
 FRIENDS = Tie(FOREVER, Relation(mutual_follow=True))
+CONTACTS = Tie(FOREVER, Relation(contact=True))
 UNDECIDED = Preferences()
 """What nearly everybody prefers: compared by identity, so whoever has exactly this gets this one."""
 
@@ -160,7 +163,7 @@ class Known:
         sights: dict[str, Sight] = {}
         for target in targets:
             what, theirs = ties.get(target), preferences.get(target)
-            if what is FRIENDS and theirs is UNDECIDED and mine is UNDECIDED:
+            if theirs is UNDECIDED and mine is UNDECIDED and (what is CONTACTS or what is FRIENDS):
                 sights[target] = full
             elif target == viewer:
                 sights[target] = ONESELF.sight
