@@ -19,6 +19,7 @@ A third party that writes an engine implements `Engine`, adds a line to `herenow
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -301,11 +302,22 @@ class RelationRow:
 @dataclass(frozen=True, slots=True)
 class LedgerChange:
     """A row of the change table: something about these two (or this one) has changed; read it again.
-    kind: `relation` (a, b), `member` (room a, user b), `preferences` (user a)."""
+    kind: `relation` (a, b), `relations` (user a with everybody, and in every room), `member` (room a, user b),
+    `members` (room a, everybody), `preferences` (user a)."""
 
     kind: str
     a: str
     b: str
+
+
+@dataclass(slots=True)
+class SourceHealth:
+    """What a source of relations says of itself, for metrics and `readyz`. Written by the source, read by the node."""
+
+    errors: Counter[str] = field(default_factory=Counter)
+    """Failures by kind."""
+    trouble: str | None = None
+    """A sentence while it does not answer."""
 
 
 class Relations(Protocol):
@@ -380,6 +392,9 @@ class Ledger(Relations, Protocol):
         """(in contact, until)."""
 
     # What changed
+
+    async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
+        """Add rows to the change table: something changed that is kept elsewhere, and every node must look again."""
 
     async def changes_head(self) -> int: ...
 
