@@ -25,7 +25,7 @@ class Application:
         """What is written to the socket for a question: an async function of the writer and the question."""
         self.poison = None
         """An id that the application stumbles over."""
-        self._server = None
+        self._server: asyncio.Server
         self._port = 0
         self._writers = set()
 
@@ -62,7 +62,7 @@ class Application:
             case "between":
                 return {"pairs": [self._pair(a, b) for a, b in question["pairs"]]}
             case "contacts":
-                return {"contacts": self._contacts_of(question["user"])}
+                return {"lists": [{"user": u, "contacts": self._contacts_of(u)} for u in question["users"]]}
             case "members":
                 rows = [(row["room"], row["user"]) for row in question["members"]]
                 return {

@@ -160,7 +160,9 @@ async def test_few_requests_are_under_way_at_a_time(app, source):
         await app.honest(writer, question)
 
     app.behave = counting
-    await asyncio.gather(*(source.contacts(f"user-{n}", NOW) for n in range(20)))
+    await asyncio.gather(
+        *(source.between("ana", [f"{n}-{m}" for m in range(MOST_PAIRS)], NOW) for n in range(20))
+    )
     assert most == messenger.AT_A_TIME
 
 
@@ -224,7 +226,18 @@ async def test_an_answer_of_another_shape_or_about_something_else_is_none(app, s
 
 
 @pytest.mark.parametrize(
-    "said", [{"contacts": "bo"}, {"contacts": [None]}, {"contacts": ["b o"]}, {"contacts": [True]}, {}]
+    "said",
+    [
+        {},
+        {"lists": []},
+        {"lists": [{"user": "ana", "contacts": "bo"}]},
+        {"lists": [{"user": "ana", "contacts": [None]}]},
+        {"lists": [{"user": "ana", "contacts": ["b o"]}]},
+        {"lists": [{"user": "ana", "contacts": [True]}]},
+        {"lists": [{"user": "bo", "contacts": []}]},
+        {"lists": [{"user": "ana", "contacts": []}, {"user": "bo", "contacts": []}]},
+        {"lists": [{"user": "ana", "contacts": []}, {"user": "ana", "contacts": ["bo"]}]},
+    ],
 )
 async def test_a_list_of_anything_but_ids_is_none(app, source, said):
     async def lie(writer, question):
@@ -260,6 +273,15 @@ async def test_a_membership_that_is_not_said_is_none(app, source, said):
     app.behave = lie
     with pytest.raises(Failed):
         await source.is_member("r", "ana")
+
+
+async def test_a_list_too_long_does_not_harm_those_asked_for_beside_it(app, source):
+    app.lists["ana"] = list(range(1_000_000))
+    app.lists["bo"] = ["cy"]
+    users = ["ana", "bo", *(f"user-{n}" for n in range(48))]
+    found = await asyncio.gather(*(source.contacts(user, NOW) for user in users), return_exceptions=True)
+    assert isinstance(found[0], Failed)
+    assert found[1:] == [["cy"], *([[]] * 48)]
 
 
 # --- Trouble on the way ----------------------------------------------------------------------------------------------
@@ -395,7 +417,7 @@ async def test_a_hanging_application_is_waited_for_a_few_times_only(app, source,
 
 async def test_who_waits_for_a_turn_waits_no_longer_than_the_deadline(app, source, health, hasty):
     app.behave = hang
-    asks = [source.contacts(f"user-{n}", NOW) for n in range(20)]
+    asks = [source.between("ana", [f"{n}-{m}" for m in range(MOST_PAIRS)], NOW) for n in range(20)]
     found = await asyncio.gather(*asks, return_exceptions=True)
     assert all(isinstance(one, Failed) for one in found)
     assert len(app.asked) == messenger.AT_A_TIME

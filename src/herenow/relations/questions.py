@@ -22,6 +22,9 @@ from herenow.wire.ids import parse_id
 MOST_PAIRS = 1_000
 """Pairs, or memberships, in one question: some hundred kilobytes, and one query of a database."""
 
+MOST_LISTS = 50
+"""Lists of contacts in one question."""
+
 MOST_CONTACTS = 20_000
 """Of one user. Nobody looks at more people, and a list of millions is a mistake."""
 
@@ -67,8 +70,13 @@ class MembersAnswer(_Answer, frozen=True):
     members: list[MemberAnswer]
 
 
-class ContactsAnswer(_Answer, frozen=True):
+class ListAnswer(_Answer, frozen=True):
+    user: Id
     contacts: list[Id]
+
+
+class ContactsAnswer(_Answer, frozen=True):
+    lists: list[ListAnswer]
 
 
 def _ask_pairs(pairs: Sequence[Edge]) -> bytes:
@@ -93,21 +101,24 @@ def _read_members(payload: bytes, asked: Sequence[Edge]) -> dict[Edge, bool]:
 
 
 def _ask_contacts(users: Sequence[str]) -> bytes:
-    [user] = users
-    return msgspec.json.encode({"ask": "contacts", "user": user})
+    return msgspec.json.encode({"ask": "contacts", "users": users})
 
 
 def _read_contacts(payload: bytes, asked: Sequence[str]) -> dict[str, list[str]]:
-    [user] = asked
-    listed = _decoded(_contacts, payload).contacts
-    if len(listed) > MOST_CONTACTS:
-        raise Failed("shape", f"A list of {len(listed)} contacts; at most {MOST_CONTACTS} are taken.")
-    return {user: sorted({_id(contact) for contact in listed} - {user})}
+    found = [(_id(row.user), row.contacts) for row in _decoded(_contacts, payload).lists]
+    lists = _exactly(asked, found, "user")
+    return {user: _listed(user, contacts) for user, contacts in lists.items()}
+
+
+def _listed(user: str, contacts: Sequence[Id]) -> list[str]:
+    if len(contacts) > MOST_CONTACTS:
+        raise Failed("shape", f"A list of {len(contacts)} contacts; at most {MOST_CONTACTS} are taken.")
+    return sorted({_id(contact) for contact in contacts} - {user})
 
 
 BETWEEN = Question(MOST_PAIRS, _ask_pairs, _read_pairs)
 MEMBERS = Question(MOST_PAIRS, _ask_members, _read_members)
-CONTACTS = Question(1, _ask_contacts, _read_contacts)
+CONTACTS = Question(MOST_LISTS, _ask_contacts, _read_contacts)
 
 _pairs = msgspec.json.Decoder(PairsAnswer)
 _members = msgspec.json.Decoder(MembersAnswer)
@@ -141,10 +152,10 @@ def _relation(row: PairAnswer) -> Relation:
     return Relation(row.mutual_follow, contact=True, contact_until=row.contact_until)
 
 
-def _exactly(asked: Sequence[Edge], found: Iterable[tuple[Edge, Fact]], what: str) -> dict[Edge, Fact]:
-    facts: dict[Edge, Fact] = {}
-    for edge, fact in found:
-        if facts.setdefault(edge, fact) != fact:
+def _exactly(asked: Sequence[Key], found: Iterable[tuple[Key, Fact]], what: str) -> dict[Key, Fact]:
+    facts: dict[Key, Fact] = {}
+    for key, fact in found:
+        if facts.setdefault(key, fact) != fact:
             raise Failed("mismatch", f"The answer says two different things of one {what}.")
     if facts.keys() != set(asked):
         raise Failed("mismatch", f"The answer leaves out a {what} that was asked, or adds one that was not.")

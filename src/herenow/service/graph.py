@@ -33,6 +33,13 @@ class Graph:
                 await self._subscriptions.look_again(row.b, [row.a])
         return changed
 
+    async def changed_elsewhere(self, changes: Sequence[LedgerChange]) -> None:
+        """What the relations' own source says has changed: this node looks again at once, the others hear of it by the
+        ledger. To say so twice is harmless, so no answer of the ledger means: say it again."""
+        for change in changes:
+            self._relations.changed(change)
+        await reading(self._ledger.note_changes(changes), LEDGER_DEADLINE)
+
     async def follows(self, a: str, b: str) -> bool:
         return await reading(self._ledger.follows(a, b), LEDGER_DEADLINE)
 

@@ -22,7 +22,7 @@ from herenow.core.machine import Timings, wake_at
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
 from herenow.errors import HerenowError, Unavailable
-from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations
+from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations, SourceHealth
 from herenow.service.calls import DEADLINE, reading
 from herenow.service.census import Census
 from herenow.service.choices import Choices
@@ -78,6 +78,8 @@ class NodeSettings:
     ledger_flush: float = 1.0
     max_subscriptions: int = 500
     max_connections_per_user: int = 20
+    relations_ttl: float | None = None
+    """How long a relation is believed that the ledger does not keep; None: the ledger keeps them, and tells of changes."""
     embedded: bool = True
     """The engine ends with this process: the ledger must know who was here (DESIGN section 7)."""
 
@@ -90,6 +92,7 @@ class Node:
         settings: NodeSettings,
         *,
         relations: Relations | None = None,
+        relations_health: SourceHealth | None = None,
         clock: NodeClock | None = None,
         tasks: Tasks | None = None,
         make_epoch: Callable[[], str] = new_epoch,
@@ -99,6 +102,7 @@ class Node:
         self.ledger = ledger
         self.clock = clock or NodeClock()
         self.metrics = Metrics()
+        self.relations_health = relations_health or SourceHealth()
         self.ready = False
         self.draining = False
         self._tasks = tasks or Tasks()
@@ -210,6 +214,10 @@ class Node:
             metrics,
             self._relation_changed,
             self.subscriptions.trust_changed,
+            self.subscriptions.facts_old,
+            self.subscriptions.facts_over,
+            self.subscriptions.look_again_at_all,
+            settings.relations_ttl,
         )
         self.views = Views(
             people=self.people,
@@ -324,6 +332,8 @@ class Node:
         for person in await self.reader.confirm():
             if person.stands:  # else it is decided first
                 self.hub.publish(person)
+        if self.relations.in_doubt:
+            self._tasks.spawn(self.relations.resolve(), "doubts")  # a source may take its time
         await self.census.keep(self.tail.cursors)
 
     async def _take_over_last_run(self) -> None:

@@ -4,19 +4,25 @@ Facts are read from a `Relations` source in batches and kept per viewer. They ar
 change table says so (polled every second: a lost message never lets somebody see who may not), when this node itself
 writes an edge, and when a contact ends by its own time. A node that cannot read the change table believes what it knows
 for `TRUST`, then nobody is related to anybody: it fails closed.
+
+A source outside of the ledger may forget to tell us of a change: its facts have an age (`ages`). It may also be away while
+the ledger is not: whoever could not be asked about is hidden, and looked at again as soon as the source answers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
+import random
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import structlog
 
 from herenow.errors import Unavailable
 from herenow.ports import Ledger, LedgerChange, Relation, Relations
+from herenow.service.ages import Ages
 from herenow.service.calls import LEDGER_DEADLINE, reading
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
@@ -40,6 +46,9 @@ OVERLAP = 5
 TRIES = 3
 """How often we ask again because what we asked about has changed meanwhile."""
 
+DOUBTS = 50_000
+"""Failed questions that are remembered, to be asked again when there are answers; if there are more, about everybody."""
+
 FOREVER = 1 << 62
 
 log = structlog.get_logger(__name__)
@@ -54,18 +63,33 @@ class Acquaintances:
         metrics: Metrics,
         on_change: Callable[[LedgerChange], None],
         on_trust: Callable[[], None],
+        on_old: Callable[[str], None],
+        on_over: Callable[[str], None],
+        on_answers: Callable[[list[str] | None], Awaitable[None]],
+        ttl: float | None = None,
     ) -> None:
-        """`on_change`: something about these two is different now. `on_trust`: we stopped, or resumed, believing."""
+        """`on_change`: something about these two is different now. `on_trust`: we stopped, or resumed, believing.
+        `on_old`: what this viewer may see should be asked anew (`renew`). `on_over`: it was not, and is forgotten.
+        `on_answers`: the source answers again, and these viewers (None: all) should look.
+        `ttl`: seconds that a fact is believed; None: until we hear otherwise."""
         self._source = source
         self._ledger = ledger
         self._clock = clock
         self._metrics = metrics
         self._on_change = on_change
         self._on_trust = on_trust
+        self._on_old = on_old
+        self._on_over = on_over
+        self._on_answers = on_answers
+        self._ages: Ages[str | tuple[str, str]] = Ages(ttl, clock.monotonic)
+        """Of what is known of a viewer, and of a (room, user)."""
+        self._doubts: dict[tuple[str, str, str], None] = {}
+        """Questions that nobody answered: (`between`, viewer, target), (`contacts`, user, ""), (`member`, room, user)."""
         self._until: OrderedDict[str, dict[str, int]] = OrderedDict()
         """viewer → target → until when they are related (0: they are not)."""
         self._members: OrderedDict[tuple[str, str], bool] = OrderedDict()
         self._ends: list[tuple[int, str, str]] = []
+        self._resolving = False
         self._changes = _Changes()
         self._cursors: deque[int] = deque(maxlen=OVERLAP)
         """Where the last polls ended. We begin again at the oldest: rows appear out of the order of their ids."""
@@ -95,19 +119,34 @@ class Acquaintances:
             try:
                 await self._ask(viewer, unknown)
             except Unavailable:
-                self._metrics.ledger_errors += 1
+                self._doubt("between", viewer, unknown[0])
                 return
 
-    async def _ask(self, viewer: str, targets: Sequence[str]) -> None:
+    async def renew(self, viewer: str, targets: Sequence[str]) -> None:
+        """Ask everything about this viewer anew; until there is an answer, what is known holds."""
+        try:
+            await self._ask(viewer, targets, anew=True)
+        except Unavailable:
+            self._doubt("between", viewer, targets[0] if targets else viewer)
+
+    async def _ask(self, viewer: str, targets: Sequence[str], *, anew: bool = False) -> None:
         """What changes while we ask is not known afterwards: the answer may be from before."""
         with self._changes.watched() as changed:
+            asked = self._clock.monotonic()
             found = await reading(self._source.between(viewer, targets, self._clock.now()), LEDGER_DEADLINE)
+            known = self._until.get(viewer, _NONE)
+            if anew:
+                self._until.pop(viewer, None)
+                self._ages.asked_anew(viewer, asked)
+            self._ages.asked(viewer, asked)
             pairs = self._pairs(viewer)
             for target, relation in zip(targets, found, strict=True):
-                if (viewer, target) not in changed:
-                    until = pairs[target] = _related_until(relation)
-                    if 0 < until < FOREVER:
-                        heapq.heappush(self._ends, (until, viewer, target))
+                if not changed.isdisjoint(((viewer, target), (viewer, ""), (target, ""))):
+                    continue
+                until = _related_until(relation)
+                if 0 < until < FOREVER and known.get(target) != until:  # else its end is noted
+                    heapq.heappush(self._ends, (until, viewer, target))
+                pairs[target] = until
 
     def are_related(self, viewer: str, target: str) -> bool | None:
         """None: not known (any more): `relate` them first. Unknown must be treated as no."""
@@ -127,16 +166,26 @@ class Acquaintances:
         """Fails closed: raises `Unavailable`."""
         if not self._trusted:
             raise Unavailable("The relations are out of reach.")
-        return await reading(self._source.contacts(user, self._clock.now()), LEDGER_DEADLINE)
+        try:
+            return await reading(self._source.contacts(user, self._clock.now()), LEDGER_DEADLINE)
+        except Unavailable:
+            self._doubt("contacts", user, "")
+            raise
 
     async def is_member(self, room: str, user: str) -> bool:
         known = self._members.get((room, user))
         if known is not None:
             return known and self._trusted
         with self._changes.watched() as changed:
-            member = await reading(self._source.is_member(room, user), LEDGER_DEADLINE)
-            if (room, user) not in changed:
+            asked = self._clock.monotonic()
+            try:
+                member = await reading(self._source.is_member(room, user), LEDGER_DEADLINE)
+            except Unavailable:
+                self._doubt("member", room, user)
+                raise
+            if changed.isdisjoint(((room, user), (room, ""), (user, ""))):
                 self._members[room, user] = member
+                self._ages.asked_anew((room, user), asked)
         if len(self._members) > MEMBERS:
             self._members.popitem(last=False)
         return member
@@ -150,6 +199,8 @@ class Acquaintances:
                 self._heard = self._clock.monotonic()
                 for change in changes:
                     self.changed(change)
+                    if change.kind in ("relations", "members"):
+                        await asyncio.sleep(0)  # it looked through all that we know
                 if len(changes) < CHANGES:
                     break
             self._cursors.append(cursor)
@@ -158,6 +209,7 @@ class Acquaintances:
             self._metrics.ledger_errors += 1
         self._end_contacts()
         self._judge_trust()
+        self._grow_old()
 
     async def _forget_old(self) -> None:
         """The change table is a bell, not a history: what is older than every node's patience is removed."""
@@ -174,7 +226,18 @@ class Acquaintances:
                 self._until.get(viewer, {}).pop(target, None)
         elif change.kind == "member":
             self._members.pop((change.a, change.b), None)
+        elif change.kind == "relations":
+            self._until.pop(change.a, None)
+            for targets in self._until.values():
+                targets.pop(change.a, None)
+            self._forget_members(lambda _, user: user == change.a)
+        elif change.kind == "members":
+            self._forget_members(lambda room, _: room == change.a)
         self._on_change(change)
+
+    def _forget_members(self, which: Callable[[str, str], bool]) -> None:
+        for member in [member for member in self._members if which(*member)]:
+            del self._members[member]
 
     def _end_contacts(self) -> None:
         now = self._clock.now()
@@ -190,6 +253,54 @@ class Acquaintances:
             self._until.clear()  # what changed meanwhile may be forgotten already
             self._members.clear()
             self._on_trust()
+
+    def _grow_old(self) -> None:
+        old, over = self._ages.turns()
+        for key in old:
+            if isinstance(key, str):
+                self._on_old(key)
+        for key in over:
+            if isinstance(key, str):
+                self._until.pop(key, None)
+                self._on_over(key)
+            else:
+                self.changed(LedgerChange("member", *key))
+
+    def _doubt(self, question: str, a: str, b: str) -> None:
+        if self._source is self._ledger:
+            self._metrics.ledger_errors += 1  # other sources keep their own count
+        if len(self._doubts) < DOUBTS:
+            self._doubts[question, a, b] = None
+
+    @property
+    def in_doubt(self) -> bool:
+        """Somebody could not be asked about, and nobody is about to `resolve` it."""
+        return bool(self._doubts) and not self._resolving
+
+    async def resolve(self) -> None:
+        """Is there an answer now? One doubt is tried, by chance, for some may never be answered; then all who are in
+        doubt look again."""
+        self._resolving = True
+        try:
+            await self._resolve()
+        finally:
+            self._resolving = False
+
+    async def _resolve(self) -> None:
+        question, a, b = random.choice(list(self._doubts))
+        now = self._clock.now()
+        try:
+            if question == "between":
+                await reading(self._source.between(a, [b], now), LEDGER_DEADLINE)
+            elif question == "contacts":
+                await reading(self._source.contacts(a, now), LEDGER_DEADLINE)
+            else:
+                await reading(self._source.is_member(a, b), LEDGER_DEADLINE)
+        except Unavailable:
+            return
+        doubts, self._doubts = self._doubts, {}
+        viewers = {viewer: None for question, viewer, _ in doubts if question != "member"}
+        await self._on_answers(list(viewers) if len(doubts) < DOUBTS else None)
 
     def _pairs(self, viewer: str) -> dict[str, int]:
         pairs = self._until.get(viewer)

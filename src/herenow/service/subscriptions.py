@@ -7,6 +7,7 @@ once granted is remembered while its connection lives, and what it shows follows
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -22,6 +23,12 @@ from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
 from herenow.service.tasks import Tasks
 from herenow.wire.shapes import closed_statuses_frame, with_as_of
+
+HIDE_AFTER = 0.5
+"""Seconds that a viewer goes on seeing what may be forbidden since, while its source takes its time to say so."""
+
+AT_A_TIME = 100
+"""Viewers who look again together after an outage: each may ask for a list of contacts."""
 
 
 @dataclass(slots=True)
@@ -141,6 +148,49 @@ class Subscriptions:
                 person = self._people.find(viewer)
                 if person is not None and person.outboxes:
                     self._tasks.spawn(self.look_again(viewer, [target]), "relation")
+        elif change.kind == "relations":
+            self._tasks.spawn(self._look_all_round(change.a), "relations")
+
+    async def _look_all_round(self, user: str) -> None:
+        """Everything about this user may be different: for them, for who watches them, for who would if they knew."""
+        person = self._people.find(user)
+        channels = () if person is None else person.channels
+        viewers = {outbox.user for channel in channels for outbox in channel.outboxes}
+        await asyncio.gather(
+            self.look_again(user, None), *(self._look_again(viewer, [user]) for viewer in viewers)
+        )
+        try:
+            contacts = await self._relations.contacts(user)
+        except Unavailable:
+            return
+        for contact in contacts:
+            other = self._people.find(contact)
+            if other is not None and contact not in viewers:
+                await self._follow_contacts(other)
+
+    def facts_old(self, viewer: str) -> None:
+        """What this viewer may see should be asked anew; if nobody looks through their eyes, it may end."""
+        person = self._people.find(viewer)
+        if person is not None and person.outboxes:
+            self._tasks.spawn(self._renew(viewer), "renew")
+
+    def facts_over(self, viewer: str) -> None:
+        """What this viewer may see is not known any more."""
+        self._tasks.spawn(self.look_again(viewer, None), "facts-over")
+
+    async def _renew(self, viewer: str) -> None:
+        person = self._people.find(viewer)
+        if person is not None:
+            watched = {user for outbox in person.outboxes for user in outbox.watching}
+            await self._relations.renew(viewer, sorted(watched - {viewer}))
+            await self.look_again(viewer, None)
+
+    async def look_again_at_all(self, viewers: Sequence[str] | None) -> None:
+        """These viewers (None: all who are here), a few at a time: they were hidden from until now and can wait."""
+        if viewers is None:
+            viewers = [person.user for person in self._people if person.outboxes]
+        for start in range(0, len(viewers), AT_A_TIME):
+            await asyncio.gather(*(self.look_again(v, None) for v in viewers[start : start + AT_A_TIME]))
 
     def trust_changed(self) -> None:
         """We no longer know who may see whom, or know it again."""
@@ -149,18 +199,32 @@ class Subscriptions:
                 self._tasks.spawn(self.look_again(person.user, None), "trust")
 
     async def look_again(self, viewer: str, targets: Sequence[str] | None) -> None:
-        """What this viewer's connections see of these targets (None: of all they watch), under the rules of now."""
+        """What this viewer's connections see of these targets (None: of all they watch), under the rules of now; and
+        who is a contact now is watched too."""
+        await self._look_again(viewer, targets)
+        person = self._people.find(viewer)
+        if person is not None:
+            await self._follow_contacts(person)
+
+    async def _look_again(self, viewer: str, targets: Sequence[str] | None) -> None:
         person = self._people.find(viewer)
         if person is None:
             return
         watched = {user for outbox in person.outboxes for user in outbox.watching}
         wanted = watched if targets is None else watched.intersection(targets)
-        await self._relations.relate(viewer, sorted(wanted))
+        try:
+            async with asyncio.timeout(HIDE_AFTER):
+                await self._relations.relate(viewer, sorted(wanted))
+        except TimeoutError:
+            self._resight(person, wanted)  # the unknown is hidden while we wait
+            await self._relations.relate(viewer, sorted(wanted))
+        self._resight(person, wanted)
+
+    def _resight(self, person: Person, targets: set[str]) -> None:
         for outbox in list(person.outboxes):
-            for target in wanted.intersection(outbox.watching):
-                sight = self._sight(viewer, target) or Sight.NONE
+            for target in targets.intersection(outbox.watching):
+                sight = self._sight(person.user, target) or Sight.NONE
                 self._hub.resight(outbox, outbox.watching[target].person, sight)
-        await self._follow_contacts(person)
 
     async def _follow_contacts(self, person: Person) -> None:
         followers = [outbox for outbox in person.outboxes if outbox.follows_contacts]

@@ -31,7 +31,7 @@ from herenow.core.model import Platform, Presence
 from herenow.core.record import EPOCH_BYTES, decode
 from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
-from herenow.ports import RelationRow
+from herenow.ports import RelationRow, Relations
 from herenow.service.clock import NodeClock
 from herenow.service.connection import Connection
 from herenow.service.node import Node, NodeSettings
@@ -61,12 +61,15 @@ class World:
         settings: NodeSettings | None = None,
         ledger: MemoryLedger | None = None,
         store: MemoryStore | None = None,
+        relations: Relations | None = None,
     ) -> None:
         self.clock = LoopClock()
         self.store = store or MemoryStore(shards, clock=self.clock.now)
         self.faults = Faults(seed, store=self.store)
         self.ledger = ledger or MemoryLedger()
         self.settings = settings or NodeSettings(embedded=False)
+        self.relations = relations
+        """Where nodes ask who is related, if not the ledger."""
         self.rng = Random(seed)
         self.nodes: dict[str, SimNode] = {}
         self.clients: list[Client] = []
@@ -152,6 +155,7 @@ class SimNode:
             self.faulty,
             world.ledger,
             settings,
+            relations=world.relations,
             clock=NodeClock(START + round(loop.time() * 1000) + ahead, monotonic=loop.time),
             tasks=Tasks(self.freezer.spawn),
             make_epoch=lambda: urlsafe_b64encode(rng.randbytes(EPOCH_BYTES)).decode(),
