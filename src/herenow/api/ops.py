@@ -139,6 +139,8 @@ def _troubles(node: Node) -> Iterator[Trouble]:
         )
     if not node.relations.trusted:
         yield Trouble("relations", "The ledger cannot be read; nobody is taken to know anybody.")
+    if node.relations_health.trouble is not None:
+        yield Trouble("relations_source", node.relations_health.trouble)
     if node.hub.stale_shards:
         yield Trouble(
             "stale_shards", f"{node.hub.stale_shards} of {node.engine.shards} shards show what was."

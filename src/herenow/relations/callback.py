@@ -26,8 +26,11 @@ Fact = TypeVar("Fact")
 
 
 class CallbackRelations:
-    def __init__(self, url: str, secret: str, *, now: Callable[[], int], health: SourceHealth) -> None:
-        self._messenger = Messenger(url, secret, now=now, health=health)
+    def __init__(
+        self, url: str, secret: str, *, now: Callable[[], int], health: SourceHealth, silent: bool = False
+    ) -> None:
+        """`silent`: nothing is logged, for a caller who says it all."""
+        self._messenger = Messenger(url, secret, now=now, health=health, silent=silent)
         self._wrong_in_a_row = 0
         self._pairs = Gathering(BETWEEN.most, partial(self._answers, BETWEEN))
         self._contacts = Gathering(CONTACTS.most, partial(self._answers, CONTACTS))

@@ -37,13 +37,15 @@ BUSY = frozenset({429, 502, 503, 504})
 
 
 class Messenger:
-    def __init__(self, url: str, secret: str, *, now: Callable[[], int], health: SourceHealth) -> None:
+    def __init__(
+        self, url: str, secret: str, *, now: Callable[[], int], health: SourceHealth, silent: bool
+    ) -> None:
         self._url = url
         self._secret = secret
         self._now = now
         self._turns = asyncio.Semaphore(AT_A_TIME)
         self._rest = Rest()
-        self._reports = Reports(health)
+        self._reports = Reports(health, silent=silent)
         self._client = httpx2.AsyncClient(
             headers={
                 "accept": "application/json",

@@ -19,8 +19,9 @@ log = structlog.get_logger(__name__)
 
 
 class Reports:
-    def __init__(self, health: SourceHealth) -> None:
+    def __init__(self, health: SourceHealth, *, silent: bool) -> None:
         self._health = health
+        self._silent = silent
         self._logged: dict[str, float] = {}
         self._unlogged: Counter[str] = Counter()
 
@@ -42,7 +43,7 @@ class Reports:
 
     def _may_log(self, kind: str, now: float) -> bool:
         last = self._logged.get(kind)
-        if last is not None and now - last < QUIET:
+        if self._silent or (last is not None and now - last < QUIET):
             return False
         self._logged[kind] = now
         return True
