@@ -24,6 +24,7 @@ BODIES = {
     "/api/v1/users/{user}/mode": {"mode": "busy"},
     "/api/v1/presence/preferences": {},
     "/api/v1/contacts/{a}/{b}": {},
+    "/api/v1/relations/changed": {"users": ["a"]},
     "/api/v1/relations": {"kind": "follow", "a": "a", "b": "b"},
 }
 QUERIES = {"/api/v1/presence": "?user_ids=a"}

@@ -101,8 +101,16 @@ class World:
 
 @asynccontextmanager
 async def serving(
-    *, peer=("127.0.0.1", 1234), engine=None, start=True, front_page=None, timings=None, **settings
+    *,
+    peer=("127.0.0.1", 1234),
+    engine=None,
+    start=True,
+    front_page=None,
+    timings=None,
+    make_relations=None,
+    **settings,
 ):
+    """`make_relations`: makes another source of relations, of the ledger."""
     hands = Hands()
     ledger = open_ledger("sqlite://")
     await ledger.open()
@@ -110,6 +118,7 @@ async def serving(
         engine or MemoryEngine(MemoryStore(4, clock=lambda: hands.ms)),
         ledger,
         NodeSettings(timings=timings or Timings(), node_lease=1e6, ledger_flush=0.01),
+        relations=make_relations(ledger) if make_relations else None,
         clock=NodeClock(NOW, hands.monotonic),
     )
     if start:

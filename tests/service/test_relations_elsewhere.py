@@ -122,7 +122,7 @@ async def test_without_answers_a_fact_is_never_believed_longer_than_allowed(worl
 async def test_facts_are_kept_while_they_are_asked_anew(world, app):
     node, ana, bob = await meet(world, app)
     app.delay = 1.5
-    await world.sleep(3 * TTL)
+    await world.sleep(2.8 * TTL)
     assert bob.saw("ana") == ["online"]
 
 
