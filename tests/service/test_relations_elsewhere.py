@@ -217,6 +217,19 @@ async def test_one_that_is_never_answered_does_not_keep_the_others_in_doubt(worl
     assert app.asked - asked <= 40
 
 
+async def test_nobody_drowns_the_doubts_of_others_in_their_own(world, app):
+    node, ana, bob, eve = await meet(world, app, "eve")
+    app.away = True
+    for n in range(200):
+        await eve.watch(f"x{n}")
+    await tell(node, ("relation", "ana", "bob"))
+    await world.sleep(1)
+    assert bob.last("ana").status == "offline"
+    app.away, app.stumbles_over = False, "eve"
+    await world.sleep(5)
+    assert bob.last("ana").status == "online"
+
+
 async def test_a_list_of_contacts_that_was_not_answered_is_followed_later(world, app):
     node, ana, bob, cy = await meet(world, app, "cy")
     await cy.watch_contacts()

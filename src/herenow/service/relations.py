@@ -49,6 +49,9 @@ TRIES = 3
 DOUBTS = 50_000
 """Failed questions that are remembered, to be asked again when there are answers; if there are more, about everybody."""
 
+TRIED = 3
+"""Of them, to find out whether there are answers."""
+
 FOREVER = 1 << 62
 
 log = structlog.get_logger(__name__)
@@ -83,8 +86,9 @@ class Acquaintances:
         self._on_answers = on_answers
         self._ages: Ages[str | tuple[str, str]] = Ages(ttl, clock.monotonic)
         """Of what is known of a viewer, and of a (room, user)."""
-        self._doubts: dict[tuple[str, str, str], None] = {}
-        """Questions that nobody answered: (`between`, viewer, target), (`contacts`, user, ""), (`member`, room, user)."""
+        self._doubts: dict[tuple[str, str], str] = {}
+        """Questions that nobody answered, one of each kind per user, so that nobody fills it with what is never answered:
+        (`between`, viewer) → target, (`contacts`, user) → "", (`member`, user) → room."""
         self._until: OrderedDict[str, dict[str, int]] = OrderedDict()
         """viewer → target → until when they are related (0: they are not)."""
         self._members: OrderedDict[tuple[str, str], bool] = OrderedDict()
@@ -181,7 +185,7 @@ class Acquaintances:
             try:
                 member = await reading(self._source.is_member(room, user), LEDGER_DEADLINE)
             except Unavailable:
-                self._doubt("member", room, user)
+                self._doubt("member", user, room)
                 raise
             if changed.isdisjoint(((room, user), (room, ""), (user, ""))):
                 self._members[room, user] = member
@@ -266,11 +270,11 @@ class Acquaintances:
             else:
                 self.changed(LedgerChange("member", *key))
 
-    def _doubt(self, question: str, a: str, b: str) -> None:
+    def _doubt(self, question: str, user: str, other: str) -> None:
         if self._source is self._ledger:
             self._metrics.ledger_errors += 1  # other sources keep their own count
         if len(self._doubts) < DOUBTS:
-            self._doubts[question, a, b] = None
+            self._doubts[question, user] = other
 
     @property
     def in_doubt(self) -> bool:
@@ -278,29 +282,32 @@ class Acquaintances:
         return bool(self._doubts) and not self._resolving
 
     async def resolve(self) -> None:
-        """Is there an answer now? One doubt is tried, by chance, for some may never be answered; then all who are in
-        doubt look again."""
+        """Is there an answer now? A few doubts are tried, by chance, for some may never be answered; then all who are
+        in doubt look again."""
         self._resolving = True
         try:
-            await self._resolve()
+            tried = random.sample(list(self._doubts.items()), min(len(self._doubts), TRIED))
+            if not any(await asyncio.gather(*(self._is_answered(*key, other) for key, other in tried))):
+                return
+            doubts, self._doubts = self._doubts, {}
+            viewers = {viewer: None for question, viewer in doubts if question != "member"}
+            await self._on_answers(list(viewers) if len(doubts) < DOUBTS else None)
         finally:
             self._resolving = False
 
-    async def _resolve(self) -> None:
-        question, a, b = random.choice(list(self._doubts))
+    async def _is_answered(self, question: str, user: str, other: str) -> bool:
         now = self._clock.now()
         try:
-            if question == "between":
-                await reading(self._source.between(a, [b], now), LEDGER_DEADLINE)
-            elif question == "contacts":
-                await reading(self._source.contacts(a, now), LEDGER_DEADLINE)
-            else:
-                await reading(self._source.is_member(a, b), LEDGER_DEADLINE)
+            match question:
+                case "between":
+                    await reading(self._source.between(user, [other], now), LEDGER_DEADLINE)
+                case "contacts":
+                    await reading(self._source.contacts(user, now), LEDGER_DEADLINE)
+                case _:
+                    await reading(self._source.is_member(other, user), LEDGER_DEADLINE)
         except Unavailable:
-            return
-        doubts, self._doubts = self._doubts, {}
-        viewers = {viewer: None for question, viewer, _ in doubts if question != "member"}
-        await self._on_answers(list(viewers) if len(doubts) < DOUBTS else None)
+            return False
+        return True
 
     def _pairs(self, viewer: str) -> dict[str, int]:
         pairs = self._until.get(viewer)

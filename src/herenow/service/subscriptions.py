@@ -190,7 +190,8 @@ class Subscriptions:
         if viewers is None:
             viewers = [person.user for person in self._people if person.outboxes]
         for start in range(0, len(viewers), AT_A_TIME):
-            await asyncio.gather(*(self.look_again(v, None) for v in viewers[start : start + AT_A_TIME]))
+            some = viewers[start : start + AT_A_TIME]
+            await asyncio.wait([self._tasks.spawn(self.look_again(v, None), "look-again") for v in some])
 
     def trust_changed(self) -> None:
         """We no longer know who may see whom, or know it again."""
