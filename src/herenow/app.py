@@ -1,6 +1,6 @@
 """The composition root: settings in, a running node out. Everything that knows everything is here, and nothing else is.
 
-settings ─▶ ledger, engine ─▶ Node ─▶ Gateway (WebSocket) ┐
+settings ─▶ ledger, engine, relations ─▶ Node ─▶ Gateway (WebSocket) ┐
                                └────▶ api (REST, pages) ──┴─▶ one port
 """
 
@@ -11,7 +11,7 @@ import gc
 import hashlib
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_network
 
@@ -32,7 +32,10 @@ from herenow.gateway.sockets import Sockets, descriptors_allowed, sockets_within
 from herenow.gateway.tokens import Expected
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
+from herenow.ports import Ledger, SourceHealth
+from herenow.relations import SourceOptions, open_relations
 from herenow.secret import resolve_secret
+from herenow.service.clock import NodeClock
 from herenow.service.node import Node, NodeSettings
 from herenow.settings import Settings
 from herenow.settings.model import without_password
@@ -76,38 +79,60 @@ async def running(
     ledger = open_ledger(settings.ledger)
     await ledger.open()
     try:
-        node = Node(make_engine(settings.engine, shards=settings.shards), ledger, node_settings(settings))
-        auth = Auth(
-            secret,
-            node.clock,
-            settings.token_max_ttl,
-            revocations=node.revocations,
-            source=key_source(settings),
-            expected=expected(settings),
-        )
-        sockets = Sockets(sockets_within(descriptors_allowed()))
-        gateway = Gateway(node, auth, sockets, gateway_settings(settings))
-        guests = Demo(node, secret, listener.url, expected(settings)) if demo and secret else None
-        app = make_app(node, auth, settings, sockets=sockets, front_page=guests.page if guests else None)
-        await auth.start()
-        await node.start(terms(settings, ledger.id, secret))
-        gateway.start()
-        if guests is not None:
-            await guests.arrive()
-        serving = asyncio.create_task(listener.serve(app, gateway.accept, sockets), name="server")
-        _announce(settings, listener, guests)
-        try:
-            yield serving
-        finally:
-            await node.stop()
-            sockets.abort_all()
-            listener.stop()
-            with suppress(asyncio.CancelledError):
-                await serving
-            await gateway.stop()
-            await auth.stop()
+        clock, health = NodeClock(), SourceHealth()
+        async with open_relations(relations_options(settings, ledger, clock.now, health)) as relations:
+            node = Node(
+                make_engine(settings.engine, shards=settings.shards),
+                ledger,
+                node_settings(settings),
+                relations=relations,
+                relations_health=health,
+                clock=clock,
+            )
+            auth = Auth(
+                secret,
+                node.clock,
+                settings.token_max_ttl,
+                revocations=node.revocations,
+                source=key_source(settings),
+                expected=expected(settings),
+            )
+            sockets = Sockets(sockets_within(descriptors_allowed()))
+            gateway = Gateway(node, auth, sockets, gateway_settings(settings))
+            guests = Demo(node, secret, listener.url, expected(settings)) if demo and secret else None
+            app = make_app(node, auth, settings, sockets=sockets, front_page=guests.page if guests else None)
+            await auth.start()
+            await node.start(terms(settings, ledger.id, secret))
+            gateway.start()
+            if guests is not None:
+                await guests.arrive()
+            serving = asyncio.create_task(listener.serve(app, gateway.accept, sockets), name="server")
+            _announce(settings, listener, guests)
+            try:
+                yield serving
+            finally:
+                await node.stop()
+                sockets.abort_all()
+                listener.stop()
+                with suppress(asyncio.CancelledError):
+                    await serving
+                await gateway.stop()
+                await auth.stop()
     finally:
         await ledger.close()
+
+
+def relations_options(
+    settings: Settings, ledger: Ledger, now: Callable[[], int], health: SourceHealth
+) -> SourceOptions:
+    secret = settings.relations_secret
+    return SourceOptions(
+        where=settings.relations,
+        ledger=ledger,
+        secret="" if secret is None else secret.get_secret_value(),
+        now=now,
+        health=health,
+    )
 
 
 def _calm_the_collector() -> None:
@@ -139,6 +164,7 @@ def node_settings(settings: Settings) -> NodeSettings:
         token_max_ttl=settings.token_max_ttl,
         rooms_relate=settings.shares_room == "on",
         polling=Rate(every=_ms(settings.poll_every), burst=settings.poll_burst),
+        relations_ttl=settings.relations_ttl if settings.asks_the_application else None,
         embedded=settings.engine.startswith("memory:"),
     )
 
@@ -190,6 +216,8 @@ def _announce(settings: Settings, listener: Listener, guests: Demo | None) -> No
         f"  engine     {without_password(settings.engine)}",
         f"  ledger     {without_password(settings.ledger)}",
     ]
+    if settings.relations != "ledger":
+        lines.append(f"  relations  {without_password(settings.relations)}")
     if guests is not None:
         lines.append(guests.invitation())
     print("\n".join(lines), flush=True)  # noqa: T201 - this is what the operator waits for

@@ -42,5 +42,5 @@ def configure_logging(form: str, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for chatty in ("uvicorn", "uvicorn.error", "picows", "alembic"):
+    for chatty in ("uvicorn", "uvicorn.error", "picows", "alembic", "httpx2"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))

@@ -19,6 +19,7 @@ A third party that writes an engine implements `Engine`, adds a line to `herenow
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -316,8 +317,9 @@ class BlockRow:
 @dataclass(frozen=True, slots=True)
 class LedgerChange:
     """A row of the change table: something about these two (or this one) has changed; read it again.
-    kind: `relation` (a, b: an edge or a block), `member` (room a, user b), `preferences` (user a), `void` (user a: tokens
-    were revoked, or the user was deleted)."""
+    kind: `relation` (a, b: an edge or a block), `relations` (user a with everybody, and in every room), `member`
+    (room a, user b), `members` (room a, everybody), `preferences` (user a), `void` (user a: tokens were revoked, or the
+    user was deleted)."""
 
     kind: str
     a: str
@@ -336,11 +338,22 @@ class Void:
     """When the user was deleted; None: they were not. What is from before is not remembered again."""
 
 
+@dataclass(slots=True)
+class SourceHealth:
+    """What a source of relations says of itself, for metrics and `readyz`. Written by the source, read by the node."""
+
+    errors: Counter[str] = field(default_factory=Counter)
+    """Failures by kind."""
+    trouble: str | None = None
+    """A sentence while it does not answer."""
+
+
 class Relations(Protocol):
     """Who is connected with whom. The ledger's tables by default; others can stand here (DESIGN section 6)."""
 
-    async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]:
-        """In the order asked. An edge whose end is at or before `now` is no edge."""
+    async def between(self, viewer: str, targets: Sequence[str], now: int) -> Sequence[Relation | None]:
+        """In the order asked. An edge whose end is at or before `now` is no edge. None: nothing can be said of this one,
+        and the others do not suffer for it; `Unavailable`: of none of them."""
 
     async def contacts(self, user: str, now: int) -> list[str]:
         """All mutual followers and DM contacts, sorted by id."""
@@ -351,6 +364,8 @@ class Relations(Protocol):
 class Ledger(Relations, Protocol):
     """Durable facts. Every method raises `Unavailable` when the database cannot be used; writes are transactions.
     Every write of relations or preferences adds to the change table in the same transaction."""
+
+    async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]: ...
 
     @property
     def id(self) -> str:
@@ -452,6 +467,9 @@ class Ledger(Relations, Protocol):
         """Remove it, or keep it as lifted at that time. False: there was none in force."""
 
     # What changed
+
+    async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
+        """Add rows to the change table: something changed that is kept elsewhere, and every node must look again."""
 
     async def changes_head(self) -> int: ...
 

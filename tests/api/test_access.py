@@ -26,6 +26,7 @@ BODIES = {
     "/api/v1/contacts/{a}/{b}": {},
     "/api/v1/users/{user}/disconnect": {},
     "/api/v1/users/{user}/revoke": {},
+    "/api/v1/relations/changed": {"users": ["a"]},
     "/api/v1/relations": {"kind": "follow", "a": "a", "b": "b"},
 }
 FLAGS = {"public", "share_last_seen"}

@@ -112,8 +112,10 @@ async def serving(
     front_page=None,
     timings=None,
     polling=UNLIMITED,
+    make_relations=None,
     **settings,
 ):
+    """`make_relations`: makes another source of relations, of the ledger."""
     hands = Hands()
     ledger = open_ledger("sqlite://")
     await ledger.open()
@@ -121,6 +123,7 @@ async def serving(
         engine or MemoryEngine(MemoryStore(4, clock=lambda: hands.ms)),
         ledger,
         NodeSettings(timings=timings or Timings(), node_lease=1e6, ledger_flush=0.01, polling=polling),
+        relations=make_relations(ledger) if make_relations else None,
         clock=NodeClock(NOW, hands.monotonic),
     )
     if start:

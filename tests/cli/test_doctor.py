@@ -1,9 +1,15 @@
 """`herenow doctor` says what to fix, and changes nothing."""
 
+import hashlib
+import hmac
+import json
 import os
 import resource
+import socket
 import sqlite3
+import threading
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -141,3 +147,95 @@ def test_keys_that_cannot_be_had_are_a_problem(herenow):
         assert result.exit_code == 1
         assert "cannot be used: it" in " ".join(result.stdout.split())
         assert "hunter2" not in result.stdout
+
+
+# --- Relations
+
+
+class Answering(BaseHTTPRequestHandler):
+    """An application in a thread. Its class says how it behaves."""
+
+    checks = True
+    related = False
+    status = 200
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        message = self.headers["herenow-timestamp"].encode() + b"." + body
+        wanted = "v1=" + hmac.new(SHARED.encode(), message, hashlib.sha256).hexdigest()
+        refused = self.checks and self.headers["herenow-signature"] != wanted
+        rows = json.loads(body)["pairs"]
+        pairs = [{"a": a, "b": b, "mutual_follow": self.related, "contact": False} for a, b in rows]
+        answer = json.dumps({"pairs": pairs}).encode()
+        self.send_response(403 if refused else self.status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        pass
+
+
+SHARED = "shared by herenow and the application, long enough"
+
+
+@pytest.fixture
+def asked(herenow, monkeypatch):
+    """Run the doctor against an application of this class."""
+
+    def run(kind):
+        with HTTPServer(("127.0.0.1", 0), kind) as server:
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+            thread.start()
+            try:
+                monkeypatch.setenv("HERENOW_RELATIONS", f"http://127.0.0.1:{server.server_port}/")
+                monkeypatch.setenv("HERENOW_RELATIONS_SECRET", SHARED)
+                result = herenow("doctor")
+                return result.exit_code, " ".join(result.stdout.split())
+            finally:
+                server.shutdown()
+                thread.join()
+
+    return run
+
+
+def test_an_application_that_answers_and_checks_is_fine(asked):
+    code, said = asked(Answering)
+    assert code == 0
+    assert "/ answers." in said
+    assert "refuses a question with a wrong signature" in said
+    assert "relations.failed" not in said
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "sentence"),
+    [
+        ({"checks": False}, "anybody may ask it who is related to whom"),
+        ({"related": True}, "two made-up users are related"),
+        ({"status": 500}, "does not say who is related: It answers with status 500"),
+        ({"status": 302}, "the setting must name the final address"),
+        ({"status": 401}, "is relations_secret the same there?"),
+    ],
+)
+def test_an_application_that_must_be_fixed_is_a_problem(asked, behaviour, sentence):
+    code, said = asked(type("Wrong", (Answering,), behaviour))
+    assert code == 1
+    assert sentence in said
+
+
+def test_no_application_at_all_is_a_problem(herenow, monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        monkeypatch.setenv("HERENOW_RELATIONS", f"http://127.0.0.1:{taken.getsockname()[1]}/")
+        monkeypatch.setenv("HERENOW_RELATIONS_SECRET", SHARED)
+        result = herenow("doctor")
+    assert result.exit_code == 1
+    assert "does not say who is related" in result.stdout
+
+
+def test_that_everybody_sees_everybody_is_pointed_out(herenow, monkeypatch):
+    monkeypatch.setenv("HERENOW_RELATIONS", "open")
+    result = herenow("doctor")
+    assert result.exit_code == 0
+    assert "Everybody sees everybody" in result.stdout

@@ -147,6 +147,8 @@ def _troubles(call: Call) -> Iterator[Trouble]:
         yield Trouble(
             "revocations", "The ledger cannot be read; what was revoked through other nodes may be missed."
         )
+    if node.relations_health.trouble is not None:
+        yield Trouble("relations_source", node.relations_health.trouble)
     if node.hub.stale_shards:
         yield Trouble(
             "stale_shards", f"{node.hub.stale_shards} of {node.engine.shards} shards show what was."

@@ -103,6 +103,12 @@ class _NodeCollector(Collector):
         for code, times in sorted(counted.refusals.items()):
             refusals.add_metric([code], times)
         yield refusals
+        errors = CounterMetricFamily(
+            "herenow_relations_errors", "Times the source of relations did not say.", labels=["kind"]
+        )
+        for kind, times in sorted(self._node.relations_health.errors.items()):
+            errors.add_metric([kind], times)
+        yield errors
         closes = CounterMetricFamily("herenow_closes", "WebSockets closed.", labels=["code"])
         for close, times in sorted(counted.closes.items()):
             closes.add_metric([str(int(close))], times)

@@ -122,6 +122,16 @@ class RelationLine(Body, frozen=True):
     until: Until = None
 
 
+class ChangedBody(Body, frozen=True):
+    """What an application knows to be different now. `users`: everything about them; `rooms`: all their members."""
+
+    pairs: list[tuple[Id, Id]] = []
+    users: list[Id] = []
+    members: list[tuple[Id, Id]] = []
+    """(room, user)"""
+    rooms: list[Id] = []
+
+
 # --- What goes out ---------------------------------------------------------------------------------------------------
 
 Count = Annotated[int, Meta(ge=0)]

@@ -214,6 +214,11 @@ class SqlLedger(ABC):
 
     # What changed
 
+    async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
+        noted = tuple(changes)
+        if noted:
+            await self._write(lambda c: self._changes.tell(c, noted))
+
     async def changes_head(self) -> int:
         return await self._read(self._changes.head)
 

@@ -129,6 +129,10 @@ class Known:
         for ties in self._ties.values():
             ties.pop(user, None)
 
+    def forget_sights_of(self, viewer: str) -> dict[str, Tie]:
+        """All that stands between this viewer and those they look at; answers what it was."""
+        return self._ties.pop(viewer, {})
+
     def forget_all(self) -> None:
         self._ties.clear()
         self._preferences.clear()

@@ -24,6 +24,12 @@ class Graph:
         await self._news.spread([LedgerChange(kinds.get(row.kind, "relation"), row.a, row.b) for row in rows])
         return changed
 
+    async def changed_elsewhere(self, changes: Sequence[LedgerChange]) -> None:
+        """What the relations' own source says has changed: this node looks again at once, the others hear of it by the
+        ledger. To say so twice is harmless, so no answer of the ledger means: say it again."""
+        await self._news.spread_soon(changes)
+        await reading(self._ledger.note_changes(changes), LEDGER_DEADLINE)
+
     async def follows(self, a: str, b: str) -> bool:
         return await reading(self._ledger.follows(a, b), LEDGER_DEADLINE)
 

@@ -7,6 +7,7 @@ The message is a courtesy: the ledger's change table says the same within a seco
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
@@ -16,7 +17,7 @@ import msgspec
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Engine, LedgerChange
 from herenow.service.calls import writing
-from herenow.service.relations import Acquaintances
+from herenow.service.relations import WHOLE, Acquaintances
 from herenow.service.subscriptions import Subscriptions
 from herenow.service.typing import TypingRooms
 
@@ -50,6 +51,15 @@ class News:
         for change in changes:
             self._typing.changed(change)
             await self._subscriptions.follow(change)
+
+    async def spread_soon(self, changes: Sequence[LedgerChange]) -> None:
+        """Of what is kept elsewhere: whoever tells us of it does not wait until all have looked, for that may mean to ask
+        the very one who is waiting."""
+        for change in changes:
+            self._relations.changed(change)
+            if change.kind in WHOLE:
+                await asyncio.sleep(0)  # it looked through all that we know
+        await self._tell(changes)
 
     async def _tell(self, changes: Sequence[LedgerChange]) -> None:
         if 0 < len(changes) <= MOST:

@@ -24,7 +24,7 @@ from herenow.core.machine import Edit, Timings, wake_at
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
 from herenow.errors import HerenowError, Unavailable
-from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations
+from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations, SourceHealth
 from herenow.service.calls import DEADLINE, reading
 from herenow.service.census import Census
 from herenow.service.choices import Choices
@@ -98,6 +98,8 @@ class NodeSettings:
     """Members of one room may see each other."""
     polling: Rate = field(default_factory=lambda: Rate(every=30_000, burst=5))
     """Bulk reads of users without a live session."""
+    relations_ttl: float | None = None
+    """How long a relation is believed that the ledger does not keep; None: the ledger keeps them, and tells of changes."""
     embedded: bool = True
     """The engine ends with this process: the ledger must know who was here (DESIGN section 7)."""
 
@@ -110,6 +112,7 @@ class Node:
         settings: NodeSettings,
         *,
         relations: Relations | None = None,
+        relations_health: SourceHealth | None = None,
         clock: NodeClock | None = None,
         tasks: Tasks | None = None,
         make_epoch: Callable[[], str] = new_epoch,
@@ -119,6 +122,7 @@ class Node:
         self.ledger = ledger
         self.clock = clock or NodeClock()
         self.metrics = Metrics()
+        self.relations_health = relations_health or SourceHealth()
         self.ready = False
         self.draining = False
         self._tasks = tasks or Tasks()
@@ -254,7 +258,10 @@ class Node:
             metrics,
             self._relation_changed,
             self._trust_changed,
-            on_return=self.subscriptions.returned,
+            on_old=self.subscriptions.facts_old,
+            on_over=self.subscriptions.facts_over,
+            on_answers=self.subscriptions.look_again_at_all,
+            ttl=settings.relations_ttl,
             rooms_relate=settings.rooms_relate,
         )
         self.revocations = Revocations(ledger, clock_, metrics, tasks, token_max_ttl=settings.token_max_ttl)
@@ -380,7 +387,7 @@ class Node:
             except msgspec.DecodeError:
                 continue  # of a newer node: best effort
             if isinstance(told, TypingMessage):
-                await self.typing.receive(told)
+                self._tasks.spawn(self.typing.receive(told), "typing")  # who may hear it may take its time
             elif isinstance(told, ChangedMessage):
                 self.news.receive(told)
             else:
@@ -399,6 +406,8 @@ class Node:
         for person in await self.reader.confirm():
             if person.stands:  # else it is decided first
                 self.hub.publish(person)
+        if self.relations.in_doubt:
+            self._tasks.spawn(self.relations.resolve(), "doubts")  # a source may take its time
         await self.census.keep(self.tail.cursors)
 
     async def _take_over_last_run(self) -> None:

@@ -4,22 +4,29 @@ Who is connected with whom comes from a `Relations` source, blocks and preferenc
 batches and kept (`facts`). They are dropped when the ledger's change table says so (polled every second: a lost message
 never lets somebody see who may not), when this node itself writes one, and when a contact ends by its own time. A node
 that cannot read the change table believes what it knows for `TRUST`, then nobody may see anybody: it fails closed.
+
+A source outside of the ledger may forget to tell us of a change: its facts have an age (`ages`). Either may be away: whoever
+could not be asked about looks offline, and is looked at again as soon as there are answers (`doubts`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import structlog
 
 from herenow.core.visibility import Facts, Preferences, Sight, Verdict
 from herenow.errors import Unavailable
 from herenow.ports import BlockRow, Ledger, LedgerChange, Relations
+from herenow.service.ages import Ages
 from herenow.service.calls import LEDGER_DEADLINE, reading
 from herenow.service.clock import Clock
+from herenow.service.doubts import Doubts
 from herenow.service.facts import FOREVER, ONESELF, Known, Tie, block_between, tie
 from herenow.service.metrics import Metrics
 
@@ -46,6 +53,11 @@ at worst something is asked for again."""
 
 EVERYTHING = (ANYBODY, ANYBODY)
 
+WHOLE = ("relations", "members")
+"""Kinds of changes that make us look through all that we know."""
+
+Answer = TypeVar("Answer")
+
 log = structlog.get_logger(__name__)
 
 
@@ -59,11 +71,16 @@ class Acquaintances:
         on_change: Callable[[LedgerChange], None],
         on_trust: Callable[[], None],
         *,
-        on_return: Callable[[Iterable[str]], None] = lambda _viewers: None,
+        on_old: Callable[[str], None],
+        on_over: Callable[[str], None],
+        on_answers: Callable[[list[str] | None], Awaitable[None]],
+        ttl: float | None = None,
         rooms_relate: bool = False,
     ) -> None:
         """`on_change`: something about these two is different now. `on_trust`: we stopped, or resumed, believing.
-        `on_return(viewers)`: of what these users look at, something could not be learned; now it may be.
+        `on_old`: what this viewer may see should be asked anew (`renew`). `on_over`: it was not, and is forgotten.
+        `on_answers`: of what these viewers (None: all) look at, something could not be learned; now it may be.
+        `ttl`: seconds that a fact of the source is believed; None: until we hear otherwise.
         `rooms_relate`: members of one room may see each other."""
         self._source = source
         self._ledger = ledger
@@ -71,14 +88,16 @@ class Acquaintances:
         self._metrics = metrics
         self._on_change = on_change
         self._on_trust = on_trust
-        self._on_return = on_return
+        self._on_old = on_old
+        self._on_over = on_over
         self.rooms_relate = rooms_relate
         self._known = Known()
         self._members: OrderedDict[tuple[str, str], bool] = OrderedDict()
         self._ends: list[tuple[int, str, str]] = []
         self._changes = _Changes()
-        self._missed: dict[str, None] = {}
-        """Viewers of whom something could not be learned."""
+        self._ages: Ages[str | tuple[str, str]] = Ages(ttl, clock.monotonic)
+        """Of what stands between a viewer and others, and of a (room, user)."""
+        self._doubts = Doubts(self._is_answered, on_answers)
         self._cursors: deque[int] = deque(maxlen=OVERLAP)
         """Where the last polls ended. We begin again at the oldest: rows appear out of the order of their ids."""
         self._heard = float("-inf")
@@ -98,13 +117,13 @@ class Acquaintances:
     # Getting to know
 
     async def relate(self, viewer: str, targets: Sequence[str]) -> None:
-        """Get to know what `verdict` needs. An unreachable source leaves them unknown."""
+        """Get to know what `verdict` needs. What cannot be said is left unknown."""
         for _ in range(TRIES):
             untied = self._known.untied(viewer, targets)
             unasked = self._known.unasked([viewer, *targets])
             if not (untied or unasked):
                 return
-            if not await self._try([viewer], self._ask(viewer, untied, unasked)):
+            if not await self._try([(viewer, _first(untied))], self._ask(viewer, untied, unasked)):
                 return
 
     async def relate_to(self, target: str, viewers: Sequence[str]) -> None:
@@ -114,46 +133,71 @@ class Acquaintances:
             unasked = self._known.unasked([target, *viewers])
             if not (untied or unasked):
                 return
-            if not await self._try(viewers, self._ask(target, untied, unasked, looked_at=True)):
+            concerned = [(viewer, target) for viewer in viewers]
+            if not await self._try(concerned, self._ask(target, untied, unasked, looked_at=True)):
                 return
 
-    async def _try(self, viewers: Iterable[str], ask: Coroutine[object, object, None]) -> bool:
+    async def renew(self, viewer: str, targets: Sequence[str]) -> None:
+        """Ask all that stands between this viewer and others anew; until there is an answer, what is known holds."""
+        await self._try([(viewer, _first(targets))], self._ask(viewer, targets, (), anew=True))
+
+    async def _try(
+        self, pairs: Sequence[tuple[str, str]], ask: Coroutine[object, object, list[tuple[str, str]]]
+    ) -> bool:
+        """`pairs`: (viewer, target) of those who stay in doubt if there is no answer at all."""
         try:
-            await ask
+            unsaid: Sequence[tuple[str, str]] = await ask
         except Unavailable:
-            self._metrics.ledger_errors += 1
+            unsaid = pairs
+        if unsaid:
             self._metrics.unknown_pairs += 1
-            self._missed.update(dict.fromkeys(viewers))
-            return False
-        return True
+        for viewer, target in unsaid:
+            self._doubts.add("between", viewer, target)
+        return not unsaid
 
     async def _ask(
-        self, one: str, others: Sequence[str], users: Sequence[str], *, looked_at: bool = False
-    ) -> None:
-        """What changes while we ask is not known afterwards: the answer may be from before."""
+        self,
+        one: str,
+        others: Sequence[str],
+        users: Sequence[str],
+        *,
+        looked_at: bool = False,
+        anew: bool = False,
+    ) -> list[tuple[str, str]]:
+        """Answers the (viewer, target) of whom nothing could be said. What changes while we ask is not known afterwards:
+        the answer may be from before."""
         with self._changes.watched() as changed:
+            asked = self._clock.monotonic()
             ties = await self._ties(one, others, looked_at=looked_at) if others else {}
-            preferences = await reading(self._ledger.preferences(users), LEDGER_DEADLINE) if users else {}
+            preferences = await self._from_ledger(self._ledger.preferences(users)) if users else {}
+            before: dict[str, Tie] = {}
+            if anew:
+                before = self._known.forget_sights_of(one)
+                self._ages.asked_anew(one, asked)
             for other, what in ties.items():
                 if not changed.isdisjoint(((one, other), (ANYBODY, one), (ANYBODY, other), EVERYTHING)):
                     continue
                 viewer, target = (other, one) if looked_at else (one, other)
                 self._known.learn_tie(viewer, target, what)
-                if 0 < what.until < FOREVER:
+                self._ages.asked(viewer, asked)
+                noted = before.get(other)
+                if 0 < what.until < FOREVER and (noted is None or noted.until != what.until):
                     heapq.heappush(self._ends, (what.until, viewer, target))
             for user in users:
                 if changed.isdisjoint(((user, ""), EVERYTHING)):
                     self._known.learn_preferences(user, preferences.get(user))
+            unsaid = [other for other in others if other not in ties]
+            return [(other, one) if looked_at else (one, other) for other in unsaid]
 
-    async def _ties(self, one: str, others: Sequence[str], *, looked_at: bool) -> dict[str, Tie]:
-        now = self._clock.now()
-        found = await reading(self._source.between(one, others, now), LEDGER_DEADLINE)
+    async def _ties(self, one: str, others: Sequence[str], *, looked_at: bool = False) -> dict[str, Tie]:
+        """Without those of whom the source cannot say anything."""
+        found = await self._from_source(self._source.between(one, others, self._clock.now()))
         rows: dict[str, list[BlockRow]] = defaultdict(list)
-        for row in await reading(self._ledger.blocks(one, others), LEDGER_DEADLINE):
+        for row in await self._from_ledger(self._ledger.blocks(one, others)):
             rows[row.blocked if row.blocker == one else row.blocker].append(row)
         mates: set[str] = set()
         if self.rooms_relate:
-            mates = await reading(self._ledger.share_rooms(one, others), LEDGER_DEADLINE)
+            mates = await self._from_ledger(self._ledger.share_rooms(one, others))
         return {
             other: tie(
                 relation,
@@ -161,7 +205,45 @@ class Acquaintances:
                 block=block_between(rows.get(other, ()), one if looked_at else other),
             )
             for other, relation in zip(others, found, strict=True)
+            if relation is not None
         }
+
+    async def _from_source(self, call: Coroutine[Any, Any, Answer]) -> Answer:
+        if self._source is self._ledger:
+            return await self._from_ledger(call)
+        return await reading(call, LEDGER_DEADLINE)  # it keeps its own count of failures
+
+    async def _from_ledger(self, call: Coroutine[Any, Any, Answer]) -> Answer:
+        try:
+            return await reading(call, LEDGER_DEADLINE)
+        except Unavailable:
+            self._metrics.ledger_errors += 1
+            raise
+
+    # What nobody answered
+
+    @property
+    def in_doubt(self) -> bool:
+        """Somebody could not be asked about, and nobody is about to `resolve` it."""
+        return self._doubts.waiting
+
+    async def resolve(self) -> None:
+        """Is there an answer now? Then whoever is in doubt looks again."""
+        await self._doubts.resolve()
+
+    async def _is_answered(self, question: str, user: str, other: str) -> bool:
+        try:
+            match question:
+                case "between":
+                    await self._from_ledger(self._ledger.preferences([user]))
+                    return not other or other in await self._ties(user, [other])
+                case "contacts":
+                    await self._from_source(self._source.contacts(user, self._clock.now()))
+                case _:
+                    await self._from_source(self._source.is_member(other, user))
+        except Unavailable:
+            return False
+        return True
 
     # What is known
 
@@ -204,16 +286,31 @@ class Acquaintances:
         """Fails closed: raises `Unavailable`."""
         if not self._trusted:
             raise Unavailable("The relations are out of reach.")
-        return await reading(self._source.contacts(user, self._clock.now()), LEDGER_DEADLINE)
+        try:
+            return await self._from_source(self._source.contacts(user, self._clock.now()))
+        except Unavailable:
+            self._doubts.add("contacts", user, "")
+            raise
+
+    def membership(self, room: str, user: str) -> bool | None:
+        """None: not known (any more): ask `is_member`."""
+        known = self._members.get((room, user))
+        return None if known is None else known and self._trusted
 
     async def is_member(self, room: str, user: str) -> bool:
-        known = self._members.get((room, user))
+        known = self.membership(room, user)
         if known is not None:
-            return known and self._trusted
+            return known
         with self._changes.watched() as changed:
-            member = await reading(self._source.is_member(room, user), LEDGER_DEADLINE)
-            if (room, user) not in changed:
+            asked = self._clock.monotonic()
+            try:
+                member = await self._from_source(self._source.is_member(room, user))
+            except Unavailable:
+                self._doubts.add("member", user, room)
+                raise
+            if changed.isdisjoint(((room, user), (room, ""), (ANYBODY, user), EVERYTHING)):
                 self._members[room, user] = member
+                self._ages.asked_anew((room, user), asked)
         if len(self._members) > MEMBERS:
             self._members.popitem(last=False)
         return member
@@ -229,21 +326,17 @@ class Acquaintances:
                 self._heard = self._clock.monotonic()
                 for change in changes:
                     self.changed(change)
+                    if change.kind in WHOLE:
+                        await asyncio.sleep(0)  # it looked through all that we know
                 if len(changes) < CHANGES:
                     break
             self._cursors.append(cursor)
             await self._forget_old()
         except Unavailable:
             self._metrics.ledger_errors += 1
-        else:
-            self._look_again()
         self._end_contacts()
         self._judge_trust()
-
-    def _look_again(self) -> None:
-        if self._missed:
-            missed, self._missed = self._missed, {}
-            self._on_return(missed)
+        self._grow_old()
 
     async def _forget_old(self) -> None:
         """The change table is a bell, not a history: what is older than every node's patience is removed."""
@@ -270,12 +363,36 @@ class Acquaintances:
             if self.rooms_relate:
                 self._changes.note((ANYBODY, change.b))
                 self._known.forget_ties_of(change.b)
+        elif change.kind == "relations":
+            self._changes.note((ANYBODY, change.a))
+            self._known.forget_ties_of(change.a)
+            self._forget_members(lambda _, user: user == change.a)
+        elif (
+            change.kind == "members"
+        ):  # not of a room that relates: those are the ledger's, which names the member
+            self._forget_members(lambda room, _: room == change.a)
+
+    def _forget_members(self, which: Callable[[str, str], bool]) -> None:
+        for member in [member for member in self._members if which(*member)]:
+            del self._members[member]
 
     def _end_contacts(self) -> None:
         now = self._clock.now()
         while self._ends and self._ends[0][0] <= now:
             _, viewer, target = heapq.heappop(self._ends)
             self.changed(LedgerChange("relation", viewer, target))
+
+    def _grow_old(self) -> None:
+        old, over = self._ages.turns()
+        for key in old:
+            if isinstance(key, str):
+                self._on_old(key)
+        for key in over:
+            if isinstance(key, str):
+                self._known.forget_sights_of(key)
+                self._on_over(key)
+            else:
+                self.changed(LedgerChange("member", *key))
 
     def _judge_trust(self) -> None:
         trusted = self._clock.monotonic() - self._heard < TRUST
@@ -306,3 +423,7 @@ class _Changes:
     def note(self, *pairs: tuple[str, str]) -> None:
         for changed in self._watchers:
             changed.update(pairs)
+
+
+def _first(users: Sequence[str]) -> str:
+    return users[0] if users else ""

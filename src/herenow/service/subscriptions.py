@@ -10,7 +10,8 @@ like somebody who was never here, until it is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from herenow.core.model import NOBODY_HERE
@@ -26,6 +27,12 @@ from herenow.service.reader import Reader, is_at_hand
 from herenow.service.relations import Acquaintances
 from herenow.service.tasks import Tasks
 from herenow.wire.shapes import closed_statuses_frame, status_body, with_as_of
+
+HIDE_AFTER = 0.5
+"""Seconds that a viewer goes on seeing what may be forbidden since, while its source takes its time to say so."""
+
+AT_A_TIME = 100
+"""Viewers who look again together after an outage: each may ask for a list of contacts."""
 
 
 @dataclass(slots=True)
@@ -183,7 +190,7 @@ class Subscriptions:
 
     def changed(self, change: LedgerChange) -> None:
         """Heard from elsewhere: somebody may see more or less of somebody."""
-        if any(self._concerns(user) for user in (change.a, change.b)):
+        if change.kind == "relations" or any(self._concerns(user) for user in (change.a, change.b)):
             self._tasks.spawn(self.follow(change), change.kind)
 
     def _concerns(self, user: str) -> bool:
@@ -201,40 +208,81 @@ class Subscriptions:
         elif change.kind == "member" and self._relations.rooms_relate:
             await self._look_again_at(change.b)
             await self.look_again(change.b, None)
+        elif change.kind == "relations":
+            await self._look_all_round(change.a)
+
+    async def _look_all_round(self, user: str) -> None:
+        """Everything about this user may be different: for them, for who watches them, for who would if they knew."""
+        await asyncio.gather(self.look_again(user, None), self._look_again_at(user))
+        try:
+            contacts = await self._relations.contacts(user)
+        except Unavailable:
+            return
+        for contact in contacts:
+            await self.look_again(contact, [user])
+
+    def facts_old(self, viewer: str) -> None:
+        """What this viewer may see should be asked anew; if nobody looks through their eyes, it may end."""
+        person = self._people.find(viewer)
+        if person is not None and person.outboxes:
+            self._tasks.spawn(self._renew(viewer), "renew")
+
+    def facts_over(self, viewer: str) -> None:
+        """What this viewer may see is not known any more."""
+        self._tasks.spawn(self.look_again(viewer, None), "facts-over")
+
+    async def _renew(self, viewer: str) -> None:
+        person = self._people.find(viewer)
+        if person is not None:
+            await self._relations.renew(viewer, sorted(_watched(person) - {viewer}))
+            await self.look_again(viewer, None)
 
     def trust_changed(self) -> None:
         """We no longer know who may see whom, or know it again."""
-        self.returned(person.user for person in self._people)
+        for person in self._people:
+            if person.outboxes:
+                self._tasks.spawn(self.look_again(person.user, None), "trust")
 
-    def returned(self, viewers: Iterable[str]) -> None:
-        """What could not be known of what these users look at, may be known now."""
-        for viewer in viewers:
-            person = self._people.find(viewer)
-            if person is not None and person.outboxes:
-                self._tasks.spawn(self.look_again(viewer, None), "trust")
+    async def look_again_at_all(self, viewers: Sequence[str] | None) -> None:
+        """What could not be known of what these viewers (None: all who are here) look at, may be known now. A few at a
+        time: it was hidden from them until now, and they can wait."""
+        if viewers is None:
+            viewers = [person.user for person in self._people if person.outboxes]
+        for start in range(0, len(viewers), AT_A_TIME):
+            some = viewers[start : start + AT_A_TIME]
+            await asyncio.wait([self._tasks.spawn(self.look_again(v, None), "look-again") for v in some])
 
     async def look_again(self, viewer: str, targets: Sequence[str] | None) -> None:
-        """What this viewer's connections see of these targets (None: of all they watch), under the rules of now."""
+        """What this viewer's connections see of these targets (None: of all they watch), under the rules of now; whom
+        they would like to watch and may by now, they get."""
         person = self._people.find(viewer)
         if person is None or not person.outboxes:
             return
-        watched = {user for outbox in person.outboxes for user in outbox.watching}
+        watched = _watched(person)
         wanted = watched if targets is None else watched.intersection(targets)
-        await self._relations.relate(viewer, sorted(wanted))
-        for outbox in list(person.outboxes):
-            for target in wanted.intersection(outbox.watching):
-                sight = self._sight(viewer, target)
-                self._hub.resight(outbox, outbox.watching[target].person, sight)
+        await _learned(
+            lambda: self._relations.relate(viewer, sorted(wanted)), lambda: self._resight(person, wanted)
+        )
         await self._follow_contacts(person)
         await self._grant_wishes(person, targets)
+
+    def _resight(self, person: Person, targets: set[str]) -> None:
+        for outbox in list(person.outboxes):
+            for target in targets.intersection(outbox.watching):
+                sight = self._sight(person.user, target)
+                self._hub.resight(outbox, outbox.watching[target].person, sight)
 
     async def _look_again_at(self, target: str) -> None:
         """What everybody here who watches this user sees of them, under the rules of now."""
         person = self._people.find(target)
         if person is None or not person.channels:
             return
-        await self._relations.relate_to(target, _viewers(person))
-        sights = self._relations.sights_of(target, _viewers(person))
+        await _learned(
+            lambda: self._relations.relate_to(target, _viewers(person)), lambda: self._resight_of(person)
+        )
+
+    def _resight_of(self, person: Person) -> None:
+        sights = self._relations.sights_of(person.user, _viewers(person))
         for channel in person.channels:
             for outbox in tuple(channel.outboxes):
                 sight = channel.sight if outbox.truth else sights[outbox.user]
@@ -279,6 +327,21 @@ class Subscriptions:
         """We know that there is nothing to see for them; not to know it is no reason to deny."""
         verdict = None if outbox.truth else self._relations.verdict(outbox.user, target)
         return verdict is not None and verdict.sight == Sight.NONE
+
+
+async def _learned(learn: Callable[[], Awaitable[None]], show: Callable[[], None]) -> None:
+    """Show what is known when it is learned; if that takes its time, what is unknown is hidden meanwhile."""
+    try:
+        async with asyncio.timeout(HIDE_AFTER):
+            await learn()
+    except TimeoutError:
+        show()
+        await learn()
+    show()
+
+
+def _watched(person: Person) -> set[str]:
+    return {user for outbox in person.outboxes for user in outbox.watching}
 
 
 def _viewers(person: Person) -> list[str]:

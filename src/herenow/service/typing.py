@@ -7,7 +7,8 @@ Faster repetitions than `typing_min` are conflated: what the viewers know is sti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
 
@@ -98,13 +99,29 @@ class TypingRooms:
 
     def changed(self, change: LedgerChange) -> None:
         """Somebody is no member any more: their open doors close."""
-        if change.kind == "member" and change.a in self._rooms:
-            self._tasks.spawn(self._check_member(change.a, change.b), "member")
+        for room, user in self._doors(change):
+            self._tasks.spawn(self._check_member(room, user), "member")
+
+    def _doors(self, change: LedgerChange) -> set[tuple[str, str]]:
+        match change.kind:
+            case "member" if change.a in self._rooms:
+                return {(change.a, change.b)}
+            case "members":
+                return {(change.a, outbox.user) for outbox in self._rooms.get(change.a, ())}
+            case "relations":
+                user = change.a
+                return {
+                    (room, user) for room, doors in self._rooms.items() if any(o.user == user for o in doors)
+                }
+        return set()
 
     async def _check_member(self, room: str, user: str) -> None:
-        with suppress(Unavailable):  # who cannot be shown to be a member is none
+        """Whether it can be said or not: what is heard through an open door is judged when it is heard."""
+        try:
             if await self._relations.is_member(room, user):
                 return
+        except Unavailable:
+            return
         for outbox in [o for o in self._rooms.get(room, ()) if o.user == user]:
             self._leave(outbox, room)
 
@@ -168,6 +185,8 @@ class TypingRooms:
         if not outboxes:
             return
         viewers = sorted({outbox.user for outbox in outboxes})
+        if message.room is not None:
+            viewers = await self._still_members(message.room, viewers)
         sights = await self._subscriptions.sights_of(message.user, viewers)
         [(presence, _)] = await self._reader.look([message.user])
         expires_in = self._typing_for if message.typing else 0
@@ -178,6 +197,21 @@ class TypingRooms:
             hears = outbox.user in sights and may_hear_typing(presence, sights[outbox.user])
             if hears and not outbox.closed and outbox.paused_at is None:
                 outbox.send(frame)
+
+    async def _still_members(self, room: str, users: Sequence[str]) -> list[str]:
+        """Doors stay open while the source of memberships is away, but nothing comes through."""
+        members = {user: self._relations.membership(room, user) for user in users}
+        unknown = [user for user, member in members.items() if member is None]
+        if unknown:
+            told = await asyncio.gather(*(self._is_member(room, user) for user in unknown))
+            members.update(zip(unknown, told, strict=True))
+        return [user for user, member in members.items() if member]
+
+    async def _is_member(self, room: str, user: str) -> bool:
+        try:
+            return await self._relations.is_member(room, user)
+        except Unavailable:
+            return False
 
     def _audience(self, message: TypingMessage) -> list[Outbox]:
         if message.room is not None:

@@ -105,11 +105,24 @@ class Settings(BaseSettings):
         About("where durable facts live"),
         Allowed("sqlite:///path, or sqlite:// to keep it in memory (the ledgers of this version)"),
     ] = "sqlite:///herenow.db"
+    relations_secret: Annotated[
+        SecretStr | None,
+        About("HMAC secret that signs questions to the application that relations names"),
+        Allowed(f"at least {MIN_SECRET_BYTES} bytes long"),
+    ] = None
+    relations_network: Annotated[
+        Literal["public", "private"],
+        About("the way to the application; private allows plain http:// beyond this machine"),
+        Allowed("public or private"),
+    ] = "public"
     relations: Annotated[
-        Literal["ledger"],
-        About("who knows who may see whom"),
-        Allowed("ledger, the only source of relations in this version"),
+        str,
+        About("who knows who may see whom: the ledger, everybody (open), or the application at a URL"),
+        Allowed("ledger, open, or the https:// address of your application (http:// on this machine)"),
     ] = "ledger"
+    relations_ttl: Annotated[
+        Seconds, About("how long a relation from the application is believed unless it tells of a change")
+    ] = 300.0
     shares_room: Annotated[
         Literal["off", "on"],
         About("whether members of one room may see each other"),
@@ -184,7 +197,7 @@ class Settings(BaseSettings):
             raise ValueError("a boolean")
         return value
 
-    @field_validator("secret")
+    @field_validator("secret", "relations_secret")
     @classmethod
     def _secret_is_long_enough(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
@@ -246,6 +259,36 @@ class Settings(BaseSettings):
             raise ValueError("unknown ledger")
         return value
 
+    @field_validator("relations")
+    @classmethod
+    def _relations_exist(cls, value: str, info: ValidationInfo) -> str:
+        if value in ("ledger", "open"):
+            return value
+        host = _callback_host(value)
+        plain = value.startswith("http://") and not _is_loopback(host)
+        if plain and info.data.get("relations_network") == "public":
+            raise refused(
+                "who is related to whom would cross the network for everybody to read and change; use https://, or "
+                "set relations_network to private if only machines you trust are on the way"
+            )
+        # If the secret was refused, that is the sentence to show, not this one.
+        if "relations_secret" in info.data and info.data["relations_secret"] is None:
+            raise refused(
+                "questions to the application are signed, which needs relations_secret "
+                "(HERENOW_RELATIONS_SECRET or HERENOW_RELATIONS_SECRET_FILE)"
+            )
+        return value
+
+    @field_validator("shares_room")
+    @classmethod
+    def _rooms_are_known(cls, value: str, info: ValidationInfo) -> str:
+        if value == "on" and info.data.get("relations", "ledger") not in ("ledger", "open"):
+            raise refused(
+                "with an application behind relations it is the application that says who may see whom: let it say of "
+                "members of one room that they are in contact"
+            )
+        return value
+
     @field_validator("dead_after")
     @classmethod
     def _one_lost_beat_is_not_death(cls, value: float, info: ValidationInfo) -> float:
@@ -279,6 +322,18 @@ class Settings(BaseSettings):
         """The ledger's file; None when it lives in memory."""
         path = self.ledger.removeprefix("sqlite://").removeprefix("/")
         return Path(path) if path not in ("", ":memory:") else None
+
+    @property
+    def asks_the_application(self) -> bool:
+        """Whether the application is asked who is related."""
+        return self.relations not in ("ledger", "open")
+
+    @property
+    def edges_kept_here(self) -> frozenset[str]:
+        """Kinds of edges that the ledger is the source of."""
+        if self.relations == "ledger":
+            return frozenset({"follow", "contact", "room"})
+        return frozenset({"room"} if self.relations == "open" else ())
 
     def source_of(self, name: str) -> str:
         """Where the value comes from: a flag, a variable, a file, or "default"."""
@@ -350,6 +405,20 @@ def _shown(value: object) -> str:
             return f"{value:g}"
         case _:
             return without_password(str(value))
+
+
+def _callback_host(url: str) -> str:
+    """The host of the application's address."""
+    if re.search(r"[\s\x00-\x1f\x7f]", url):
+        raise ValueError("not a URL")
+    parts = urlsplit(url)
+    if not url.startswith(("http://", "https://")) or not parts.hostname or parts.port == 0:
+        raise ValueError("not an HTTP URL")
+    if parts.username is not None or parts.password is not None:
+        raise refused("an address without a user name or password is needed; questions are signed instead")
+    if parts.fragment:
+        raise ValueError("a fragment is not sent")
+    return parts.hostname
 
 
 def _is_loopback(host: str) -> bool:

@@ -522,6 +522,20 @@ class LedgerContract:
         assert (told[3].a, told[3].b) == ("ana", "")
         assert await ledger.changes_head() == last > head
 
+    async def test_what_changed_elsewhere_is_told_as_it_was_noted(self, ledger: Ledger) -> None:
+        head = await ledger.changes_head()
+        noted = [
+            LedgerChange("relation", "bo", "ana"),
+            LedgerChange("relations", "ana", ""),
+            LedgerChange("member", "r", "ana"),
+            LedgerChange("members", "r", ""),
+        ]
+        await ledger.note_changes(noted)
+        await ledger.note_changes([])
+        told, last = await ledger.changes(head, 10)
+        assert told == noted
+        assert await ledger.changes_head() == last > head
+
     async def test_taking_away_and_changing_an_end_are_told_too(self, ledger: Ledger) -> None:
         await ledger.apply([follow("ana", "bo"), contact("ana", "cy"), room("r", "ana")])
         await ledger.set_idle_after("ana", 60_000)

@@ -316,6 +316,11 @@ class MemoryLedger:
 
     # What changed
 
+    async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
+        noted = tuple(changes)
+        await self._answer()
+        self._tell(noted)
+
     async def changes_head(self) -> int:
         await self._answer()
         return self._head

@@ -31,7 +31,7 @@ from herenow.core.model import Platform, Presence
 from herenow.core.record import EPOCH_BYTES, decode
 from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
-from herenow.ports import RelationRow
+from herenow.ports import RelationRow, Relations
 from herenow.service.clock import NodeClock
 from herenow.service.connection import Connection
 from herenow.service.node import Node, NodeSettings
@@ -62,6 +62,7 @@ class World:
         ledger: MemoryLedger | None = None,
         store: MemoryStore | None = None,
         start: int = START,
+        relations: Relations | None = None,
     ) -> None:
         """`start`: what the store's clock says when the loop begins, in epoch milliseconds."""
         self.start_at = start
@@ -70,6 +71,8 @@ class World:
         self.faults = Faults(seed, store=self.store)
         self.ledger = ledger or MemoryLedger()
         self.settings = settings or NodeSettings(embedded=False)
+        self.relations = relations
+        """Where nodes ask who is related, if not the ledger."""
         self.rng = Random(seed)
         self.nodes: dict[str, SimNode] = {}
         self.clients: list[Client] = []
@@ -155,6 +158,7 @@ class SimNode:
             self.faulty,
             world.ledger,
             settings,
+            relations=world.relations,
             clock=NodeClock(world.start_at + round(loop.time() * 1000) + ahead, monotonic=loop.time),
             tasks=Tasks(self.freezer.spawn),
             make_epoch=lambda: urlsafe_b64encode(rng.randbytes(EPOCH_BYTES)).decode(),

@@ -98,6 +98,12 @@ _TABLE = (
     Code("invalid_relation", 400, _REST, "A row of relations is not of a known kind or lacks a side."),
     Code("out_of_range", 400, _REST, "A number is outside of what is allowed."),
     Code("empty_item", 400, _REST, "A list has an empty item."),
+    Code(
+        "relations_elsewhere",
+        409,
+        _REST,
+        "This node does not keep such relations; their source is elsewhere.",
+    ),
     # There is too much of something.
     Code("too_many_ids", 400, _REST, "More ids than one request may ask for."),
     Code("too_many_rows", 400, _REST, "More rows than one request may carry."),

@@ -54,6 +54,14 @@ def parse_ndjson(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
             yield BadRow(number, error.code, error.message)
 
 
+def relations_elsewhere(kind: str, source: str) -> str:
+    """Why a row of this kind is not taken: another source than the ledger is asked."""
+    what = {"follow": "follows", "contact": "contacts", "room": "rooms"}[kind]
+    if source == "open":
+        return f"Everybody sees everybody here (relations = open); there are no {what} to keep."
+    return f"Who is related comes from the application (the setting relations); {what} are not kept here."
+
+
 def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     for number, line in enumerate(lines, start=1):
         content = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).rstrip(b"\r\n")
