@@ -272,3 +272,32 @@ def readiness_names_the_busy(stage, monkeypatch):
             yield ops.Trouble("load", "Somebody is here.")
 
     monkeypatch.setattr(ops, "_troubles", spoiled)
+
+
+@leak("GET /api/v1/public/{user}")
+def a_profile_shows_the_truth(stage, monkeypatch):
+    profile = stage.node.views.profile
+
+    async def spoiled(user):
+        found = await profile(user)
+        if found is None or not is_here(stage):
+            return found
+        body, as_of = found
+        return body.replace(b'"offline"', b'"away"'), as_of
+
+    monkeypatch.setattr(stage.node.views, "profile", spoiled)
+
+
+@leak("GET /api/v1/public/{user}")
+def a_profiles_etag_follows_hidden_life(stage, monkeypatch):
+    profile = stage.node.views.profile
+
+    async def spoiled(user):
+        found = await profile(user)
+        person = stage.node.people.find(TARGET)
+        if found is None or person is None or not person.presence.hidden:
+            return found
+        body, as_of = found
+        return body + b" " * (person.presence.version % 7 + 1), as_of
+
+    monkeypatch.setattr(stage.node.views, "profile", spoiled)

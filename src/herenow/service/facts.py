@@ -186,9 +186,12 @@ class Known:
         plain: list[Sight | None] = [None] * 4
         """Of those without a block: by whether they are related, and whether they share."""
         sights: dict[str, Sight] = {}
+        usual = self._judged(FRIENDS, theirs, UNDECIDED, now).sight
         for viewer in viewers:
             what, mine = ties.get(viewer, _NONE).get(target), preferences.get(viewer)
-            if what is None or mine is None:
+            if mine is UNDECIDED and (what is FRIENDS or what is CONTACTS):
+                sights[viewer] = usual
+            elif what is None or mine is None:
                 sights[viewer] = ONESELF.sight if viewer == target else Sight.NONE
             elif what.block is not None:
                 sights[viewer] = self._judged(what, theirs, mine, now).sight
