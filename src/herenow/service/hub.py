@@ -288,9 +288,11 @@ class Hub:
                     outbox.dirty.setdefault(channel, touched.had)
 
     def _gather(self) -> None:
-        """The end of a tick: what each of those who rest has not heard of. Compared once per channel, not per viewer."""
+        """The end of a tick: what each of those who rest has not heard of, by id: an order of events would tell why
+        somebody looks different. Compared once per channel, not per viewer."""
         touched, self._touched = self._touched, {}
-        for channel, change in touched.items():
+        for channel in sorted(touched, key=_by_id):
+            change = touched[channel]
             if channel.body == change.had:
                 continue
             outboxes: Iterable[Outbox] = channel.outboxes
@@ -331,11 +333,16 @@ class Hub:
         self._cooling.append(outbox)
         self._schedule()
 
-    def _schedule(self, worked: float = 0.0) -> None:
-        """A tick is counted from the beginning of the last one, but leaves a quarter of itself for everything else."""
+    def _schedule(self, *, worked: bool = False) -> None:
+        """Ticks end on a grid of their own, whoever began to rest when: else the moment at which one viewer hears
+        something would tell that somebody else did something. After a flush a quarter of a tick is left for everything
+        else."""
         if self._timer is None:
-            pause = max(self._tick - worked, self._tick / 4)
-            self._timer = asyncio.get_running_loop().call_later(pause, self._flush_all)
+            loop = asyncio.get_running_loop()
+            pause = self._tick - loop.time() % self._tick
+            if worked and pause < self._tick / 4:
+                pause += self._tick
+            self._timer = loop.call_later(pause, self._flush_all)
 
     def _flush_all(self) -> None:
         self._timer = None
@@ -357,7 +364,7 @@ class Hub:
         if self._adaptive:
             self._adapt(took)
         if self._cooling:
-            self._schedule(took)
+            self._schedule(worked=True)
 
     def _flush(
         self,
@@ -373,7 +380,8 @@ class Hub:
         if outbox.dirty:
             dirty, outbox.dirty = outbox.dirty, {}
             missed = [channel for channel, had in dirty.items() if channel.body != had]
-            changed = (*missed, *(channel for channel in unheard if channel not in dirty))
+            missed += [channel for channel in unheard if channel not in dirty]
+            changed = tuple(sorted(missed, key=_by_id))
         if not changed:
             return
         frame = frames.get(changed)
@@ -415,3 +423,7 @@ class Hub:
 
 def _own_view(person: Person) -> int:
     return hash(seen_by_oneself(person.presence))
+
+
+def _by_id(channel: Channel) -> str:
+    return channel.person.user

@@ -45,9 +45,9 @@ from herenow.testing.twins.stage import Stage, Tap, Wire
 RISE = 5_000
 """Milliseconds in which the viewers take their seats, and in which the last of it comes out."""
 
-OFF_BEAT = 137
+OFF_BEAT = 3
 """Milliseconds that the parting comes after a step would: viewers' own timers end on whole seconds, and which of two
-things that happen in the same millisecond comes first is nobody's secret."""
+things that happen in the same millisecond comes first is nobody's secret. Few, so that both fall into one tick."""
 
 PROBE = 500
 """Milliseconds after a step at which viewers ask."""
