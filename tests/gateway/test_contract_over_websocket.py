@@ -328,9 +328,11 @@ async def test_a_sign_out_during_a_subscribe_ends_it_without_a_failure(
 ) -> None:
     await here.befriend("ana", "bo")
     subscribe = Subscriptions.subscribe
+    subscribed = asyncio.Event()
 
     async def late(self: Subscriptions, outbox: Outbox, targets: Any) -> Granted:
         await here.put("/presence/devices/pc", "DELETE", headers={"authorization": f"Bearer {token('ana')}"})
+        subscribed.set()  # the client may hear of its end before we go on here
         return await subscribe(self, outbox, targets)
 
     monkeypatch.setattr(Subscriptions, "subscribe", late)
@@ -338,6 +340,9 @@ async def test_a_sign_out_during_a_subscribe_ends_it_without_a_failure(
         async with here.client("ana", "?device_id=pc") as ana:
             await ana.send("presence.subscribe", target_user_id="bo", id=1)
             assert await ana.closed() == (4409, "signed out")
+            await subscribed.wait()
+            async with here.client("bo") as bo:  # whatever the subscribe came to has been said by then
+                await bo.in_step()
     assert [line for line in logs if line["log_level"] == "error"] == []
 
 
