@@ -288,6 +288,20 @@ async def test_C3_two_tabs_are_one_device_and_bye_ends_both(here: Here) -> None:
         assert await second.closed() == (4409, "signed out")
 
 
+async def test_J1_what_is_no_user_id_cannot_be_unsubscribed_from_and_the_rest_is(here: Here) -> None:
+    async with here.client("ana") as ana:
+        await ana.send("presence.unsubscribe", target_user_id="a b", id=1)
+        await ana.send("presence.unsubscribe", target_user_ids=["bo", 1.5], id=2)
+        await ana.send("presence.unsubscribe", target_user_ids=[], id=3)
+        await ana.until(lambda frame: frame.get("id") == 3)
+    assert [(f["id"], f.get("code"), f.get("target_user_ids")) for f in ana.frames if "id" in f] == [
+        (1, "invalid_user_id", None),
+        (2, None, ["bo"]),
+        (2, "invalid_user_id", None),
+        (3, None, []),
+    ]
+
+
 async def test_a_bye_with_an_id_is_answered_before_the_end(here: Here) -> None:
     async with here.client("ana") as ana:
         await ana.send("presence.bye", id="last")
@@ -314,9 +328,11 @@ async def test_a_sign_out_during_a_subscribe_ends_it_without_a_failure(
 ) -> None:
     await here.befriend("ana", "bo")
     subscribe = Subscriptions.subscribe
+    subscribed = asyncio.Event()
 
     async def late(self: Subscriptions, outbox: Outbox, targets: Any) -> Granted:
         await here.put("/presence/devices/pc", "DELETE", headers={"authorization": f"Bearer {token('ana')}"})
+        subscribed.set()  # the client may hear of its end before we go on here
         return await subscribe(self, outbox, targets)
 
     monkeypatch.setattr(Subscriptions, "subscribe", late)
@@ -324,6 +340,9 @@ async def test_a_sign_out_during_a_subscribe_ends_it_without_a_failure(
         async with here.client("ana", "?device_id=pc") as ana:
             await ana.send("presence.subscribe", target_user_id="bo", id=1)
             assert await ana.closed() == (4409, "signed out")
+            await subscribed.wait()
+            async with here.client("bo") as bo:  # whatever the subscribe came to has been said by then
+                await bo.in_step()
     assert [line for line in logs if line["log_level"] == "error"] == []
 
 

@@ -279,12 +279,7 @@ class ClientSession:
                 await self._subscribe(connection, command)
                 return
             case Unsubscribe():
-                targets = list(command.targets)
-                if command.contacts:
-                    targets = await node.subscriptions.unsubscribe_contacts(connection.outbox)
-                else:
-                    node.subscriptions.unsubscribe(connection.outbox, targets)
-                self._send(unsubscribed_frame(targets, command.id))
+                await self._unsubscribe(connection, command)
                 return
             case Bye():
                 await self._bye(connection, command.id)
@@ -326,6 +321,20 @@ class ClientSession:
         self._send(closed_statuses_frame([with_as_of(*status) for status in granted.statuses], command.id))
         if granted.denied:
             self._send(denied_list_frame(granted.denied, command.id))
+
+    async def _unsubscribe(self, connection: Connection, command: Unsubscribe) -> None:
+        subscriptions, targets = self._gateway.node.subscriptions, list(command.targets)
+        if command.contacts:
+            targets = await subscriptions.unsubscribe_contacts(connection.outbox)
+        else:
+            subscriptions.unsubscribe(connection.outbox, targets)
+        if targets or not command.invalid:
+            self._send(unsubscribed_frame(targets, command.id))
+        if command.invalid:
+            first, _ = command.invalid[0]
+            raise ProtocolError(
+                "invalid_user_id", f"{len(command.invalid)} of these are no user ids, first {first!r}."
+            )
 
     async def _set(self, connection: Connection, command: SetPresence) -> None:
         choices, user = self._gateway.node.choices, connection.user
