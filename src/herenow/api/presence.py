@@ -17,6 +17,7 @@ from herenow.api.problems import Refusal
 from herenow.api.requests import Call, user_id
 from herenow.api.shapes import ID_SCHEMA, Counts, Leaderboard, Myself, Status, UserIds
 from herenow.errors import ProtocolError
+from herenow.wire.ids import are_plain
 
 FRIENDS = 50
 """Entries of a leaderboard that does not say how many it wants."""
@@ -50,6 +51,8 @@ def distinct(ids: Sequence[object], most: int, code: str = "too_many_ids") -> li
         raise ProtocolError(code, f"One request may ask for {most} ids; this one has {len(ids)}.")
     if "" in ids:
         raise ProtocolError("empty_item", "The list of ids has an empty item.")
+    if are_plain(ids):
+        return list(dict.fromkeys(ids))
     return list(dict.fromkeys(map(user_id, ids)))
 
 

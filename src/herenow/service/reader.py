@@ -198,13 +198,18 @@ class Reader:
 
     async def look(self, users: Sequence[str]) -> list[tuple[Presence, bool]]:
         """(presence, is it known to be fresh) of each, in order, for an answer; keeps nobody."""
-        unknown = dict.fromkeys(user for user in users if not is_at_hand(self._people.find(user)))
-        found = await self._look_up(list(unknown)) if unknown else {}
-        for user in users:
-            person = self._people.find(user)
-            if person is not None and person.known:
-                found[user] = person.presence, not person.guessed
-        return [found[user] for user in users]
+        find = self._people.find
+        people = [find(user) for user in users]
+        unknown = {user: None for user, person in zip(users, people, strict=True) if not is_at_hand(person)}
+        found: dict[str, tuple[Presence, bool]] = {}
+        if unknown:
+            found = await self._look_up(list(unknown))
+            # Whoever became known meanwhile is known better; whoever left us was known until now.
+            people = [find(user) or person for user, person in zip(users, people, strict=True)]
+        return [
+            found[user] if person is None or not person.known else (person.presence, not person.guessed)
+            for user, person in zip(users, people, strict=True)
+        ]
 
     async def _look_up(self, users: list[str]) -> dict[str, tuple[Presence, bool]]:
         try:
