@@ -2,6 +2,8 @@
 
 settings ─▶ ledger, engine, relations ─▶ Node ─▶ Gateway (WebSocket) ┐
                                └────▶ api (REST, pages) ──┴─▶ one port
+
+A reaper is a node without a door: everything but the last column.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from ipaddress import ip_network
 
 import uvloop
@@ -37,6 +40,7 @@ from herenow.relations import SourceOptions, open_relations
 from herenow.secret import resolve_secret
 from herenow.service.clock import NodeClock
 from herenow.service.node import Node, NodeSettings
+from herenow.service.shares import Reaping
 from herenow.settings import Settings
 from herenow.settings.model import without_password
 
@@ -55,11 +59,38 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
     return 0
 
 
-async def _serve(settings: Settings, listener: Listener, *, demo: bool) -> None:
+def reap(settings: Settings, reaping: Reaping) -> int:
+    """Decide who is due, and nothing else, until told to stop; the exit code."""
+    configure_logging(settings.log_format, settings.log_level)
+    uvloop.run(_reap(settings, reaping))
+    return 0
+
+
+async def _reap(settings: Settings, reaping: Reaping) -> None:
+    stop = _told_to_stop()
+    secret = resolve_secret(settings) if settings.accepts_secret else None
+    ledger = open_ledger(settings.ledger)
+    await ledger.open()
+    try:
+        node = Node(engine_of(settings), ledger, replace(node_settings(settings), reaping=reaping))
+        await node.start(terms(settings, ledger.id, secret))
+        _announce_reaper(settings, reaping)
+        await stop.wait()
+        await node.stop()
+    finally:
+        await ledger.close()
+
+
+def _told_to_stop() -> asyncio.Event:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop.set)
+    return stop
+
+
+async def _serve(settings: Settings, listener: Listener, *, demo: bool) -> None:
+    stop = _told_to_stop()
     async with running(settings, listener, demo=demo) as serving:
         stopped = asyncio.create_task(stop.wait(), name="stop")
         await asyncio.wait((stopped, serving), return_when=asyncio.FIRST_COMPLETED)
@@ -174,6 +205,7 @@ def node_settings(settings: Settings) -> NodeSettings:
         rooms_relate=settings.shares_room == "on",
         polling=Rate(every=_ms(settings.poll_every), burst=settings.poll_burst),
         relations_ttl=settings.relations_ttl if settings.asks_the_application else None,
+        reaping=Reaping() if settings.reap == "on" else Reaping(shards=frozenset()),
         embedded=settings.engine.startswith("memory:"),
     )
 
@@ -230,6 +262,16 @@ def _announce(settings: Settings, listener: Listener, guests: Demo | None) -> No
     if guests is not None:
         lines.append(guests.invitation())
     print("\n".join(lines), flush=True)  # noqa: T201 - this is what the operator waits for
+
+
+def _announce_reaper(settings: Settings, reaping: Reaping) -> None:
+    shards = (
+        "all shards" if reaping.shards is None else f"shards {', '.join(map(str, sorted(reaping.shards)))}"
+    )
+    print(  # noqa: T201 - this is what the operator waits for
+        f"herenow {__version__} reaps {shards} of {without_password(settings.engine)}",
+        flush=True,
+    )
 
 
 def _ms(seconds: float) -> int:

@@ -24,7 +24,7 @@ from herenow.core.record import encode
 from herenow.core.shards import shard_of
 from herenow.errors import HerenowError, Unavailable
 from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations, SourceHealth
-from herenow.service.calls import DEADLINE, reading
+from herenow.service.calls import DEADLINE, reading, writing
 from herenow.service.census import Census
 from herenow.service.choices import Choices
 from herenow.service.clock import NodeClock
@@ -41,13 +41,13 @@ from herenow.service.people import HeldSession, People, Person
 from herenow.service.polling import Polling
 from herenow.service.privacy import Privacy
 from herenow.service.reader import Reader, from_ledger
-from herenow.service.reaper import POLL as POLL_WAKES
 from herenow.service.reaper import Reaper
 from herenow.service.recorder import STAMP_EVERY, Recorder
 from herenow.service.relations import POLL, Acquaintances
 from herenow.service.rest_beats import RestBeats
 from herenow.service.revocations import FORGET_EVERY, Revocations
 from herenow.service.sessions import Sessions
+from herenow.service.shares import Reaping, ReapsMessage, Shares
 from herenow.service.silence import Silence
 from herenow.service.standing import Standing, new_epoch
 from herenow.service.streams import Streams
@@ -70,7 +70,7 @@ FAREWELL = 5.0
 RENEW_AGAIN = 0.5
 """Seconds after which a renewal that failed is tried again: several times before the lease is in doubt."""
 
-Message = TypingMessage | EndMessage | VoidMessage | ChangedMessage
+Message = TypingMessage | EndMessage | VoidMessage | ChangedMessage | ReapsMessage
 """What nodes say to each other."""
 
 log = structlog.get_logger(__name__)
@@ -99,6 +99,7 @@ class NodeSettings:
     """Bulk reads of users without a live session."""
     relations_ttl: float | None = None
     """How long a relation is believed that the ledger does not keep; None: the ledger keeps them, and tells of changes."""
+    reaping: Reaping = field(default_factory=Reaping)
     embedded: bool = True
     """The engine ends with this process: the ledger must know who was here (DESIGN section 7)."""
 
@@ -207,10 +208,20 @@ class Node:
         )
         self.sweep = Sweep(engine, self.people, self.decider)
         self.healing.attach(writer=self.writer, decider=self.decider, tail=self.tail, sweep=self.sweep)
+        self.shares = Shares(
+            shards=engine.shards,
+            reaping=settings.reaping,
+            standing=self.standing,
+            clock=clock_,
+            node_lease=settings.node_lease,
+            send=self._send,
+        )
         self.reaper = Reaper(
             engine=engine,
             decider=self.decider,
             standing=self.standing,
+            shares=self.shares,
+            reaping=settings.reaping,
             clock=clock_,
             tasks=tasks,
             metrics=metrics,
@@ -325,7 +336,8 @@ class Node:
         every(third, self.lease.keep, "lease", after_failure=RENEW_AGAIN)
         every(third, self._check_store, "check")
         every(0, self._follow_log, "tail")
-        every(POLL_WAKES, self.reaper.run, "reaper")
+        every(self.settings.reaping.poll, self.reaper.run, "reaper")
+        every(third, self.shares.tell, "shares")
         every(POLL, self.relations.poll, "relations")
         every(FORGET_EVERY, self.revocations.forget_old, "voids")
         every(0, self._receive, "mail")
@@ -342,6 +354,7 @@ class Node:
         self.sessions.end_all(Close.DRAINING, self._come_back)
         self.streams.end_all(Close.DRAINING, self._come_back)
         handed_over = await self._farewell()
+        await self.shares.leave()
         await self.recorder.finish()
         if handed_over:
             await self._end_lease()
@@ -396,6 +409,9 @@ class Node:
                 self._tasks.spawn(self.typing.receive(told), "typing")  # who may hear it may take its time
             elif isinstance(told, ChangedMessage):
                 self.news.receive(told)
+            elif isinstance(told, ReapsMessage):
+                if self.shares.receive(told):
+                    self._tasks.spawn(self.shares.tell(), "shares")
             else:
                 self.users.receive(told)
 
@@ -442,6 +458,9 @@ class Node:
             await self.engine.offer(shard_of(user, self.engine.shards), [offer])
 
     # Between the parts
+
+    async def _send(self, message: bytes) -> None:
+        await writing(self.engine.send(message))
 
     def _ended(self, session: HeldSession, why: str) -> None:
         self.sessions.ended(session, why)

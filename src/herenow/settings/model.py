@@ -139,6 +139,11 @@ class Settings(BaseSettings):
         About("processes that share the port"),
         Allowed("1, the number of processes of this version; run several nodes on one Redis instead"),
     ] = 1
+    reap: Annotated[
+        Literal["on", "off"],
+        About("whether this node also ends what is due; off leaves that to other nodes and herenow reap"),
+        Allowed("on or off"),
+    ] = "on"
     namespace: Annotated[Name, About("keeps several products on one store apart")] = "herenow"
     capacity: Annotated[Count, Unit("users"), About("users expected; a hint for the layout of the store")] = (
         1_000_000
@@ -292,6 +297,13 @@ class Settings(BaseSettings):
                 "with an application behind relations it is the application that says who may see whom: let it say of "
                 "members of one room that they are in contact"
             )
+        return value
+
+    @field_validator("reap")
+    @classmethod
+    def _somebody_reaps(cls, value: str, info: ValidationInfo) -> str:
+        if value == "off" and info.data.get("engine") == "memory://":
+            raise refused("memory:// lives in this process alone, so that nobody else could end what is due")
         return value
 
     @field_validator("dead_after")
