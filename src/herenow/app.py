@@ -142,11 +142,12 @@ async def running(
             try:
                 yield serving
             finally:
-                await node.stop()
-                sockets.abort_all()
-                listener.stop()
+                await node.drain()
+                listener.stop()  # from here on nothing comes in, so what we hold can be handed over whole
                 with suppress(asyncio.CancelledError):
                     await serving
+                sockets.abort_all()
+                await node.stop()
                 await gateway.stop()
                 await auth.stop()
     finally:

@@ -65,7 +65,10 @@ TURN = 0.25
 """Seconds between two turns of the wheel that finds silent sessions."""
 
 FAREWELL = 5.0
-"""Seconds a stopping node waits for its clients to go and its commits to be acknowledged."""
+"""Seconds a stopping node waits for its clients to go, and once more for its last commits to be acknowledged."""
+
+LAST_WORDS = 5.0
+"""Seconds it then has for the ledger, and for its lease: what is not done by then is found by others."""
 
 RENEW_AGAIN = 0.5
 """Seconds after which a renewal that failed is tried again: several times before the lease is in doubt."""
@@ -347,15 +350,24 @@ class Node:
         if self.settings.embedded:
             every(STAMP_EVERY, self.recorder.stamp, "run-stamp")
 
-    async def stop(self) -> None:
-        """Clients are told to come back; what they leave behind is committed and written; the lease goes last."""
+    async def drain(self) -> None:
+        """Clients are told to come back, and have a moment to go. Requests are still answered."""
+        if self.draining:
+            return
         self.draining = True
         self.ready = False
-        self.sessions.end_all(Close.DRAINING, self._come_back)
-        self.streams.end_all(Close.DRAINING, self._come_back)
-        handed_over = await self._farewell()
+        self.sessions.end_all(Close.DRAINING, self.come_back)
+        self.streams.end_all(Close.DRAINING, self.come_back)
+        if not await self._within(FAREWELL, lambda: not self.metrics.connections):
+            log.warning("stop.clients_stay", connections=self.metrics.connections)
+
+    async def stop(self) -> None:
+        """What clients leave behind is committed and written; the lease goes last. Nothing new may come in any more."""
+        await self.drain()
+        self.sessions.let_go_all()
+        handed_over = await self._hand_over()
         await self.shares.leave()
-        await self.recorder.finish()
+        await self._finish_ledger()
         if handed_over:
             await self._end_lease()
         self.hub.close()
@@ -363,22 +375,37 @@ class Node:
         await self._tasks.end()
         await self.engine.close()
 
-    async def _farewell(self) -> bool:
+    async def _hand_over(self) -> bool:
         """Whether everything we held is committed as lost. If not, our row stays, so that others find us dead."""
+        stamps = self._tasks.spawn(self.rest_beats.hand_over(), "hand-over")
+        if await self._within(FAREWELL, lambda: stamps.done() and not any(p.unfinished for p in self.people)):
+            return True
+        log.warning("stop.unfinished", users=sum(p.unfinished for p in self.people))
+        return not any(p.unfinished for p in self.people)
+
+    async def _within(self, seconds: float, done: Callable[[], bool]) -> bool:
         try:
-            async with asyncio.timeout(FAREWELL):
+            async with asyncio.timeout(seconds):
                 while True:
-                    if not self.metrics.connections and not any(p.unfinished for p in self.people):
+                    if done():
                         return True
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            log.warning("stop.unfinished", connections=self.metrics.connections)
             return False
+
+    async def _finish_ledger(self) -> None:
+        """An embedded store ends with this process, so that all of it must be written; another keeps its marks."""
+        try:
+            async with asyncio.timeout(None if self.settings.embedded else LAST_WORDS):
+                await self.recorder.finish()
+        except TimeoutError:
+            log.warning("ledger.unavailable", backlog=self.recorder.backlog)
 
     async def _end_lease(self) -> None:
         try:
-            await self.lease.end()
-        except HerenowError as error:
+            async with asyncio.timeout(LAST_WORDS):
+                await self.lease.end()
+        except (HerenowError, TimeoutError) as error:
             log.warning("lease.left", error=str(error))
 
     # Errands
@@ -484,7 +511,7 @@ class Node:
     def _bar(self, person: Person) -> list[Edit]:
         return self.users.bar(person)
 
-    def _come_back(self) -> str:
+    def come_back(self) -> str:
         """When to return: spread over a third of the grace, so that nobody is missed and not all come at once."""
         spread = self.settings.timings.grace // 3
         return f"retry_after_ms={random.randint(0, max(spread, 1))}"
