@@ -128,6 +128,8 @@ class Node:
         self.relations_health = relations_health or SourceHealth()
         self.ready = False
         self.draining = False
+        self.on_epoch: Callable[[str], None] = _nobody
+        """Told of every new epoch before anything is written under it."""
         self._tasks = tasks or Tasks()
         timings, clock_, metrics, tasks = settings.timings, self.clock, self.metrics, self._tasks
         self.standing = Standing(clock_, settings.node_lease, make_epoch)
@@ -496,6 +498,7 @@ class Node:
         self.sessions.stands(session)
 
     def _begin_epoch(self) -> None:
+        self.on_epoch(self.standing.epoch)
         self.sessions.assert_again()
         self.decider.try_again()
 
@@ -515,3 +518,7 @@ class Node:
         """When to return: spread over a third of the grace, so that nobody is missed and not all come at once."""
         spread = self.settings.timings.grace // 3
         return f"retry_after_ms={random.randint(0, max(spread, 1))}"
+
+
+def _nobody(epoch: str) -> None:
+    pass
