@@ -1,10 +1,10 @@
 """Can a stopwatch tell somebody who hides from somebody who left?
 
-One person hides (is invisible, has blocked the viewer, shows themselves to nobody) and is connected and active; another, with
-the same past, has signed out. A viewer who knows both asks about the one and the other in an order that dice decide, over
-one connection, and times every answer. The two sets of
-times are compared by their ranks (Mann–Whitney): the area under the curve is the chance that an answer about the hidden
-one takes longer than one about the other, and 0.5 is what nobody can use.
+One person hides (is invisible, has blocked the viewer, shows themselves to nobody), connected and active; another, with the
+same past, has signed out. A viewer who knows both asks about the one and the other in an order that dice decide, over one
+connection, and times every answer. The two sets of times are compared by their ranks (Mann–Whitney): the area under the
+curve is the chance that an answer about the hidden one takes longer than one about the other, and 0.5 is what nobody can
+use.
 
 `python -m bench twins`; what bytes and counts tell is shown by `herenow.testing.twins`, not here.
 """
