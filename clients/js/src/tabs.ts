@@ -1,0 +1,87 @@
+/**
+ * One socket for all tabs: the tab that holds a lock leads, the others talk to it through a channel.
+ *
+ * A lock is passed on by the browser when its tab closes or crashes, so nobody counts tabs and nobody elects. A tab that
+ * is asleep with the lock in its hand (phones do that) is noticed by its silence while somebody looks, and robbed.
+ * Without locks or channels every tab leads itself.
+ */
+import type { News, Wish } from "./desk.js";
+
+export interface Tabs {
+  tell(news: News): void;
+  ask(wish: Wish): void;
+  /** The leader does not answer: take its place. */
+  rob(): void;
+  end(): void;
+}
+
+export interface Tab {
+  hear(news: News): void;
+  /** A wish of another tab; comes only while this one leads. */
+  take(wish: Wish): void;
+  lead(): void;
+  /** Somebody else does. */
+  follow(): void;
+}
+
+/** Undefined: tabs cannot share here. */
+export function tabs(name: string, tab: Tab): Tabs | undefined {
+  const locks = globalThis.navigator?.locks;
+  if (!locks || typeof BroadcastChannel !== "function") return;
+  const channel = new BroadcastChannel(name);
+  let leads = false;
+  let ended = false;
+  let release = () => {};
+  let waiting = new AbortController();
+
+  const request = (how: LockOptions) => {
+    let mine = false;
+    const hold = () =>
+      new Promise<void>((resolve) => {
+        if (ended) return resolve();
+        release = resolve;
+        mine = leads = true;
+        tab.lead();
+      });
+    locks.request(name, how, hold).catch((error) => {
+      if (ended) return;
+      if (mine) {
+        leads = false;
+        tab.follow();
+        queue();
+      } else if (error?.name !== "AbortError") {
+        // Locks are refused here (a sandboxed frame): lead, even if others do.
+        leads = true;
+        tab.lead();
+      }
+    });
+  };
+  const queue = () => {
+    waiting = new AbortController();
+    request({ signal: waiting.signal });
+  };
+
+  channel.onmessage = ({ data }) => {
+    if (ended) return;
+    if ("tab" in data) leads && tab.take(data);
+    else if (!leads) tab.hear(data);
+  };
+  queue();
+
+  return {
+    tell: (news) => ended || channel.postMessage(news),
+    ask: (wish) => ended || channel.postMessage(wish),
+    rob() {
+      if (leads || ended) return;
+      waiting.abort();
+      request({ steal: true });
+    },
+    end() {
+      if (ended) return;
+      ended = true;
+      waiting.abort();
+      release();
+      channel.close();
+    },
+  };
+}
