@@ -222,7 +222,7 @@ export class Herenow {
 
   #lead(): void {
     this.#desk = new Desk(this.#url, this.#link, (news) => {
-      if (news.to !== this.#tab) this.#tabs?.tell(news);
+      if (news.to !== this.#tab) this.#tabs?.post(news);
       this.#hear(news);
     });
     this.#want();
@@ -240,7 +240,7 @@ export class Herenow {
 
   #wish(wish: Omit<Wish, "tab">): void {
     const whole = { tab: this.#tab, ...wish, ...(wish.do && { token: this.#token }) };
-    this.#desk ? this.#desk.take(whole) : this.#tabs?.ask(whole);
+    this.#desk ? this.#desk.take(whole) : this.#tabs?.post(whole);
   }
 
   /** What changes together is said together: five thousand dots are one list. */

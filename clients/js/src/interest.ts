@@ -17,6 +17,8 @@ export class Interest {
   #rooms = new Set<string>();
   #contacts = false;
   #told = new Set<string>();
+  /** No longer wanted, and the server does not know yet. Who is wanted again meanwhile needs a new answer. */
+  #leaving = new Set<string>();
   #toldRooms = new Set<string>();
   #toldContacts = false;
   /** Frames that have no answer yet, and whom they named; undefined: the contacts. */
@@ -28,11 +30,16 @@ export class Interest {
     this.#users = new Set(wants.users);
     this.#rooms = new Set(wants.rooms);
     this.#contacts = wants.contacts;
+    for (const user of difference(this.#told, this.#users)) {
+      this.#told.delete(user);
+      this.#denied.delete(user);
+      this.#leaving.add(user);
+    }
   }
 
   /** A new connection. */
   reset(): void {
-    for (const told of [this.#told, this.#toldRooms, this.#asked, this.#denied]) told.clear();
+    for (const told of [this.#told, this.#leaving, this.#toldRooms, this.#asked, this.#denied]) told.clear();
     this.#toldContacts = false;
   }
 
@@ -51,11 +58,9 @@ export class Interest {
       if (!this.#contacts) this.#told.clear();
     }
     // Who is watched by name and is a contact too would be lost to the contacts: they are left together.
-    const left = this.#contacts ? [] : difference(this.#told, this.#users);
-    for (const users of chunks(left, size)) {
-      for (const user of users) this.#told.delete(user), this.#denied.delete(user);
-      frames.push({ type: "presence.unsubscribe", target_user_ids: users });
-    }
+    const left = this.#contacts ? [] : difference(this.#leaving, this.#users);
+    for (const users of chunks(left, size)) frames.push({ type: "presence.unsubscribe", target_user_ids: users });
+    if (!this.#contacts) this.#leaving.clear();
     if (left.length) this.again([...this.#denied].filter(([, why]) => why === "too_many_subscriptions").map(([user]) => user));
     for (const users of chunks(difference(this.#users, this.#told), size)) {
       for (const user of users) this.#told.add(user);

@@ -8,8 +8,8 @@
 import type { News, Wish } from "./desk.js";
 
 export interface Tabs {
-  tell(news: News): void;
-  ask(wish: Wish): void;
+  /** To all the others: what the leader says, or what it is asked. */
+  post(message: News | Wish): void;
   /** The leader does not answer: take its place. */
   rob(): void;
   end(): void;
@@ -69,8 +69,7 @@ export function tabs(name: string, tab: Tab): Tabs | undefined {
   queue();
 
   return {
-    tell: (news) => ended || channel.postMessage(news),
-    ask: (wish) => ended || channel.postMessage(wish),
+    post: (message) => ended || channel.postMessage(message),
     rob() {
       if (leads || ended) return;
       waiting.abort();

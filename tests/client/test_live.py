@@ -1,0 +1,240 @@
+"""The Python SDK against a separate `herenow serve`: coming, watching, choosing, typing, and everything that ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import pytest
+from tests.processes import PATIENCE, SECRET, Server
+
+from herenow.client import Closed, Herenow, ProtocolError, Unavailable, mint
+
+
+def client(server: Server, user: str, device: str | None = None, *, token=None, **options) -> Herenow:
+    url = server.url.replace("http", "ws", 1) + "/ws/presence"
+    return Herenow(url, token or (lambda: mint(SECRET, user)), device_id=device, **options)
+
+
+async def until(watch, wanted):
+    async with asyncio.timeout(PATIENCE):
+        async for each in watch:
+            if wanted(each):
+                return each
+    raise AssertionError("it ended before")
+
+
+async def sees(here: Herenow, user: str, status: str):
+    return (await until(here.watch([user]), lambda c: c.now.status == status and not c.now.stale)).now
+
+
+@asynccontextmanager
+async def world(start_server, **settings):
+    server = await start_server(**({"dead_after": 3, "grace": 3} | settings))
+    await server.befriend("ana", "bo")
+    yield server
+
+
+async def test_come_be_busy_type_sign_out(start_server):
+    async with world(start_server) as server:
+        async with client(server, "ana", "a1") as ana:
+            changes = ana.watch(["bo"])
+            assert (await until(changes, lambda c: True)).now.status == "offline"
+            async with client(server, "bo", "b1", platform="mobile") as bo:
+                came = await until(changes, lambda c: True)
+                assert (came.before.status, came.now.status, came.now.platforms) == (
+                    "offline",
+                    "online",
+                    ("mobile",),
+                )
+                await bo.set(mode="busy", text="In a meeting", until=int(time.time() * 1000) + 3_600_000)
+                busy = await sees(ana, "bo", "busy")
+                assert busy.custom_status.text == "In a meeting"
+                with pytest.raises(ProtocolError) as refused:
+                    await bo.set(text="x" * 101)
+                assert refused.value.code == "text_too_long"
+                await bo.auto()
+                await bo.clear()
+                assert (await sees(ana, "bo", "online")).custom_status is None
+                typings = ana.typings()
+                first = asyncio.ensure_future(anext(typings))
+                await asyncio.sleep(0)
+                await bo.typing(to="ana")
+                assert (await first).typing
+                await bo.typing(to="ana", typing=False)
+                assert not (await anext(typings)).typing
+                await bo.bye()
+                assert (bo.state.phase, bo.state.code) == ("closed", 1000)
+            await sees(ana, "bo", "offline")
+
+
+async def test_contacts_strangers_and_ids_that_are_none(start_server):
+    async with world(start_server) as server, client(server, "ana") as ana:
+        contact = await until(ana.watch_contacts(), lambda c: True)
+        assert contact.now.user_id == "bo"
+        stranger = await until(ana.watch(["stranger"]), lambda c: True)
+        assert (stranger.now.status, stranger.now.denied) == ("offline", "not_mutual_followers")
+        with pytest.raises(ProtocolError):
+            ana.watch(["no id"])
+        await server.befriend("ana", "stranger")
+        again = await until(ana.watch(["stranger"]), lambda c: c.now.denied is None)
+        assert again.now.status == "offline"
+
+
+async def test_a_slow_reader_gets_the_latest_and_nothing_twice(start_server):
+    async with world(start_server) as server, client(server, "ana") as ana, client(server, "bo") as bo:
+        slow, quick = ana.watch(["bo"]), ana.watch(["bo"])
+        await until(quick, lambda c: c.now.status == "online")
+        first = await until(slow, lambda c: c.now.status == "online")
+        for mode in ("busy", "away", "busy"):
+            await bo.set(mode=mode)
+            await until(quick, lambda c, mode=mode: c.now.status == mode)
+        latest = await until(slow, lambda c: True)
+        assert (latest.before, latest.now.status) == (first.now, "busy")
+
+
+async def test_a_watch_that_nobody_holds_is_over(start_server):
+    async with world(start_server) as server, client(server, "ana") as ana:
+        async with ana.watch(["bo"]) as watch:
+            await until(watch, lambda c: True)
+        assert ana.get("bo").status == "unknown"
+        await until(ana.watch(["bo"]), lambda c: True)
+        gc.collect()
+        assert ana.get("bo").status == "unknown"
+        assert [change async for change in watch] == []
+
+
+async def test_a_token_is_renewed_while_it_lives(start_server):
+    async with world(start_server) as server:
+        asked = []
+
+        async def fresh() -> str:
+            asked.append(mint(SECRET, "bo", ttl=1))
+            return asked[-1]
+
+        async with client(server, "bo", "b1", token=fresh) as bo:
+            await bo.connected()
+            phases = bo.states()
+            assert (await anext(phases)).phase == "connected"
+            while len(asked) < 4:  # the server ends a token by its own clock
+                await asyncio.sleep(0.1)
+            await bo.auto()
+            assert bo.state.phase == "connected"
+
+
+async def test_a_token_that_ends_is_replaced_after_4401(start_server):
+    async with world(start_server) as server:
+        tokens = [mint(SECRET, "bo", ttl=1)]
+        async with client(server, "bo", "b1", token=lambda: tokens[-1]) as bo:
+            gone = await until(bo.states(), lambda s: s.phase == "reconnecting")
+            assert gone.code == 4401
+            tokens.append(mint(SECRET, "bo"))
+            await bo.connected()
+
+
+async def test_a_refused_token_is_the_end(start_server):
+    async with world(start_server) as server:
+        async with client(server, "bo", token=mint("another secret, that is long enough", "bo")) as bo:
+            with pytest.raises(Closed) as closed:
+                await until(bo.watch(["ana"]), lambda c: True)
+            assert closed.value.code == 4401
+            with pytest.raises(Closed):
+                await bo.set(mode="busy")
+            with pytest.raises(Closed):
+                await bo.connected()
+
+
+async def test_nobody_is_signed_in(start_server):
+    async with world(start_server) as server, client(server, "bo", token=lambda: None) as bo:
+        with pytest.raises(Closed, match="token_missing"):
+            await bo.connected()
+
+
+async def test_signed_out_from_elsewhere(start_server):
+    async with world(start_server) as server, client(server, "bo", "b1") as bo:
+        await bo.connected()
+        await server.rest("DELETE", "/presence/devices/b1", "bo", service=False)
+        with pytest.raises(Closed) as closed:
+            await until(bo.states(), lambda s: False)
+        assert closed.value.code == 4409
+
+
+async def test_a_server_that_is_killed_and_comes_back(start_server):
+    async with world(start_server) as server:
+        async with client(server, "ana", "a1") as ana, client(server, "bo", "b1") as bo:
+            changes = ana.watch(["bo"])
+            await until(changes, lambda c: c.now.status == "online")
+            await server.kill()
+            lost = await until(changes, lambda c: True)
+            assert (lost.now.status, lost.now.stale) == ("online", True)
+            with pytest.raises(Unavailable):
+                async with asyncio.timeout(PATIENCE):
+                    await bo.set(mode="busy")
+            server._settings["port"] = urlsplit(server.url).port
+            await server.start()
+            await sees(ana, "bo", "online")
+            await bo.set(mode="busy")
+            await sees(ana, "bo", "busy")
+
+
+async def test_a_server_that_stops_says_when_to_come_back(start_server):
+    async with world(start_server) as server, client(server, "ana") as ana:
+        await ana.connected()
+        states = ana.states()
+        await anext(states)
+        await server.stop()
+        gone = await until(states, lambda s: s.phase == "reconnecting")
+        assert gone.code == 1012
+        assert gone.retry_in >= int(gone.reason.partition("retry_after_ms=")[2]) / 1000
+        server._settings["port"] = urlsplit(server.url).port
+        await server.start()
+        await ana.connected()
+
+
+async def test_a_failing_token_source_is_said_and_asked_again(start_server):
+    async with world(start_server) as server:
+        fails = [True]
+
+        def source() -> str:
+            if fails:
+                raise RuntimeError("the back end is away")
+            return mint(SECRET, "bo")
+
+        async with client(server, "bo", token=source) as bo:
+            waiting = await until(bo.states(), lambda s: s.phase == "reconnecting")
+            assert waiting.reason == "token_failed"
+            assert bo.errors[0].code == "token_failed"
+            fails.clear()
+            await bo.connected()
+
+
+async def test_leaving_ends_every_reader_quietly(start_server):
+    async with world(start_server) as server:
+        here = client(server, "ana")
+        async with here:
+            await here.connected()
+            reading = asyncio.ensure_future(_all(here.watch(["bo"])))
+            phases = asyncio.ensure_future(_all(here.states()))
+            await asyncio.sleep(0)
+        assert {state.phase for state in await phases} <= {"connected", "closed"}
+        await reading
+        assert [change async for change in here.watch(["ana"])] == []
+
+
+async def _all(iterator):
+    return [each async for each in iterator]
+
+
+async def test_an_address_that_is_none_is_the_end():
+    async with Herenow("mailto:ana", lambda: mint(SECRET, "ana")) as here:
+        with pytest.raises(Closed):
+            await here.connected()
+
+
+async def test_a_server_that_is_not_there_is_no_exception(unused_tcp_port):
+    async with Herenow(f"ws://127.0.0.1:{unused_tcp_port}/ws/presence", lambda: mint(SECRET, "ana")) as here:
+        waiting = await until(here.states(), lambda s: s.phase == "reconnecting")
+        assert waiting.retry_in >= 0.1
