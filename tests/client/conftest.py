@@ -1,23 +1,30 @@
+"""One server process for all tests of a module; each test has people of its own."""
+
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
+import pytest_asyncio
 from tests.processes import Server
 
+_numbers = count()
 
-@pytest.fixture
-async def start_server(tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
-    servers: list[Server] = []
 
-    async def start(**settings: object) -> Server:
-        server = Server(tmp_path, settings)
-        servers.append(server)
-        return await server.start()
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
+    folder: Path = tmp_path_factory.mktemp("server")
+    started = await Server(folder, {"dead_after": 3, "grace": 3}).start()
+    yield started
+    await started.kill()
 
-    yield start
-    for server in servers:
-        if server.process is not None and server.process.returncode is None:
-            await server.kill()
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def people(server: Server) -> tuple[str, str]:
+    """Two who follow each other."""
+    number = next(_numbers)
+    names = (f"ana{number}", f"bo{number}")
+    await server.befriend(*names)
+    return names

@@ -17,14 +17,15 @@ from herenow.client.asks import Beat, Relation
 from herenow.gateway.tokens import verify
 
 HOUR = 3_600_000
+in_one_loop = pytest.mark.asyncio(loop_scope="module")
 
 
 def now() -> int:
     return int(time.time() * 1000)
 
 
-async def test_the_whole_interface(start_server):
-    server = await start_server()
+@in_one_loop
+async def test_the_whole_interface(server):
     await asyncio.to_thread(_whole_interface, server.url)
 
 
@@ -88,8 +89,8 @@ def _whole_interface(url: str) -> None:
             ana.set_mode("busy", until=datetime(2030, 1, 1))  # noqa: DTZ001 - the mistake that is tested
 
 
-async def test_the_same_without_blocking(start_server):
-    server = await start_server()
+@in_one_loop
+async def test_the_same_without_blocking(server):
 
     async def token() -> str:
         return mint(SECRET, "backend", service=True)
@@ -107,7 +108,7 @@ async def test_the_same_without_blocking(start_server):
         assert custom is not None
         assert not await backend.is_member("lobby", "ana")
         with pytest.raises(RestError):
-            await ana.stats_of_others() if hasattr(ana, "stats_of_others") else await ana.heartbeats([])
+            await ana.heartbeats([])
 
 
 def test_a_server_that_is_not_there_is_unavailable(unused_tcp_port):

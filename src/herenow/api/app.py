@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from herenow.api import beats, choices, devices, graph, ops, presence
+from herenow.api import beats, choices, devices, graph, ops, presence, sdk
 from herenow.api.addresses import Addresses
 from herenow.api.cors import Cors
 from herenow.api.description import Description
@@ -51,6 +51,7 @@ def make_app(node: Node, auth: Auth, settings: Settings, *, front_page: Page | N
     app = Starlette(
         routes=[
             *([Route("/", front_page)] if front_page is not None else []),
+            *sdk.routes(),
             *(Route(path, Resource(api, rows), name=path) for path, rows in _by_path(operations)),
         ],
         middleware=[
