@@ -309,7 +309,7 @@ export class Herenow {
 
   #wake(): void {
     this.#wish({ do: "wake" });
-    if (this.#tabs) this.#knock();
+    this.#knock(); // also after a page that had left comes back out of the browser's cache
   }
 
   #leave(): void {

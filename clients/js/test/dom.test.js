@@ -78,6 +78,20 @@ test("a page that comes to the front does not wait out a long back-off, but what
   assert.equal(Sockets.all.length, 3);
 });
 
+test("a page that leaves and comes back out of the browser's cache wants what it wanted", async (t) => {
+  const { window } = page(t);
+  const { here, socket, pass } = await client(t);
+  here.watch(["bo"], () => {});
+  await pass(10);
+  await pass(10);
+  window.dispatchEvent(new window.Event("pagehide"));
+  await pass(10);
+  assert.equal(socket().of("presence.unsubscribe").length, 1);
+  window.dispatchEvent(new window.Event("pageshow"));
+  await pass(10);
+  assert.deepEqual(socket().of("presence.subscribe").map((frame) => frame.target_user_ids), [["bo"], ["bo"]]);
+});
+
 test("a closed client hears nothing of the page", async (t) => {
   const { window } = page(t);
   const { here, socket } = await client(t);
