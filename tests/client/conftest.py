@@ -16,7 +16,7 @@ _numbers = count()
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     folder: Path = tmp_path_factory.mktemp("server")
-    started = await Server(folder, {"dead_after": 3, "grace": 3}).start()
+    started = await Server(folder, {"dead_after": 3, "grace": 3, "poll_every": 0}).start()
     yield started
     await started.kill()
 

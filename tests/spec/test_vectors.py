@@ -16,13 +16,14 @@ from herenow.client.choices import set_frame
 from herenow.client.interest import Interest, Wants
 from herenow.client.presence import Presence
 from herenow.client.roster import Roster
-from herenow.core.model import Custom, Device, Mode, OwnView, Platform, Status, View
+from herenow.core.model import Bucket, Custom, Device, Mode, OwnView, Platform, Status, View
 from herenow.errors import ProtocolError
 from herenow.wire import shapes
 from herenow.wire.codes import CLOSES, DENIALS
-from herenow.wire.frames import SubscribeFrame, decode_frame
+from herenow.wire.frames import SubscribeFrame
 from herenow.wire.heard import SaidStatus, read_frame
 from herenow.wire.ids import parse_id
+from herenow.wire.reading import decode_frame
 
 FOLDER = Path(__file__).parents[2] / "spec" / "vectors"
 NOW = 1_763_251_200_000
@@ -130,9 +131,9 @@ CUSTOM = Custom("Lunch", "🍜", 1_893_456_000_000)
 
 
 def body(user: str, status: Status, since: int | None = None, **more: Any) -> bytes:
-    options = {name: more.pop(name) for name in ("stale", "bucket", "delivery") if name in more}
+    options = {name: more.pop(name) for name in ("stale", "delivery") if name in more}
     platforms = () if status is Status.OFFLINE else (Platform.WEB,)
-    view = View(status, since, more.get("last_seen"), more.get("custom"), more.get("platforms", platforms))
+    view = View(status, since, **({"platforms": platforms} | more))
     return shapes.status_body(user, view, **options)
 
 
@@ -165,7 +166,7 @@ MADE: dict[str, Callable[[], bytes]] = {
         body("bo", Status.OFFLINE, NOW - 100_000, last_seen=NOW - 100_000), T
     ),
     "answer": lambda: shapes.status_frame(body("bo", Status.AWAY, NOW - 100_000), T, "w1"),
-    "blurred": lambda: shapes.status_frame(body("bo", Status.OFFLINE, bucket="within_week"), T),
+    "blurred": lambda: shapes.status_frame(body("bo", Status.OFFLINE, bucket=Bucket.WITHIN_WEEK), T),
     "stale and paced": lambda: shapes.status_frame(
         body("bo", Status.ONLINE, NOW, stale=True, delivery="paced"), T
     ),

@@ -7,7 +7,8 @@ The idea. Viewers with the same sight of a target see the same bytes, so they sh
 connection's first change goes out at once; after that it rests for a tick, collects the ids of what changes, and gets
 them in one frame at the tick's end. A send costs several microseconds in the kernel whatever we do, so this conflation
 is what makes a busy minute cheap. Values equal to the last one sent are not sent: while a connection is clean, the last
-one sent *is* the channel's body, so only the few that are dirty remember what they had.
+one sent *is* the channel's body, so what those who rest had is noted once per channel and tick (`_Touched`). Only where
+that is not the same for all of them (somebody comes, or was told in between, or does not read) each remembers its own.
 
 The tick is 20 ms when calm, 50 ms when busy, and up to a second when that does not suffice.
 """
@@ -16,9 +17,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 
-from herenow.core.model import own
-from herenow.core.visibility import Sight, seen
+from herenow.core.visibility import Sight, day_of, seen, seen_by_oneself
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
@@ -50,6 +51,18 @@ class Channel:
         self.outboxes: dict[Outbox, None] = {}
 
 
+class _Touched:
+    """A channel changed in this tick."""
+
+    __slots__ = ("had", "told")
+
+    def __init__(self, had: bytes, told: frozenset[Outbox]) -> None:
+        self.had = had
+        """What everybody who rests had of it before."""
+        self.told = told
+        """Who was not resting, and has been sent the new body."""
+
+
 class Hub:
     def __init__(self, people: People, clock: Clock, metrics: Metrics, flush_every: float = 0.0) -> None:
         """`flush_every` in seconds; 0: the tick adapts itself."""
@@ -59,9 +72,12 @@ class Hub:
         self._adaptive = flush_every == 0
         self._tick = flush_every or CALM_TICK
         self._cooling: list[Outbox] = []
+        self._touched: dict[Channel, _Touched] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._paused: set[Outbox] = set()
         self._stale: dict[int, int] = {}
+        self.today = day_of(clock.now())
+        """What buckets are counted from, here and in every answer: it moves for all at once, with `new_day`."""
 
     # Watching
 
@@ -69,13 +85,13 @@ class Hub:
         """From now on this connection gets what changes. The caller sends the channel's body first, in this very step,
         so that clean means up to date."""
         present = outbox.watching.get(person.user)
-        if present is not None:
-            if present.sight is not sight:
-                self.resight(outbox, person, sight)
-            return outbox.watching[person.user]
+        if present is not None and present.sight != sight:
+            self.resight(outbox, person, sight)
         channel = self._channel(person, sight)
+        self._remember(channel)
         channel.outboxes[outbox] = None
         outbox.watching[person.user] = channel
+        outbox.dirty.pop(channel, None)
         return channel
 
     def unwatch(self, outbox: Outbox, user: str) -> None:
@@ -87,10 +103,12 @@ class Hub:
     def resight(self, outbox: Outbox, person: Person, sight: Sight) -> None:
         """The rules now give this viewer another view of the same target: it hears of it if that looks different."""
         old = outbox.watching[person.user]
-        if old.sight is sight:
+        if old.sight == sight:
             return
+        self._remember(old)
         had = outbox.dirty.pop(old, old.body)
         new = self._channel(person, sight)
+        self._remember(new)
         new.outboxes[outbox] = None
         outbox.watching[person.user] = new
         self._leave(outbox, old)
@@ -120,12 +138,15 @@ class Hub:
         """Something about this person may look different now."""
         person.unpublished = False
         for channel in person.channels:
-            body = self._encoded(channel)
-            if body != channel.body:
-                had, channel.body = channel.body, body
-                self._fan_out(channel, had)
+            self._refresh(channel)
         if person.outboxes:
             self._publish_own(person)
+
+    def _refresh(self, channel: Channel) -> None:
+        body = self._encoded(channel)
+        if body != channel.body:
+            had, channel.body = channel.body, body
+            self._fan_out(channel, had)
 
     def _publish_own(self, person: Person) -> None:
         """The user's own devices stay in step. Compared by hash: a body each would be the largest thing we keep."""
@@ -168,9 +189,22 @@ class Hub:
     def body(self, person: Person, sight: Sight) -> bytes:
         """A status body for an answer: the channel's if there is one."""
         for channel in person.channels:
-            if channel.sight is sight:
+            if channel.sight == sight:
                 return channel.body
-        return status_body(person.user, seen(person.presence, sight), stale=self._says_stale(person))
+        return status_body(
+            person.user, seen(person.presence, sight, self.today), stale=self._says_stale(person)
+        )
+
+    def new_day(self) -> None:
+        """Buckets grow old at midnight, for those who hide as for those who are gone. Called now and then."""
+        today = day_of(self._clock.now())
+        if today == self.today:
+            return
+        self.today = today
+        for person in self._people:
+            for channel in person.channels:
+                if channel.sight.blurred:
+                    self._refresh(channel)
 
     # A peer that does not read
 
@@ -201,7 +235,7 @@ class Hub:
 
     def _channel(self, person: Person, sight: Sight) -> Channel:
         for channel in person.channels:
-            if channel.sight is sight:
+            if channel.sight == sight:
                 return channel
         channel = Channel(person, sight)
         channel.body = self._encoded(channel)
@@ -217,7 +251,9 @@ class Hub:
 
     def _encoded(self, channel: Channel) -> bytes:
         person = channel.person
-        return status_body(person.user, seen(person.presence, channel.sight), stale=self._says_stale(person))
+        return status_body(
+            person.user, seen(person.presence, channel.sight, self.today), stale=self._says_stale(person)
+        )
 
     def _says_stale(self, person: Person) -> bool:
         return person.guessed or person.shard in self._stale
@@ -226,20 +262,51 @@ class Hub:
         return status_frame(channel.body, self.as_of(channel.person.shard))
 
     def _fan_out(self, channel: Channel, had: bytes) -> None:
-        frame = self._frame(channel)
-        cooling = self._cooling
-        before = len(cooling)
-        for outbox in tuple(channel.outboxes):
-            if outbox.ready:
+        """Who is ready gets it now; those who rest are gone through at the end of the tick, once."""
+        ready = [outbox for outbox in channel.outboxes if outbox.ready]
+        touched = self._touched.get(channel)
+        if touched is None:
+            self._touched[channel] = _Touched(had, frozenset(ready))
+        elif ready or touched.told:
+            self._remember(channel)
+            self._touched[channel] = _Touched(had, frozenset(ready))
+        if ready:
+            frame = self._frame(channel)
+            for outbox in ready:
                 outbox.ready = False
-                cooling.append(outbox)
                 outbox.send(frame)
-            else:
-                outbox.dirty.setdefault(channel, had)
-        sent = len(cooling) - before
-        if sent:
-            self._count(channel, sent)
-            self._schedule()
+            self._cooling += ready
+            self._count(channel, len(ready))
+        self._schedule()
+
+    def _remember(self, channel: Channel) -> None:
+        """From here on not everybody who rests had the same of it: let each remember its own."""
+        touched = self._touched.pop(channel, None)
+        if touched is not None:
+            for outbox in channel.outboxes:
+                if outbox not in touched.told:
+                    outbox.dirty.setdefault(channel, touched.had)
+
+    def _gather(self) -> None:
+        """The end of a tick: what each of those who rest has not heard of, by id: an order of events would tell why
+        somebody looks different. Compared once per channel, not per viewer."""
+        touched, self._touched = self._touched, {}
+        for channel in sorted(touched, key=_by_id):
+            change = touched[channel]
+            if channel.body == change.had:
+                continue
+            outboxes: Iterable[Outbox] = channel.outboxes
+            if change.told:
+                outboxes = [outbox for outbox in outboxes if outbox not in change.told]
+            for outbox in outboxes:
+                if outbox.unheard is None:
+                    outbox.unheard = [channel]
+                else:
+                    outbox.unheard.append(channel)
+        for outbox in self._paused:  # their turn comes later, when this is the past
+            for channel in outbox.unheard or ():
+                outbox.dirty.setdefault(channel, touched[channel].had)
+            outbox.unheard = None
 
     def _offer(self, outbox: Outbox, channel: Channel, had: bytes) -> None:
         if outbox.ready:
@@ -253,7 +320,7 @@ class Hub:
 
     def _send_own(self, outbox: Outbox, person: Person) -> None:
         self._metrics.frames += 1
-        outbox.send(self_frame(self_body(own(person.presence))))
+        outbox.send(self_frame(self_body(seen_by_oneself(person.presence))))
 
     def _count(self, channel: Channel, sent: int) -> None:
         self._metrics.frames += sent
@@ -266,22 +333,28 @@ class Hub:
         self._cooling.append(outbox)
         self._schedule()
 
-    def _schedule(self, worked: float = 0.0) -> None:
-        """A tick is counted from the beginning of the last one, but leaves a quarter of itself for everything else."""
+    def _schedule(self, *, worked: bool = False) -> None:
+        """Ticks end on a grid of their own, whoever began to rest when: else the moment at which one viewer hears
+        something would tell that somebody else did something. After a flush a quarter of a tick is left for everything
+        else."""
         if self._timer is None:
-            pause = max(self._tick - worked, self._tick / 4)
-            self._timer = asyncio.get_running_loop().call_later(pause, self._flush_all)
+            loop = asyncio.get_running_loop()
+            pause = self._tick - loop.time() % self._tick
+            if worked and pause < self._tick / 4:
+                pause += self._tick
+            self._timer = loop.call_later(pause, self._flush_all)
 
     def _flush_all(self) -> None:
         self._timer = None
         started = self._clock.monotonic()
+        self._gather()
         cooling, self._cooling = self._cooling, []
         frames: dict[tuple[Channel, ...], bytes] = {}
         times: Counter[tuple[Channel, ...]] = Counter()
         for outbox in cooling:
             if outbox.closed or outbox.paused_at is not None:
                 continue
-            if not outbox.dirty and outbox.had_own is None:
+            if outbox.unheard is None and not outbox.dirty and outbox.had_own is None:
                 outbox.ready = True
                 continue
             self._cooling.append(outbox)
@@ -291,7 +364,7 @@ class Hub:
         if self._adaptive:
             self._adapt(took)
         if self._cooling:
-            self._schedule(took)
+            self._schedule(worked=True)
 
     def _flush(
         self,
@@ -302,8 +375,13 @@ class Hub:
         """Connections that watch the same people mostly have the same channels to hear of: one frame for all of them."""
         if outbox.had_own is not None:
             self._flush_own(outbox)
-        dirty, outbox.dirty = outbox.dirty, {}
-        changed = tuple([channel for channel, had in dirty.items() if channel.body != had])
+        unheard, outbox.unheard = outbox.unheard or (), None
+        changed = tuple(unheard)
+        if outbox.dirty:
+            dirty, outbox.dirty = outbox.dirty, {}
+            missed = [channel for channel, had in dirty.items() if channel.body != had]
+            missed += [channel for channel in unheard if channel not in dirty]
+            changed = tuple(sorted(missed, key=_by_id))
         if not changed:
             return
         frame = frames.get(changed)
@@ -344,4 +422,8 @@ class Hub:
 
 
 def _own_view(person: Person) -> int:
-    return hash(own(person.presence))
+    return hash(seen_by_oneself(person.presence))
+
+
+def _by_id(channel: Channel) -> str:
+    return channel.person.user

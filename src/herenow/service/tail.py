@@ -172,6 +172,7 @@ class Tail:
                 self._heard(person)
 
     def _heard(self, person: Person) -> None:
+        person.changed_at = self._clock.monotonic()
         if person.stands:
             self._hub.publish(person)
         if person.sessions or person.asks or not person.stands:

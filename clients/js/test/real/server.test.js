@@ -47,7 +47,8 @@ test("come, be busy, type, sign out", async () => {
   const on = (look) => ((heard = look), () => {});
   ana.onTyping((event) => (typing.push([event.user, event.to ?? event.room, event.typing]), heard()));
   ana.open("lobby");
-  await ana.me.set({ mode: "auto" }); // its answer comes after the room is open
+  await sees(ana, "chen", "offline"); // asked for together with the room
+  await ana.me.set({ mode: "auto" }); // so its answer comes after the room is open
   bo.typing({ to: "ana" });
   await until(on, () => typing.length === 1, "typing to ana");
   bo.typing({ to: "ana", typing: false });
