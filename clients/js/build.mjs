@@ -1,6 +1,6 @@
 /**
  * Builds the package: dist/*.js (small ES modules, one file per entry), dist/types (for TypeScript), build/ (the modules
- * one by one, for the tests). Checks the types and the size on the way. The two files that pages load from the server
+ * one by one, for the tests). Checks the types and the size on the way. The files that pages load from the server
  * are copied into the Python package; `--check` only compares them.
  */
 import { spawnSync } from "node:child_process";
@@ -10,7 +10,7 @@ import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
 const LIMIT = 6_000; // bytes of dist/herenow.js, minified and gzipped
-const SHIPPED = ["herenow.js", "green-dot.js"];
+const SHIPPED = ["herenow.js", "green-dot.js", "rest.js"];
 const STATIC = fileURLToPath(new URL("../../src/herenow/api/static/", import.meta.url));
 const check = process.argv.includes("--check");
 
@@ -20,7 +20,7 @@ for (const folder of ["dist", "build"]) rmSync(folder, { recursive: true, force:
 const common = { format: "esm", target: "es2022", charset: "utf8", logLevel: "warning" };
 await build({
   ...common,
-  entryPoints: { herenow: "src/index.ts", "green-dot": "src/green-dot.ts", react: "src/react.ts" },
+  entryPoints: { herenow: "src/index.ts", "green-dot": "src/green-dot.ts", rest: "src/rest.ts", react: "src/react.ts" },
   bundle: true,
   minify: true,
   external: ["react"],
@@ -28,7 +28,7 @@ await build({
 });
 await build({ ...common, entryPoints: readdirSync("src").map((name) => `src/${name}`), outdir: "build" });
 
-const { status } = spawnSync("node", ["node_modules/typescript/bin/tsc"], { stdio: "inherit" });
+const { status } = spawnSync(process.execPath, ["node_modules/typescript/bin/tsc"], { stdio: "inherit" });
 if (status !== 0) process.exit(1);
 
 const size = gzipSync(readFileSync("dist/herenow.js"), { level: 9 }).length;

@@ -5,7 +5,7 @@ import pytest
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.mark.parametrize("name", ["herenow.js", "green-dot.js"])
+@pytest.mark.parametrize("name", ["herenow.js", "green-dot.js", "rest.js"])
 async def test_the_sdk_comes_from_the_server_it_talks_to(world, name):
     answer = await world.client.get(f"/sdk/{name}")
     assert answer.status_code == 200

@@ -9,10 +9,11 @@ import sys
 import time
 from datetime import UTC, datetime, timedelta
 
+import httpx2
 import pytest
 from tests.processes import SECRET
 
-from herenow.client import AsyncRest, ProtocolError, Rest, RestError, Unavailable, mint
+from herenow.client import AsyncRest, ProtocolError, Rest, RestError, Unavailable, asks, mint
 from herenow.client.asks import Beat, Relation
 from herenow.gateway.tokens import verify
 
@@ -56,8 +57,8 @@ def _whole_interface(url: str) -> None:
         backend.set_status("In a call", user="ana")
         ana.clear_status()
 
-        assert ana.set_preferences(idle_after=60)["idle_after"] == 60
-        assert ana.preferences()["idle_after"] == 60
+        assert ana.set_preferences(idle_after=60).idle_after == 60
+        assert ana.preferences().idle_after == 60
         assert bo.count().online == 1
         assert [each.user_id for each in bo.leaderboard(limit=5)] == ["ana"]
         assert [device.device_id for device in ana.devices()] == ["phone"]
@@ -90,6 +91,87 @@ def _whole_interface(url: str) -> None:
 
 
 @in_one_loop
+async def test_who_may_see_whom(server):
+    await asyncio.to_thread(_who_may_see_whom, server.url)
+
+
+def _who_may_see_whom(url: str) -> None:
+    with (
+        Rest(url, mint(SECRET, "backend", service=True)) as backend,
+        Rest(url, lambda: mint(SECRET, "eva")) as eva,
+        Rest(url, lambda: mint(SECRET, "finn")) as finn,
+    ):
+        backend.import_relations([Relation("follow", "eva", "finn"), Relation("follow", "finn", "eva")])
+        eva.heartbeat("phone", activity="active")
+        assert finn.get("eva").status == "online"
+        assert backend.explain("finn", "eva").rule == "contacts"
+
+        eva.block("finn")
+        assert (eva.blocks(), eva.is_blocked("finn"), finn.blocks()) == (["finn"], True, [])
+        assert backend.blocks(viewer="eva") == ["finn"]
+        assert finn.get("eva").status == "offline"
+        why = backend.explain("finn", "eva")
+        assert (why.rule, why.sight, why.shown.status) == ("blocked", "offline", "offline")
+        assert (why.truth["status"], why.facts["blocked"]) == ("online", True)
+        eva.unblock("finn")
+        assert not eva.is_blocked("finn")
+        assert finn.get("eva").status == "online"
+        with pytest.raises(RestError) as oneself:
+            eva.block("eva")
+        assert oneself.value.code == "blocking_oneself"
+
+        assert eva.public_profile("eva") is None
+        assert eva.set_preferences(public=True, visibility="nobody", share_last_seen=False).public
+        assert eva.preferences().visibility == "nobody"
+        assert backend.preferences(viewer="eva").share_last_seen is False
+        assert finn.get("eva").status == "offline"
+        eva.set_preferences(visibility="everyone")
+        profile = finn.public_profile("eva")
+        assert profile is not None
+        assert profile.status == "online"
+        with pytest.raises(RestError) as unheard_of:
+            eva.set_preferences(visibility="friends of friends")
+        assert unheard_of.value.code == "invalid_visibility"
+
+
+@in_one_loop
+async def test_what_is_done_to_a_user(server):
+    await asyncio.to_thread(_what_is_done_to_a_user, server.url)
+
+
+def _what_is_done_to_a_user(url: str) -> None:
+    with (
+        Rest(url, mint(SECRET, "backend", service=True)) as backend,
+        Rest(url, mint(SECRET, "gus", ttl=600, now=time.time() - 60)) as gus,
+    ):
+        gus.heartbeat("phone", activity="active")
+        gus.heartbeat("laptop")
+        assert "gus" in _everybody(backend, "online")
+        assert "gus" not in _everybody(backend, "busy")
+        backend.disconnect("gus", device="phone")
+        assert [device.device_id for device in gus.devices()] == ["laptop"]
+        backend.disconnect("gus")
+        assert backend.get("gus").status == "offline"
+        assert backend.revoke("gus", issued_before=now() - 30_000).user_id == "gus"
+        with pytest.raises(RestError) as void:
+            gus.me()
+        assert (void.value.code, void.value.status) == ("token_revoked", 401)
+        backend.delete_user("gus")
+        assert backend.get("gus").last_seen is None
+        backend.relations_changed(pairs=[("ana", "bo")], users=["ana"], rooms=["lobby"])
+
+
+def _everybody(backend: Rest, status: str) -> list[str]:
+    found: list[str] = []
+    page = backend.users(status=status, limit=1)
+    while True:
+        found += [each.user_id for each in page.users]
+        if page.cursor is None:
+            return found
+        page = backend.users(status=status, limit=1, cursor=page.cursor)
+
+
+@in_one_loop
 async def test_the_same_without_blocking(server):
 
     async def token() -> str:
@@ -109,6 +191,43 @@ async def test_the_same_without_blocking(server):
         assert not await backend.is_member("lobby", "ana")
         with pytest.raises(RestError):
             await ana.heartbeats([])
+        await ana.block("bo")
+        assert await ana.blocks() == ["bo"]
+        assert (await backend.explain("bo", "ana")).rule == "blocked"
+        await ana.unblock("bo")
+        assert (await ana.preferences()).visibility == "contacts"
+        assert await ana.public_profile("bo") is None
+        assert "ana" in [each.user_id for each in (await backend.users(limit=1000)).users]
+
+
+def test_a_poller_is_told_when_to_come_back():
+    problem = b'{"code":"polling_too_fast","detail":"Bulk reads are limited."}'
+    with pytest.raises(RestError) as refused:
+        asks.many(["ana"], None).answer(429, problem, {"retry-after": "30"})
+    assert (refused.value.code, refused.value.status, refused.value.retry_after) == (
+        "polling_too_fast",
+        429,
+        30.0,
+    )
+
+
+@pytest.mark.parametrize(("status", "code"), [(502, "http_502"), (302, "http_302")])
+def test_a_refusal_of_somebody_else_has_a_code_too(status, code):
+    with pytest.raises(RestError) as refused:
+        asks.me(None).answer(status, b"<html>", {})
+    assert refused.value.code == code
+
+
+def test_a_page_of_somebody_else_is_no_answer():
+    with pytest.raises(Unavailable):
+        asks.me(None).answer(200, b"<html>sign in to this network</html>", {})
+
+
+def test_an_http_client_of_somebody_else_stays_open():
+    with httpx2.Client() as http:
+        with Rest("http://127.0.0.1:9", "token", http=http):
+            pass
+        assert not http.is_closed
 
 
 def test_a_server_that_is_not_there_is_unavailable(unused_tcp_port):

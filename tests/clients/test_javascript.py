@@ -33,7 +33,7 @@ def node() -> str:
     wanted = hashlib.sha256(lock + found.encode()).hexdigest()
     stamp = FOLDER / "node_modules" / ".herenow-stamp"
     if not stamp.exists() or stamp.read_text() != wanted:
-        installed = subprocess.run([*npm, "ci"], cwd=FOLDER, capture_output=True, text=True, timeout=PATIENCE)
+        installed = _run(found, [*npm, "ci"])
         if installed.returncode:
             _without(f"npm ci failed: {installed.stderr[-2000:]}")
         stamp.write_text(wanted)
@@ -43,9 +43,7 @@ def node() -> str:
 @pytest.fixture(scope="module")
 def built(node: str) -> str:
     """Checks types, size, and that the package ships what was built."""
-    done = subprocess.run(
-        [node, "build.mjs", "--check"], cwd=FOLDER, capture_output=True, text=True, timeout=PATIENCE
-    )
+    done = _run(node, [node, "build.mjs", "--check"])
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -69,15 +67,21 @@ def test_the_lock_file_names_no_registry():
 def run_tests(node: str, folder: str) -> None:
     files = [str(path) for path in sorted((FOLDER / folder).glob("*.test.js"))]
     assert files
-    done = subprocess.run(
-        [node, "--test", *files],
+    done = _run(node, [node, "--test", *files])
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
+
+
+def _run(node: str, command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Packages start `node` by its name when they are installed: a fetched one must be found by it."""
+    path = os.pathsep.join([str(Path(node).parent), os.environ["PATH"]])
+    return subprocess.run(
+        command,
         cwd=FOLDER,
-        env=os.environ | {"HERENOW_PYTHON": sys.executable},
+        env=os.environ | {"PATH": path, "HERENOW_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=PATIENCE,
     )
-    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
 
 
 def _node() -> tuple[str, list[str]]:

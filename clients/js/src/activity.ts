@@ -2,19 +2,17 @@
  * What does the person at this page do? Real events, a few seconds apart: keys, pointers, wheels, a page that comes to
  * the front. What is not a page (Node, a worker) has none of them.
  */
-
-const EVERY = 5_000; // ms: more often tells nobody anything
-const EVENTS = ["pointerdown", "pointermove", "keydown", "wheel"];
+import { now } from "./clock.js";
+import { EVERY } from "./timing.js";
 
 /** `left` is called when the page goes, perhaps to come back. */
 export function follow(active: () => unknown, woken: () => void, left: () => void): () => void {
   const page = globalThis.document;
-  if (!page) return () => {};
-  let last = 0;
+  const ends = new AbortController();
+  let next = 0;
   const acted = () => {
-    const now = Date.now();
-    if (now - last < EVERY) return;
-    last = now;
+    if (now() < next) return;
+    next = now() + EVERY;
     active();
   };
   const shown = () => {
@@ -22,11 +20,14 @@ export function follow(active: () => unknown, woken: () => void, left: () => voi
     acted();
     woken();
   };
-  const ends = new AbortController();
-  const how = { passive: true, capture: true, signal: ends.signal };
-  for (const event of EVENTS) addEventListener(event, acted, how);
-  page.addEventListener("visibilitychange", shown, how);
-  for (const event of ["online", "pageshow"]) addEventListener(event, woken, how);
-  addEventListener("pagehide", left, how);
+  const on = (events: string, then: () => void) => {
+    for (const event of events.split(" ")) addEventListener(event, then, { passive: true, capture: true, signal: ends.signal });
+  };
+  if (page) {
+    on("pointerdown pointermove keydown wheel", acted);
+    on("visibilitychange", shown);
+    on("online pageshow", woken);
+    on("pagehide", left);
+  }
   return () => ends.abort();
 }

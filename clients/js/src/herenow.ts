@@ -8,6 +8,7 @@ import { follow } from "./activity.js";
 import { setFrame } from "./choices.js";
 import { Desk, statuses, type News, type Wish } from "./desk.js";
 import { deviceId, random } from "./device.js";
+import { HerenowError } from "./errors.js";
 import { parseId } from "./ids.js";
 import { denials } from "./interest.js";
 import type { LinkOptions } from "./link.js";
@@ -15,28 +16,13 @@ import { alike, Roster, unknown, type Change } from "./roster.js";
 import { camel } from "./spelling.js";
 import { tabs, type Tabs } from "./tabs.js";
 import { Timers } from "./timers.js";
+import { ANSWER, BATCH, KNOCK, LINGER, SILENCE, STALE, TYPING } from "./timing.js";
 import { claims } from "./token.js";
 import type { Choice, Frame, Id, Me, Options, Place, Presence, State, Typing } from "./types.js";
 
-const STALE = 2_000; // ms without a connection, then what we know is called stale: a reconnect should not make dots blink
-const LINGER = 1_000; // ms that nobody looks before the server is told: lists scroll back and forth
-const KNOCK = 20_000; // ms between two signs of life to the tab that leads
-const SILENCE = 3_000; // ms without an answer from it, while somebody looks
-const TYPING = 4_000; // ms between two frames that say the same (the server forgets after 6)
-const ANSWER = 10_000; // ms for the answer to a choice
 
 export type Watcher = (now: Presence, before: Presence | undefined) => void;
 export type Stop = () => void;
-
-/** Something was refused. `code` is one of the server's, or `token_failed`, `not_connected`, `no_answer`, `closed`. */
-export class HerenowError extends Error {
-  readonly code: string;
-  constructor(code: string, message = code) {
-    super(message);
-    this.name = "HerenowError";
-    this.code = code;
-  }
-}
 
 export class Herenow {
   /** One's own presence. */
@@ -58,6 +44,9 @@ export class Herenow {
   #roster = new Roster();
   #state: State = { phase: "connecting" };
   #me: Me | undefined;
+  #share: boolean;
+  /** Whose token it was, last time. */
+  #sub: unknown;
   #token: string | undefined;
 
   #watchers = new Map<string, Set<Watcher>>();
@@ -72,8 +61,9 @@ export class Herenow {
   #desk: Desk | undefined;
   #tabs: Tabs | undefined;
   #closed = false;
-  #number = 0;
-  #waiting = new Map<string, [() => void, (error: HerenowError) => void]>();
+  #turn = 0;
+  /** Choices without an answer. */
+  #waiting = new Map<string, [Frame, () => void, (error: HerenowError) => void]>();
   #timers = new Timers();
   #unfollow: Stop;
 
@@ -87,10 +77,14 @@ export class Herenow {
     this.#link = { token: () => (typeof token === "string" ? token : token()), WebSocket };
     this.#unfollow = follow(
       () => options.activity === false || this.active(),
-      () => this.#wake(),
+      () => {
+        this.#wish({ do: "wake" });
+        this.#knock(); // also after a page that had left comes back out of the browser's cache
+      },
       () => this.#leave(),
     );
-    void this.#start(options.shareTabs !== false);
+    this.#share = options.shareTabs !== false;
+    void this.#start();
   }
 
   get state(): State {
@@ -172,9 +166,9 @@ export class Herenow {
     this.#wish({ send: { type: "presence.bye" } });
   }
 
-  /** Connect again after the state was `closed`: somebody signed in once more. */
+  /** Connect again after the state was `closed`: somebody signed in once more, perhaps somebody else. */
   connect(): void {
-    this.#wish({ do: "start" });
+    void this.#start();
   }
 
   /** This page is done. Other tabs go on; if there is none, the server notices by itself. */
@@ -183,31 +177,46 @@ export class Herenow {
     this.#leave();
     this.#closed = true;
     this.#unfollow();
-    this.#tabs?.end();
-    this.#desk?.end();
-    this.#tabs = this.#desk = undefined;
-    for (const id of this.#waiting.keys()) this.#answer({ type: "presence.error", id, code: "closed" });
+    this.#part();
     this.#stateIs({ phase: "closed" });
     this.#timers.clear();
   }
 
   // Starting
 
-  async #start(share: boolean): Promise<void> {
+  async #start(): Promise<void> {
+    const turn = ++this.#turn;
+    let token;
     try {
-      this.#token = (await this.#link.token()) ?? undefined;
+      token = await this.#link.token();
     } catch {
       // The link will ask again, and say so if it fails again; for this page then with a socket of its own.
     }
-    if (this.#closed) return;
+    if (this.#closed || turn !== this.#turn) return;
+    this.#token = token ?? undefined;
     const { sub } = claims(this.#token ?? "");
-    // Tabs of two people must not share: whose token it is stands in the name.
-    if (share && sub !== undefined) this.#share(`herenow ${this.#url} ${sub}`);
+    if ((this.#desk || this.#tabs) && (!this.#token || sub === this.#sub)) return this.#connect();
+    this.#part();
+    this.#sub = sub;
+    this.#me = undefined; // what somebody else was told is not kept
+    this.#roster = new Roster();
+    if (this.#share && sub !== undefined) this.#meet();
     if (!this.#tabs) this.#lead();
   }
 
-  #share(name: string): void {
-    this.#tabs = tabs(name, {
+  #connect(): void {
+    this.#wish({ do: "start", token: this.#token });
+  }
+
+  #part(): void {
+    this.#tabs?.end();
+    this.#desk?.end();
+    this.#tabs = this.#desk = undefined;
+  }
+
+  #meet(): void {
+    // Tabs of two people must not share: whose token it is stands in the name.
+    this.#tabs = tabs(`herenow ${this.#url} ${this.#sub}`, {
       hear: (news) => this.#hear(news),
       take: (wish) => this.#desk?.take(wish),
       lead: () => this.#lead(),
@@ -226,7 +235,7 @@ export class Herenow {
       this.#hear(news);
     });
     this.#want();
-    this.connect();
+    this.#connect();
   }
 
   /** To the tab that leads: this is what we want. If it does not answer while somebody looks, we lead. */
@@ -239,18 +248,18 @@ export class Herenow {
   // Saying
 
   #wish(wish: Omit<Wish, "tab">): void {
-    const whole = { tab: this.#tab, ...wish, ...(wish.do && { token: this.#token }) };
+    const whole = { tab: this.#tab, ...wish };
     this.#desk ? this.#desk.take(whole) : this.#tabs?.post(whole);
   }
 
   /** What changes together is said together: five thousand dots are one list. */
   #wantSoon(): void {
-    if (!this.#timers.has("want")) this.#timers.in(0, "want", () => this.#want());
+    if (!this.#timers.has("want")) this.#timers.in(BATCH, "want", () => this.#want());
   }
 
   #want(): void {
-    const users = [...this.#watchers.keys()];
-    this.#wish({ wants: { users, rooms: this.#rooms(), contacts: this.#everybody.size > 0 }, again: this.#again.splice(0) });
+    const wants = { users: [...this.#watchers.keys()], rooms: this.#rooms(), contacts: this.#everybody.size > 0 };
+    this.#wish({ wants, again: this.#again.splice(0) });
   }
 
   #rooms(): string[] {
@@ -258,18 +267,12 @@ export class Herenow {
   }
 
   #watch(user: Id, watcher: Watcher): string {
-    const id = parseId(user);
-    if (id === undefined) {
-      const none = String(user);
-      this.#roster.deny(none, "invalid_user_id");
-      emit([watcher], this.get(none), undefined);
-      return none;
-    }
+    const id = String(user);
+    if (parseId(user)) {
+      if (this.get(id).denied) this.#again.push(id);
+      this.#watchers.set(id, (this.#watchers.get(id) ?? new Set()).add(watcher));
+    } else this.#roster.deny(id, "invalid_user_id");
     const known = this.#roster.get(id);
-    if (known?.denied) this.#again.push(id);
-    let watchers = this.#watchers.get(id);
-    if (!watchers) this.#watchers.set(id, (watchers = new Set()));
-    watchers.add(watcher);
     if (known) emit([watcher], known, undefined);
     return id;
   }
@@ -281,25 +284,28 @@ export class Herenow {
   }
 
   #set(choice: Choice): Promise<void> {
-    const id = `${this.#tab}.${++this.#number}`;
+    const id = random();
     const frame = { ...setFrame(choice, Date.now()), id };
-    const answered = new Promise<void>((resolve, reject) => this.#waiting.set(id, [resolve, reject]));
+    const answered = new Promise<void>((resolve, reject) => this.#waiting.set(id, [frame, resolve, reject]));
     answered.catch(() => {}); // who does not wait for it need not catch it
-    const send = () => {
-      if (!this.#state.phase.endsWith("ing")) stop(), this.#wish({ send: frame });
-    };
-    const stop = this.onState(send);
-    if (this.#closed) this.#answer({ ...frame, type: "presence.error", code: "closed" });
-    else {
-      this.#timers.in(ANSWER, id, () => (stop(), this.#answer({ ...frame, type: "presence.error", code: "no_answer" })));
-      send();
-    }
+    this.#timers.in(ANSWER, id, () => this.#refuse(id, "no_answer"));
+    this.#choose(id, frame);
     return answered;
+  }
+
+  /** Once for every connection, until it is answered: a choice may be said twice, but not be lost on the way. */
+  #choose(id: string, frame: Frame): void {
+    if (this.#state.phase === "connected") this.#wish({ send: frame });
+    if (this.#state.phase === "closed") this.#refuse(id, "closed");
+  }
+
+  #refuse(id: string, code: string): void {
+    this.#answer({ type: "presence.error", id, code });
   }
 
   /** False: nobody waits for it here. */
   #answer({ id, type, code, message }: Frame): boolean {
-    const [resolve, reject] = this.#waiting.get(id as string) ?? [];
+    const [, resolve, reject] = this.#waiting.get(id as string) ?? [];
     if (!resolve) return false;
     this.#waiting.delete(id as string);
     this.#timers.cancel(id as string);
@@ -307,13 +313,8 @@ export class Herenow {
     return true;
   }
 
-  #wake(): void {
-    this.#wish({ do: "wake" });
-    this.#knock(); // also after a page that had left comes back out of the browser's cache
-  }
-
   #leave(): void {
-    this.#wish({ leaves: true });
+    this.#wish({ wants: null });
   }
 
   // Hearing
@@ -324,19 +325,20 @@ export class Herenow {
     if (news.state) this.#stateIs(news.state);
     // Said to all: perhaps another tab has begun to lead, and does not know yet what we want.
     if (news.state && !news.to && !this.#desk) this.#knock();
-    if (news.error) this.#failed(news.error.code, news.error.message);
     for (const frame of news.frames ?? []) this.#frame(frame);
   }
 
   #stateIs(state: State): void {
     const before = this.#state;
-    if (state.phase === "connected") this.#timers.cancel("stale");
-    else if (before.phase === "connected") {
-      this.#roster.lost();
-      this.#timers.in(STALE, "stale", () => this.#changed(this.#roster.age()));
-    }
     this.#state = state;
-    if (!alike(before, state)) emit(this.#onState, state);
+    if (alike(before, state)) return;
+    if (before.phase !== state.phase) {
+      this.#roster.lost();
+      if (state.phase === "connected") this.#timers.cancel("stale");
+      else if (before.phase === "connected") this.#timers.in(STALE, "stale", () => this.#changed(this.#roster.age()));
+      for (const [id, [frame]] of this.#waiting) this.#choose(id, frame);
+    }
+    emit(this.#onState, state);
   }
 
   #frame(frame: Frame): void {
@@ -347,7 +349,7 @@ export class Herenow {
     if (this.#answer(frame)) return;
     if (frame.type === "presence.self") this.#self(frame);
     else if (frame.type === "presence.typing") this.#types(frame);
-    else if (frame.type === "presence.error") this.#failed(frame.code, frame.message);
+    else if (frame.type === "presence.error") emit(this.#onError, new HerenowError(frame.code, frame.message));
   }
 
   #cares(user: string): boolean {
@@ -368,16 +370,12 @@ export class Herenow {
 
   #types({ user_id: user, to, room, expires_in }: Frame): void {
     if (room !== undefined && !this.#rooms().includes(room)) return;
-    const key = JSON.stringify(["types", user, to, room]);
-    const typing = expires_in > 0;
     const event = { user, to, room };
+    const key = JSON.stringify(event);
+    const typing = expires_in > 0;
     this.#timers.cancel(key);
     if (typing) this.#timers.in(expires_in * 1000, key, () => emit(this.#onTyping, { ...event, typing: false }));
     emit(this.#onTyping, { ...event, typing });
-  }
-
-  #failed(code: string, message: string): void {
-    emit(this.#onError, new HerenowError(code, message));
   }
 
   // Small things

@@ -7,7 +7,7 @@
 import type { Frame } from "./types.js";
 
 export interface Wants {
-  users: string[];
+  users: Iterable<string>;
   rooms: string[];
   contacts: boolean;
 }

@@ -5,22 +5,16 @@
  * and for what is needed to subscribe again). Every wait is a timer that `stop` ends, no failure is an exception.
  */
 import { afterClose, counted, delay, retryAfter } from "./backoff.js";
+import { now } from "./clock.js";
 import { Interest, type Wants } from "./interest.js";
 import { Timers } from "./timers.js";
+import { ANSWER, PATIENCE, REFUSALS, SPARE, STEADY } from "./timing.js";
 import { claims } from "./token.js";
 import type { Frame, State, WebSocketClass, WebSocketLike } from "./types.js";
 
-const BATCH = 10; // ms: what is wanted within it is asked for in one frame
-const ANSWER = 10_000; // ms: a server that has not answered by then is not there
-const STEADY = 10_000; // ms: a connection that lived so long is not a failed try
-const REFUSALS = 3; // tokens refused one after the other: a fourth would be too
-const SPARE = 60; // s: a token is renewed so long before its end, or at a fifth of what is left of it
 
-export interface Listener {
-  frame(frame: Frame): void;
-  state(state: State): void;
-  error(code: string, message: string): void;
-}
+/** How the connection is, or what came through it. */
+export type Listener = (said: { state?: State; frames?: Frame[] }) => void;
 
 export interface LinkOptions {
   token(): string | null | undefined | Promise<string | null | undefined>;
@@ -28,7 +22,7 @@ export interface LinkOptions {
 }
 
 export class Link {
-  #listener: Listener;
+  #tell: Listener;
   #url: string;
   #options: LinkOptions;
   #interest = new Interest();
@@ -43,19 +37,21 @@ export class Link {
   #notBefore = 0;
   #token: string | null | undefined;
   #refused: string | null | undefined;
+  /** Whose tokens they are: a link is one person's. */
+  #sub: unknown;
   /** The server's clock less ours, in ms: a wrong clock here must not end a token early. */
-  #skew = 0;
+  #skew = Date.now() - now();
 
   #timers = new Timers();
   #heardAt = 0;
-  #actedAt = Date.now();
+  #actedAt = now();
   #acted = false;
   #idle = false;
 
-  constructor(url: string, options: LinkOptions, listener: Listener) {
+  constructor(url: string, options: LinkOptions, tell: Listener) {
     this.#url = url;
     this.#options = options;
-    this.#listener = listener;
+    this.#tell = tell;
   }
 
   /** Connect, unless that is under way; with the token, if one is given. */
@@ -64,8 +60,8 @@ export class Link {
     this.#stopped = false;
     this.#failures = this.#refusals = this.#notBefore = 0;
     this.#refused = undefined;
-    if (token) this.#token = token;
-    this.#listener.state({ phase: "connecting" });
+    this.#token = token;
+    this.#tell({ state: { phase: "connecting" } });
     void this.#connect();
   }
 
@@ -74,7 +70,7 @@ export class Link {
     this.#forsake();
     if (this.#stopped) return;
     this.#stopped = true;
-    this.#listener.state({ phase: "closed", code, reason });
+    this.#tell({ state: { phase: "closed", code, reason } });
   }
 
   /** False: there is no connection, and it was not sent. */
@@ -87,14 +83,13 @@ export class Link {
   want(wants: Wants, again: string[] = []): void {
     this.#interest.want(wants);
     this.#interest.again(again);
-    if (!this.#timers.has("ask")) this.#timers.in(BATCH, "ask", () => this.#ask());
+    if (!this.#timers.has("ask")) this.#ask();
   }
 
   /** The person did something. Goes with the next beat; at once if they were, or may look, idle. */
   active(): void {
-    const now = Date.now();
-    const looksIdle = this.#idle || now - this.#actedAt > (this.#welcome?.idle_after ?? 0) * 500;
-    this.#actedAt = now;
+    const looksIdle = this.#idle || now() - this.#actedAt > (this.#welcome?.idle_after ?? 0) * 500;
+    this.#actedAt = now();
     this.#idle = false;
     this.#acted = !(looksIdle && this.send({ type: "presence.active" }));
   }
@@ -109,7 +104,7 @@ export class Link {
   /** The page or the network has come back: is the connection still there? If not, do not wait for long. */
   wake(): void {
     if (this.#welcome) this.#probe();
-    else if (this.#timers.has("retry")) this.#again(Math.max(this.#notBefore - Date.now(), delay(0, Math.random())));
+    else if (this.#timers.has("retry")) this.#again(Math.max(this.#notBefore - now(), delay(0, Math.random())));
   }
 
   // Connecting
@@ -117,26 +112,30 @@ export class Link {
   async #connect(): Promise<void> {
     const turn = ++this.#turn;
     try {
-      const token = await this.#freshToken();
+      const token = this.#token !== this.#refused && this.#left() > SPARE / 2 ? this.#token : await this.#options.token();
       if (turn !== this.#turn) return;
-      if (!token || token === this.#refused) return this.stop(4401, token ? "token_refused" : "token_missing");
-      this.#token = token;
+      if (!token) return this.stop(4401, "token_missing");
+      if (token === this.#refused) return this.stop(4401, "token_refused");
+      if (!this.#accepts(token)) return;
     } catch (error) {
       if (turn !== this.#turn) return;
       this.#tokenFailed(error);
       return this.#retry({ reason: "token_failed" });
     }
     try {
-      this.#open(this.#token);
+      this.#open(this.#token!);
     } catch (error) {
       // A wrong address, or no WebSocket at all: another try would end the same way.
       this.stop(undefined, String(error));
     }
   }
 
-  async #freshToken(): Promise<string | null | undefined> {
-    const left = (claims(this.#token ?? "").exp ?? 0) - this.#serverTime() / 1000;
-    return this.#token !== this.#refused && left > SPARE / 2 ? this.#token : await this.#options.token();
+  /** False: somebody else has signed in. What is known and wanted here is not theirs. */
+  #accepts(token: string): boolean {
+    const { sub } = claims(token);
+    const same = (this.#sub ??= sub) === sub;
+    same ? (this.#token = token) : this.stop(4401, "token_other_user");
+    return same;
   }
 
   #open(token: string): void {
@@ -160,11 +159,11 @@ export class Link {
     } catch {
       return;
     }
-    this.#heardAt = Date.now();
+    this.#heardAt = now();
     this.#timers.cancel("answer");
     if (frame.type === "presence.welcome") this.#welcomed(frame);
     if (this.#interest.hear(frame)) this.#timers.in(delay(1, Math.random()), "ask", () => this.#ask());
-    else this.#listener.frame(frame);
+    else this.#tell({ frames: [frame] });
   }
 
   #welcomed(frame: Frame): void {
@@ -176,7 +175,7 @@ export class Link {
     this.#beatLater();
     this.#refreshLater();
     this.#interest.reset();
-    this.#listener.state({ phase: "connected" });
+    this.#tell({ state: { phase: "connected" } });
     if (this.#idle) this.idle(); // to come back is not to act
     if (this.#acted) this.#acted = !this.send({ type: "presence.active" });
     this.#ask();
@@ -193,10 +192,9 @@ export class Link {
   }
 
   #beat(): void {
-    const now = Date.now();
     this.#beatLater();
-    if (!this.#idle && !this.#acted && now - this.#actedAt >= this.#welcome!.idle_after * 1000) this.idle();
-    else if (now - this.#heardAt > 3 * this.#welcome!.beat_every * 1000) this.#probe();
+    if (!this.#idle && !this.#acted && now() - this.#actedAt >= this.#welcome!.idle_after * 1000) this.idle();
+    else if (now() - this.#heardAt > 3 * this.#welcome!.beat_every * 1000) this.#probe();
     else {
       this.send({ type: "presence.heartbeat", ...(this.#acted && { activity_type: "active" }) });
       this.#acted = false;
@@ -210,25 +208,31 @@ export class Link {
   }
 
   #refreshLater(): void {
-    const left = (claims(this.#token ?? "").exp ?? NaN) * 1000 - this.#serverTime();
-    if (left > 0) this.#timers.in(left - Math.min(SPARE * 1000, left / 5), "refresh", () => void this.#refresh());
+    const left = this.#left();
+    if (left > 0) this.#timers.in(Math.max(PATIENCE, left - Math.min(SPARE, left / 5)), "refresh", () => void this.#refresh());
+  }
+
+  /** Milliseconds that the token has yet; if it does not say, none. */
+  #left(): number {
+    return (claims(this.#token ?? "").exp ?? 0) * 1000 - now() - this.#skew;
   }
 
   async #refresh(): Promise<void> {
     const turn = this.#turn;
     try {
       const token = await this.#options.token();
-      if (turn !== this.#turn || !token || token === this.#token) return;
-      this.#token = token;
-      if (this.send({ type: "presence.refresh", token })) this.#refreshLater();
+      if (turn !== this.#turn) return;
+      if (token && token !== this.#token && this.#accepts(token)) this.send({ type: "presence.refresh", token });
     } catch (error) {
-      // The connection may live a little longer; when it ends, the token is asked for again.
+      // The connection may live a little longer; if it ends, the token is asked for again.
+      if (turn !== this.#turn) return;
       this.#tokenFailed(error);
     }
+    if (this.#welcome) this.#refreshLater();
   }
 
   #tokenFailed(error: unknown): void {
-    this.#listener.error("token_failed", String(error));
+    this.#tell({ frames: [{ type: "presence.error", code: "token_failed", message: String(error) }] });
   }
 
   // Ending
@@ -248,9 +252,9 @@ export class Link {
   #retry(why: { code?: number; reason: string }): void {
     const asked = retryAfter(why.reason);
     const wait = delay(this.#failures++, Math.random(), asked);
-    this.#notBefore = Date.now() + asked;
+    this.#notBefore = now() + asked;
     this.#again(wait);
-    this.#listener.state({ phase: "reconnecting", ...why, retryIn: wait });
+    this.#tell({ state: { phase: "reconnecting", ...why, retryIn: wait } });
   }
 
   #again(wait: number): void {
@@ -270,11 +274,4 @@ export class Link {
     } catch {
       // It was never open.
     }
-  }
-
-  // Small things
-
-  #serverTime(): number {
-    return Date.now() + this.#skew;
-  }
-}
+  }}

@@ -28,31 +28,43 @@ export interface Tab {
 export function tabs(name: string, tab: Tab): Tabs | undefined {
   const locks = globalThis.navigator?.locks;
   if (!locks || typeof BroadcastChannel !== "function") return;
-  const channel = new BroadcastChannel(name);
+  let channel: BroadcastChannel;
+  try {
+    channel = new BroadcastChannel(name);
+  } catch {
+    return; // forbidden, like all that could tell one site's pages about each other
+  }
   let leads = false;
   let ended = false;
   let release = () => {};
+  /** The request that leads; a tab that robs may rob itself, if its turn came at that moment. */
+  let leading: unknown;
   let waiting = new AbortController();
 
   const request = (how: LockOptions) => {
     let mine = false;
+    const lead = () => {
+      leading = how;
+      if (leads) return;
+      leads = true;
+      tab.lead();
+    };
     const hold = () =>
       new Promise<void>((resolve) => {
         if (ended) return resolve();
         release = resolve;
-        mine = leads = true;
-        tab.lead();
+        mine = true;
+        lead();
       });
     locks.request(name, how, hold).catch((error) => {
       if (ended) return;
-      if (mine) {
+      if (!mine) {
+        // Locks are refused here (a sandboxed frame): lead, even if others do.
+        if (error?.name !== "AbortError") lead();
+      } else if (leading === how) {
         leads = false;
         tab.follow();
         queue();
-      } else if (error?.name !== "AbortError") {
-        // Locks are refused here (a sandboxed frame): lead, even if others do.
-        leads = true;
-        tab.lead();
       }
     });
   };

@@ -238,6 +238,32 @@ test("a choice made without a connection waits for one, and for no longer than i
   assert.deepEqual(unhandled, []);
 });
 
+test("a choice whose answer was lost with the connection is said to the next one, once", async (t) => {
+  const { here, socket, pass } = await client(t);
+  const chosen = here.me.set({ mode: "busy" });
+  const first = socket();
+  assert.equal(first.of("presence.set").length, 1);
+  first.end(1006);
+  await pass(2_000);
+  socket().welcome();
+  const again = socket().of("presence.set");
+  assert.deepEqual(again, first.of("presence.set"));
+  socket().say({ type: "presence.ok", id: again[0].id });
+  await chosen;
+  socket().end(1006);
+  await pass(4_000);
+  socket().welcome();
+  assert.deepEqual(socket().of("presence.set"), []);
+});
+
+test("a choice is refused at once when there will be no connection", async (t) => {
+  const { here, socket } = await client(t);
+  const waiting = here.me.set({ mode: "busy" });
+  socket().end(4409, "signed_out");
+  await assert.rejects(waiting, { code: "closed" });
+  await assert.rejects(here.me.set({ mode: "away" }), { code: "closed" });
+});
+
 test("typing is said every four seconds at the most, its end at once", async (t) => {
   const { here, socket, pass } = await client(t);
   for (let key = 0; key < 10; key++) here.typing({ to: "bo" });

@@ -255,6 +255,92 @@ test("a renewal that fails leaves the connection, and the next one asks anew", a
   assert.equal(here.state.phase, "connected");
 });
 
+test("a renewal that fails, or brings nothing new, is tried again while there is time, and not in a hurry", async (t) => {
+  let asked = 0;
+  let first;
+  const source = () => {
+    if (++asked === 2) throw new Error("away");
+    return asked < 4 ? (first ??= token({ ttl: 100 })) : null;
+  };
+  const { here, socket, pass } = await client(t, { token: source });
+  for (let second = 0; second < 110; second++) await pass(1_000), socket().say({ type: "presence.ok" });
+  assert.equal(here.state.phase, "connected"); // the server ends it, not we
+  assert.ok(asked >= 4 && asked <= 7, `asked ${asked} times`);
+  assert.equal(socket().of("presence.refresh").length, 0);
+});
+
+test("a renewal brings somebody else's token: the connection was not theirs", async (t) => {
+  let sub = "ana";
+  const { here, socket, pass, Sockets } = await client(t, { token: () => token({ sub, ttl: 100 }) });
+  sub = "bo";
+  await pass(80_000);
+  assert.deepEqual(here.state, { phase: "closed", code: 4401, reason: "token_other_user" });
+  assert.equal(socket().of("presence.refresh").length, 0);
+  await pass(600_000);
+  assert.equal(Sockets.all.length, 1);
+});
+
+test("somebody else signs in: connect() begins anew, with their token and without what the first one knew", async (t) => {
+  let sub = "ana";
+  const { here, socket, pass, Sockets } = await client(t, { token: () => token({ sub }) });
+  const seen = [];
+  here.watch(["bo"], (now, before) => seen.push([now.status, before?.status]));
+  await pass(10);
+  socket().say({ type: "presence.self", status: "online", mode: "busy", until: null, custom_status: null, devices: [] });
+  socket().say({ type: "presence.status", ...status("bo") });
+  here.bye();
+  socket().end(1000, "signed_out");
+  sub = "chen";
+  here.connect();
+  await settled();
+  assert.equal(Sockets.all.length, 2);
+  assert.equal(JSON.parse(atob(socket().protocols[1].split(".")[3])).sub, "chen");
+  assert.equal(here.get("bo").status, "unknown");
+  assert.equal(here.me.get(), undefined);
+  socket().welcome();
+  await pass(10);
+  assert.deepEqual(socket().of("presence.subscribe").map((frame) => frame.target_user_ids), [["bo"]]);
+  socket().say({ type: "presence.status", ...status("bo", "away", 1) });
+  assert.deepEqual(seen, [["online", undefined], ["away", undefined]]);
+});
+
+test("connect() with the same person asks for a token once more: the old one may be why it ended", async (t) => {
+  let n = 0;
+  const { here, socket, Sockets } = await client(t, { token: () => token({ n: n++ }) });
+  const first = socket().protocols[1];
+  socket().end(4409, "signed_out");
+  here.connect();
+  await settled();
+  assert.equal(Sockets.all.length, 2);
+  assert.notEqual(socket().protocols[1], first);
+});
+
+test("two calls of connect() at once, and the slower answer is the older one: the newer counts", async (t) => {
+  const given = [];
+  const { here, Sockets, pass } = await client(t, { token: () => new Promise((resolve) => given.push(resolve)) }, { welcome: false });
+  here.connect();
+  given[1](token({ sub: "bo" }));
+  await settled();
+  given[0](token({ sub: "ana" }));
+  await pass(20);
+  assert.deepEqual(Sockets.all.map((socket) => JSON.parse(atob(socket.protocols[1].split(".")[3])).sub), ["bo"]);
+});
+
+test("a clock that is set back an hour neither stops beats nor hides activity nor ends the token", async (t) => {
+  const { here, socket, pass } = await client(t, {});
+  const wall = Date.now;
+  const steady = performance.now;
+  performance.now = () => wall();
+  t.after(() => (performance.now = steady));
+  t.mock.method(Date, "now", () => wall() - 3_600_000);
+  for (let beat = 0; beat < 4; beat++) await pass(30_000);
+  assert.deepEqual(socket().sent.at(-1), { type: "presence.heartbeat", id: "beat" }); // silence is noticed all the same
+  socket().say({ type: "presence.ok", id: "beat" });
+  here.active();
+  await pass(30_000);
+  assert.equal(socket().sent.at(-1).activity_type, "active");
+});
+
 test("no WebSocket at all: closed, with a reason, without an exception", async (t) => {
   const { here, pass } = await client(t, { WebSocket: class { constructor() { throw new TypeError("no sockets here"); } } }, { welcome: false });
   assert.equal(here.state.phase, "closed");

@@ -108,6 +108,100 @@ test("the tab with the socket closes: another takes over, and nobody looks stale
   assert.equal(seen.length, 4);
 });
 
+test("a tab that comes while there is no connection shows what was known as stale, and believes the next word", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  const one = await tab();
+  Sockets.last.welcome();
+  one.watch(["bo"], () => {});
+  await pass(20);
+  Sockets.last.say({ type: "presence.statuses", statuses: [status("bo", "online", Date.now() + 5_000)], id: "w1" });
+  Sockets.last.end(4429); // back in half a minute or so
+  const two = await tab();
+  const seen = [];
+  two.watch(["bo"], (now) => seen.push([now.status, now.stale]));
+  await pass(20);
+  assert.equal(two.state.phase, "reconnecting");
+  assert.deepEqual(seen, [["online", true]]);
+  await pass(30_000);
+  Sockets.last.welcome();
+  await pass(20);
+  // The clock of the next node is behind.
+  Sockets.last.say({ type: "presence.statuses", statuses: [status("bo", "away", Date.now() - 60_000)], id: "w2" });
+  await pass(0);
+  assert.deepEqual(seen, [["online", true], ["away", false]]);
+});
+
+test("an answer that came when nobody wanted it any more is not shown to a tab that comes later", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  const one = await tab();
+  Sockets.last.welcome();
+  const stop = one.watch(["bo"], () => {});
+  await pass(20);
+  stop();
+  await pass(1_020);
+  Sockets.last.say({ type: "presence.statuses", statuses: [status("bo")], id: "w1" });
+  const two = await tab();
+  two.watch(["bo"], (now) => assert.fail(`shown as ${now.status}`));
+  await pass(20);
+  assert.equal(Sockets.last.of("presence.subscribe").length, 2);
+});
+
+test("a choice made while the tab with the socket closes is said by the next one", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  const [one, two] = [await tab(), await tab()];
+  Sockets.last.welcome();
+  await pass(20);
+  const chosen = two.me.set({ mode: "busy" });
+  one.close(); // before it could take it
+  await pass(0);
+  Sockets.last.welcome();
+  await pass(20);
+  const [set] = Sockets.last.of("presence.set");
+  assert.equal(set.mode, "busy");
+  Sockets.last.say({ type: "presence.ok", id: set.id });
+  await chosen;
+});
+
+test("a tab that robs at the moment its turn comes ends up leading", async (t) => {
+  const granted = [];
+  const rejected = [];
+  // As a browser may order it: both requests of one tab are granted, then the first is told that it was robbed.
+  const locks = { request: (_name, _how, hold) => new Promise((_, reject) => (granted.push(hold), rejected.push(reject))) };
+  const { Sockets, tab, pass } = browser(t, { locks });
+  const here = await tab();
+  await pass(20);
+  await pass(3_000);
+  assert.equal(granted.length, 2);
+  void granted[0]();
+  void granted[1]();
+  rejected[0](Object.assign(new Error("stolen"), { name: "AbortError" }));
+  await pass(20);
+  assert.equal(Sockets.all.length, 1);
+  Sockets.last.welcome();
+  await pass(20);
+  assert.equal(here.state.phase, "connected");
+  assert.equal(Sockets.last.readyState, 1);
+});
+
+test("somebody else signs in at one tab: it leaves the others to themselves", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  let sub = "ana";
+  const [one, two] = [await tab(), await tab({ token: () => token({ sub }) })];
+  Sockets.last.welcome();
+  await pass(20);
+  two.bye();
+  await pass(0);
+  Sockets.last.end(1000, "signed_out");
+  await pass(0);
+  sub = "bo";
+  two.connect();
+  await pass(20);
+  assert.equal(Sockets.all.length, 2);
+  Sockets.last.welcome();
+  await pass(20);
+  assert.deepEqual([one.state.phase, two.state.phase], ["closed", "connected"]);
+});
+
 test("a tab that leaves takes its wishes along", async (t) => {
   const { Sockets, tab, pass } = browser(t);
   const [one, two] = [await tab(), await tab()];
@@ -203,6 +297,20 @@ for (const [name, locks] of [
     assert.deepEqual([one.state.phase, two.state.phase], ["connected", "connected"]);
   });
 }
+
+test("a socket for each tab where channels are forbidden", async (t) => {
+  const { Sockets, tab } = browser(t);
+  const Channel = globalThis.BroadcastChannel;
+  globalThis.BroadcastChannel = class {
+    constructor() {
+      throw new DOMException("The operation is insecure.", "SecurityError");
+    }
+  };
+  t.after(() => (globalThis.BroadcastChannel = Channel));
+  await tab();
+  await tab();
+  assert.equal(Sockets.all.length, 2);
+});
 
 test("a tab that fell silent is forgotten, and comes back by speaking", async (t) => {
   const { Sockets, tab, pass } = browser(t);

@@ -1,4 +1,4 @@
-"""Where does a page get the SDK from? From the server it talks to: `/sdk/herenow.js` and `/sdk/green-dot.js`.
+"""Where does a page get the SDK from? From the server it talks to: `/sdk/herenow.js` and the files beside it.
 
 The files are built from `clients/js` and kept in `static/`, so that installing herenow never needs Node; a test rebuilds
 and compares them. Which files there are is the only thing known here.
@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-NAMES = ("herenow.js", "green-dot.js")
+NAMES = ("herenow.js", "green-dot.js", "rest.js")
 HOUR = 3_600  # seconds: how long a page may use a file without asking; then a new version is fetched
 
 

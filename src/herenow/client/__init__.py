@@ -4,6 +4,7 @@ It knows the wire and nothing else of the server, and imports nothing heavy: a b
 presence server. The protocol's promises on the client's side are in `spec/`.
 """
 
+from herenow.client.asks import Beat, Explanation, Preferences, Relation, UserPage
 from herenow.client.errors import Closed, HerenowError, ProtocolError, RestError, Unavailable
 from herenow.client.live import Herenow, Watch
 from herenow.client.presence import Change, Custom, Device, Me, Presence, State, Typing
@@ -12,20 +13,25 @@ from herenow.client.tokens import mint
 
 __all__ = [
     "AsyncRest",
+    "Beat",
     "Change",
     "Closed",
     "Custom",
     "Device",
+    "Explanation",
     "Herenow",
     "HerenowError",
     "Me",
+    "Preferences",
     "Presence",
     "ProtocolError",
+    "Relation",
     "Rest",
     "RestError",
     "State",
     "Typing",
     "Unavailable",
+    "UserPage",
     "Watch",
     "mint",
 ]

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from herenow.client.choices import Until, instant
-from herenow.client.errors import RestError
+from herenow.client.errors import RestError, Unavailable
 from herenow.client.presence import Custom, Device, Me, Presence
 from herenow.wire.heard import SaidStatus
 
@@ -45,10 +45,13 @@ class Ask(Struct, Generic[T], frozen=True):
         return {} if self.body is None else {"content-type": "application/json"}
 
     def answer(self, status: int, content: bytes, headers: Mapping[str, str]) -> T:
-        """Raises `RestError` with the code of the problem."""
-        if status >= 400:
+        """Raises `RestError` with the code of the problem, `Unavailable` if somebody else answered."""
+        if not 200 <= status < 300:
             raise _problem(status, content, headers)
-        return msgspec.json.decode(content or b"null", type=self.shape)
+        try:
+            return msgspec.json.decode(content or b"null", type=self.shape)
+        except msgspec.DecodeError as error:  # not herenow's answer: a proxy's, perhaps
+            raise Unavailable(f"this is not an answer of herenow: {error}") from error
 
 
 # --- What comes back -------------------------------------------------------------------------------------------------
@@ -107,6 +110,56 @@ class ModeAnswer(Struct, frozen=True):
     until: int | None
 
 
+class Preferences(Struct, frozen=True):
+    visibility: str
+    """`everyone`, `contacts` or `nobody`."""
+    share_last_seen: bool
+    idle_after: float | None
+    """Seconds; None: the server's default."""
+    public: bool
+
+
+class UserPage(Struct, frozen=True):
+    users: list[Presence]
+    cursor: str | None
+    """Where to go on; None: that was all. A page may be empty before the end."""
+
+
+class Explanation(Struct, frozen=True):
+    rule: str
+    """The rule that decided: `self`, `blocked`, `contacts`, …"""
+    sight: str
+    """`truth`, `full`, `blurred` or `offline`."""
+    facts: dict[str, Any]
+    truth: dict[str, Any]
+    """How the target truly is: status, sessions, mode, and what made it so."""
+    shown: Presence
+    """What the viewer gets."""
+
+
+class Revoked(Struct, frozen=True):
+    user_id: str
+    issued_before: int
+    """Tokens issued before this are void."""
+
+
+class _Blocks(Struct, frozen=True):
+    blocked: list[str]
+
+
+class _Page(Struct, frozen=True):
+    users: list[SaidStatus]
+    cursor: str | None
+
+
+class _Explained(Struct, frozen=True):
+    rule: str
+    sight: str
+    facts: dict[str, Any]
+    truth: dict[str, Any]
+    shown: SaidStatus
+
+
 class _Friends(Struct, frozen=True):
     friends: list[SaidStatus]
 
@@ -144,8 +197,22 @@ def devices(viewer: Id | None) -> Ask[_Devices]:
     return Ask("GET", "/presence/devices", _Devices, _viewer(viewer))
 
 
-def preferences(viewer: Id | None) -> Ask[dict[str, Any]]:
-    return Ask("GET", "/presence/preferences", dict[str, Any], _viewer(viewer))
+def preferences(viewer: Id | None) -> Ask[Preferences]:
+    return Ask("GET", "/presence/preferences", Preferences, _viewer(viewer))
+
+
+def public_profile(user: Id) -> Ask[SaidStatus]:
+    return Ask("GET", f"/public/{_part(user)}", SaidStatus)
+
+
+def users(status: str | None, cursor: str | None, limit: int | None, viewer: Id | None) -> Ask[_Page]:
+    asked = {"status": status, "cursor": cursor, "limit": None if limit is None else str(limit)}
+    given = {name: value for name, value in asked.items() if value is not None}
+    return Ask("GET", "/users", _Page, given | _viewer(viewer))
+
+
+def explain(viewer: Id, target: Id) -> Ask[_Explained]:
+    return Ask("GET", "/explain", _Explained, {"viewer": str(viewer), "target": str(target)})
 
 
 def stats() -> Ask[dict[str, Any]]:
@@ -168,8 +235,16 @@ def set_mode(user: Id | None, mode: str, until: Until) -> Ask[ModeAnswer]:
     return Ask("PUT", _of(user, "mode"), ModeAnswer, body={"mode": mode, "until": instant(until)})
 
 
-def set_preferences(changes: Mapping[str, object]) -> Ask[dict[str, Any]]:
-    return Ask("PUT", "/presence/preferences", dict[str, Any], body=dict(changes))
+def set_preferences(changes: Mapping[str, object]) -> Ask[Preferences]:
+    return Ask("PUT", "/presence/preferences", Preferences, body=dict(changes))
+
+
+def blocks(viewer: Id | None) -> Ask[_Blocks]:
+    return Ask("GET", "/blocks", _Blocks, _viewer(viewer))
+
+
+def block(method: str, user: Id) -> Ask[Any]:
+    return Ask(method, f"/blocks/{_part(user)}", dict[str, Any] if method == "GET" else type(None))
 
 
 def sign_out(device: Id) -> Ask[None]:
@@ -205,11 +280,45 @@ def relations(rows: Iterable[Relation]) -> Ask[Imported]:
     return Ask("POST", "/relations", Imported, lines=list(rows))
 
 
+def relations_changed(
+    pairs: Iterable[tuple[Id, Id]],
+    users: Iterable[Id],
+    members: Iterable[tuple[Id, Id]],
+    rooms: Iterable[Id],
+) -> Ask[None]:
+    body = {"pairs": list(pairs), "users": list(users), "members": list(members), "rooms": list(rooms)}
+    return Ask("POST", "/relations/changed", type(None), body=body)
+
+
+# --- What is done to a user ------------------------------------------------------------------------------------------
+
+
+def disconnect(user: Id, device: Id | None) -> Ask[None]:
+    body = {} if device is None else {"device_id": device}
+    return Ask("POST", _of(user, "disconnect"), type(None), body=body)
+
+
+def revoke(user: Id, issued_before: Until) -> Ask[Revoked]:
+    return Ask("POST", _of(user, "revoke"), Revoked, body={"issued_before": instant(issued_before)})
+
+
+def delete_user(user: Id) -> Ask[None]:
+    return Ask("DELETE", f"/users/{_part(user)}", type(None))
+
+
 # --- Readings of answers ---------------------------------------------------------------------------------------------
 
 
 def presences(said: list[SaidStatus]) -> list[Presence]:
     return [Presence.said(each) for each in said]
+
+
+def page(answer: _Page) -> UserPage:
+    return UserPage(presences(answer.users), answer.cursor)
+
+
+def explanation(answer: _Explained) -> Explanation:
+    return Explanation(answer.rule, answer.sight, answer.facts, answer.truth, Presence.said(answer.shown))
 
 
 def _viewer(viewer: Id | None) -> dict[str, str]:

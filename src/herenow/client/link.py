@@ -22,7 +22,7 @@ from herenow.client import backoff
 from herenow.client.backoff import Verdict
 from herenow.client.interest import Interest, Wants
 from herenow.client.presence import State
-from herenow.client.tokens import expires_at, wall_clock
+from herenow.client.tokens import expires_at, steady_clock, subject, wall_clock
 from herenow.wire.frames import Active, Away, Frame, HeartbeatFrame, Refresh
 from herenow.wire.heard import ServerFrame, read_frame
 from herenow.wire.shapes import WelcomeFrame
@@ -34,6 +34,7 @@ BATCH = 0.01  # s: what is wanted within it is asked for in one frame
 ANSWER = 10.0  # s: a server that has not answered by then is not there
 STEADY = 10.0  # s: a connection that lived so long is not a failed try
 SPARE = 60.0  # s: a token is renewed so long before its end, or at a fifth of what is left of it
+PATIENCE = 1.0  # s between two tries to renew it, at the least
 
 _encode = msgspec.json.Encoder().encode
 
@@ -63,9 +64,13 @@ class Link:
         self._refused: str | None = None
         self._refusals = 0
         self._failures = 0
-        self._skew = 0.0
+        self._subject: object = None
+        """Whose tokens they are: a link is one person's."""
+        self._skew = wall_clock() - steady_clock()
         """The server's clock less ours, in seconds: a wrong clock here must not end a token early."""
         self._acted = False
+        self._over: State | None = None
+        """How it ends, if we end it."""
 
     async def run(self) -> State:
         """Until the connection has ended for good."""
@@ -113,14 +118,17 @@ class Link:
     async def _once(self) -> State:
         """How it ended; `closed`: there is no use in another try."""
         try:
-            self._token = await self._fresh_token()
+            token = await self._fresh_token()
         except Exception as error:  # noqa: BLE001 - whatever the application's own function does
             self._listener.failed("token_failed", repr(error))
             return State("reconnecting", reason="token_failed")
-        if not self._token:
+        if not token:
             return State("closed", 4401, "token_missing")
-        if self._token == self._refused:
+        if token == self._refused:
             return State("closed", 4401, "token_refused")
+        if not self._is_ours(token):
+            return State("closed", 4401, "token_other_user")
+        self._token = token
         try:
             async with websockets.connect(
                 self._address(),
@@ -155,13 +163,13 @@ class Link:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        return State("reconnecting", _code(socket), socket.close_reason or "")
+        return self._over or State("reconnecting", _code(socket), socket.close_reason or "")
 
     async def _welcomed(self, frame: WelcomeFrame) -> list[asyncio.Task[None]]:
         self._welcome = frame
         self._device = frame.device_id
         self._refused, self._refusals = None, 0
-        self._skew = frame.server_time / 1000 - wall_clock()
+        self._skew = frame.server_time / 1000 - steady_clock()
         self._interest.reset()
         self._listener.state_is(State("connected"))
         if self._acted:
@@ -198,14 +206,20 @@ class Link:
 
     async def _renew(self) -> None:
         while (left := self._left()) is not None and left > 0:
-            await asyncio.sleep(left - min(SPARE, left / 5))
+            await asyncio.sleep(max(PATIENCE, left - min(SPARE, left / 5)))
             try:
                 token = await self._ask_source()
             except Exception as error:  # noqa: BLE001 - whatever the application's own function does
-                # The connection may live a little longer; when it ends, the token is asked for again.
+                # The connection may live a little longer; if it ends, the token is asked for again.
                 self._listener.failed("token_failed", repr(error))
-                return
+                continue
             if not token or token == self._token:
+                continue
+            if not self._is_ours(token):
+                # Somebody else has signed in: what is known and wanted here is not theirs.
+                self._over = State("closed", 4401, "token_other_user")
+                if self._socket is not None:
+                    await self._socket.close()
                 return
             self._token = token
             await self.send(Refresh(token=token))
@@ -231,7 +245,12 @@ class Link:
     def _left(self) -> float | None:
         """Seconds that the token has yet, by the server's clock."""
         end = expires_at(self._token or "")
-        return None if end is None else end - wall_clock() - self._skew
+        return None if end is None else end - steady_clock() - self._skew
+
+    def _is_ours(self, token: str) -> bool:
+        whose = subject(token)
+        self._subject = whose if self._subject is None else self._subject
+        return self._subject == whose
 
     def _address(self) -> str:
         parts = urlsplit(self._url)

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Self
 
@@ -26,7 +27,7 @@ from herenow.client.link import Link, Token
 from herenow.client.mailbox import Mailbox
 from herenow.client.presence import Change, Me, Presence, State, Typing
 from herenow.client.roster import Roster
-from herenow.wire.frames import Bye, TypingFrame
+from herenow.wire.frames import Bye, SetFrame, TypingFrame
 from herenow.wire.heard import DeniedFrame, SelfFrame, ServerFrame, StatusesFrame, StatusFrame
 from herenow.wire.ids import parse_id
 from herenow.wire.shapes import ErrorFrame, OkFrame
@@ -91,8 +92,12 @@ class Herenow:
         self._state = State("connecting")
         self._me: Me | None = None
         self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wanting: asyncio.Handle | None = None
+        self._again: list[str] = []
         self._number = 0
-        self._answers: dict[object, asyncio.Future[None]] = {}
+        self._answers: dict[object, asyncio.Future[bool]] = {}
+        """Choices on their way; False: the connection ended before the answer."""
         self._states: weakref.WeakSet[Mailbox[None, State]] = weakref.WeakSet()
         self._typings: weakref.WeakSet[Mailbox[tuple[str, str | None, str | None], Typing]] = (
             weakref.WeakSet()
@@ -106,6 +111,8 @@ class Herenow:
     # Coming and going
 
     async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._say_wants()
         self._task = asyncio.create_task(self._run(), name="herenow")
         return self
 
@@ -130,7 +137,12 @@ class Herenow:
             await asyncio.wait([self._task], timeout=ANSWER)
 
     async def _run(self) -> None:
-        state = await self._link.run()
+        try:
+            state = await self._link.run()
+        except Exception as error:
+            # A mistake of ours must not leave readers waiting for ever.
+            self._over(State("closed", reason=repr(error)), error)
+            raise
         self._over(state, Closed(state.code, state.reason))
 
     # Looking
@@ -142,11 +154,15 @@ class Herenow:
     async def connected(self) -> None:
         """Wait for it. Raises `Closed` if there will be none."""
         box = self._state_box()
-        try:
+        with _translated():
             while (await box.take()).phase != "connected":
                 pass
-        except StopAsyncIteration:
-            raise Closed(None, "closed by us") from None
+
+    async def _next_state(self) -> None:
+        box = self._state_box()
+        with _translated():
+            await box.take()
+            await box.take()
 
     async def states(self) -> AsyncIterator[State]:
         """The state now, and whenever it changes; ends with `Closed`, or quietly after `close()`."""
@@ -188,15 +204,29 @@ class Herenow:
             watch.tell(Change(presence, None))
         if self._state.phase == "closed":
             watch.finish(self._end())
-        self._want(tuple(presence.user_id for presence in known if presence.denied))
+        self._again += [presence.user_id for presence in known if presence.denied]
+        self._want()
         return watch
 
-    def _want(self, again: tuple[str, ...] = ()) -> None:
+    def _want(self) -> None:
+        """What changes together is said together: five thousand watches are one list. Safe to call from any thread: a
+        watch may be let go of by a collection of garbage."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody is there to be told
+                self._loop.call_soon_threadsafe(self._want_soon)
+
+    def _want_soon(self) -> None:
+        if self._wanting is None and self._loop is not None:
+            self._wanting = self._loop.call_soon(self._say_wants)
+
+    def _say_wants(self) -> None:
+        self._wanting = None
         named = dict.fromkeys(user for watch in self._watches for user in sorted(watch.users or ()))
         contacts = any(watch.users is None for watch in self._watches)
         for user in self._roster:
             if not contacts and user not in named:
                 self._roster.forget(user)
+        again, self._again = tuple(self._again), []
         self._link.want(Wants(tuple(named), tuple(dict.fromkeys(self._rooms)), contacts), again)
 
     # Saying
@@ -215,18 +245,27 @@ class Herenow:
         """
         self._number += 1
         frame = replace(set_frame(mode=mode, text=text, emoji=emoji, until=until), id=f"s{self._number}")
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(ANSWER):
-                await self.connected()
-                self._answers[frame.id] = answer
-                if not await self._link.send(frame):
-                    raise Unavailable("the connection ended before it was sent")
-                await answer
+                while not await self._say_to_this_connection(frame):
+                    pass
         except TimeoutError:
             raise Unavailable("the server did not answer in time") from None
+
+    async def _say_to_this_connection(self, frame: SetFrame) -> bool:
+        """False: it ended before the answer. A choice may be said twice, but not be lost on the way."""
+        await self.connected()
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._answers[frame.id] = answer
+        try:
+            if await self._link.send(frame):
+                return await answer
         finally:
-            self._answers.pop(frame.id, None)
+            del self._answers[frame.id]
+        await (
+            self._next_state()
+        )  # which has not been told yet: without waiting for it we would not let it be told
+        return False
 
     async def auto(self) -> None:
         """No mode but what the devices say; the custom status stays."""
@@ -315,7 +354,7 @@ class Herenow:
         if state.phase != "connected":
             for answer in self._answers.values():
                 if not answer.done():
-                    answer.set_exception(Unavailable("the connection ended before the answer"))
+                    answer.set_result(False)
 
     def failed(self, code: str, message: str) -> None:
         self.errors = [*self.errors[-99:], ProtocolError(code, message)]
@@ -339,7 +378,7 @@ class Herenow:
         elif isinstance(frame, ErrorFrame):
             answer.set_exception(ProtocolError(frame.code, frame.message))
         else:
-            answer.set_result(None)
+            answer.set_result(True)
 
     def _someone_types(self, frame: TypingSaid) -> None:
         to, room = (None if place is UNSET else place for place in (frame.to, frame.room))
@@ -374,6 +413,15 @@ class Herenow:
             states.end(why)
         for typings in list(self._typings):
             typings.end(why)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Where somebody waits for a connection, the quiet end is not quiet."""
+    try:
+        yield
+    except StopAsyncIteration:
+        raise Closed(None, "closed by us") from None
 
 
 def _let_go(here: weakref.ref[Herenow], watch: weakref.ref[Watch]) -> None:

@@ -33,7 +33,7 @@ class Mailbox(Generic[Key, Value]):
     async def take(self) -> Value:
         while not self._waiting:
             if self._end is not None:
-                raise self._end
+                raise self._end.with_traceback(None)  # the same one may be raised for ever
             self._news.clear()
             await self._news.wait()
         return self._waiting.pop(next(iter(self._waiting)))

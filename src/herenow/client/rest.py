@@ -13,7 +13,21 @@ from typing import Any, Self, TypeVar
 import httpx2
 
 from herenow.client import asks
-from herenow.client.asks import Ask, Batch, Beat, Beaten, Counts, Id, Imported, ModeAnswer, Relation
+from herenow.client.asks import (
+    Ask,
+    Batch,
+    Beat,
+    Beaten,
+    Counts,
+    Explanation,
+    Id,
+    Imported,
+    ModeAnswer,
+    Preferences,
+    Relation,
+    Revoked,
+    UserPage,
+)
 from herenow.client.choices import Until
 from herenow.client.errors import RestError, Unavailable
 from herenow.client.presence import Custom, Device, Me, Presence
@@ -36,6 +50,7 @@ class Rest:
         self._base = url.rstrip("/") + "/api/v1"
         self._token = token
         self._http = http or httpx2.Client(timeout=timeout)
+        self._owned = http is None
 
     def __enter__(self) -> Self:
         return self
@@ -44,7 +59,8 @@ class Rest:
         self.close()
 
     def close(self) -> None:
-        self._http.close()
+        if self._owned:
+            self._http.close()
 
     def ask(self, ask: Ask[T]) -> T:
         """Raises `RestError` for a refusal, `Unavailable` for a server that does not answer."""
@@ -80,8 +96,17 @@ class Rest:
     def devices(self, *, viewer: Id | None = None) -> list[Device]:
         return self.ask(asks.devices(viewer)).devices
 
-    def preferences(self, *, viewer: Id | None = None) -> dict[str, Any]:
+    def preferences(self, *, viewer: Id | None = None) -> Preferences:
         return self.ask(asks.preferences(viewer))
+
+    def public_profile(self, user: Id) -> Presence | None:
+        """As anybody at all may see it; None: there is no such profile."""
+        try:
+            said = self.ask(asks.public_profile(user))
+        except RestError as error:
+            _absent(error)
+            return None
+        return Presence.said(said)
 
     def stats(self) -> dict[str, Any]:
         return self.ask(asks.stats())
@@ -99,8 +124,22 @@ class Rest:
     def set_mode(self, mode: str, *, until: Until = None, user: Id | None = None) -> ModeAnswer:
         return self.ask(asks.set_mode(user, mode, until))
 
-    def set_preferences(self, **changes: object) -> dict[str, Any]:
+    def set_preferences(self, **changes: object) -> Preferences:
+        """`visibility`, `share_last_seen`, `idle_after`, `public`; what is not mentioned stays."""
         return self.ask(asks.set_preferences(changes))
+
+    def blocks(self, *, viewer: Id | None = None) -> list[str]:
+        return self.ask(asks.blocks(viewer)).blocked
+
+    def block(self, user: Id) -> None:
+        """Neither sees the other from now on."""
+        self.ask(asks.block("PUT", user))
+
+    def unblock(self, user: Id) -> None:
+        self.ask(asks.block("DELETE", user))
+
+    def is_blocked(self, user: Id) -> bool:
+        return self._is_there(asks.block("GET", user))
 
     def sign_out(self, device: Id) -> None:
         self.ask(asks.sign_out(device))
@@ -149,6 +188,46 @@ class Rest:
         """Up to 10 000 rows, all or none."""
         return self.ask(asks.relations(rows))
 
+    def relations_changed(
+        self,
+        *,
+        pairs: Iterable[tuple[Id, Id]] = (),
+        users: Iterable[Id] = (),
+        members: Iterable[tuple[Id, Id]] = (),
+        rooms: Iterable[Id] = (),
+    ) -> None:
+        """Where the application is asked who is related: what to ask again. `members` are (room, user)."""
+        self.ask(asks.relations_changed(pairs, users, members, rooms))
+
+    # Users: service
+
+    def users(
+        self,
+        *,
+        status: str | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+        viewer: Id | None = None,
+    ) -> UserPage:
+        """A page of those who are here; go on with its `cursor` until that is None."""
+        return asks.page(self.ask(asks.users(status, cursor, limit, viewer)))
+
+    def explain(self, viewer: Id, target: Id) -> Explanation:
+        """Why does one see the other so?"""
+        return asks.explanation(self.ask(asks.explain(viewer, target)))
+
+    def disconnect(self, user: Id, *, device: Id | None = None) -> None:
+        """Sign out everywhere, or one device; tokens stay good."""
+        self.ask(asks.disconnect(user, device))
+
+    def revoke(self, user: Id, *, issued_before: Until = None) -> Revoked:
+        """Tokens issued before that instant (now, if left out) are void."""
+        return self.ask(asks.revoke(user, issued_before))
+
+    def delete_user(self, user: Id) -> None:
+        """Everything about the user is forgotten."""
+        self.ask(asks.delete_user(user))
+
     def _is_there(self, ask: Ask[object]) -> bool:
         try:
             self.ask(ask)
@@ -171,6 +250,7 @@ class AsyncRest:
         self._base = url.rstrip("/") + "/api/v1"
         self._token = token
         self._http = http or httpx2.AsyncClient(timeout=timeout)
+        self._owned = http is None
 
     async def __aenter__(self) -> Self:
         return self
@@ -179,7 +259,8 @@ class AsyncRest:
         await self.close()
 
     async def close(self) -> None:
-        await self._http.aclose()
+        if self._owned:
+            await self._http.aclose()
 
     async def ask(self, ask: Ask[T]) -> T:
         """Raises `RestError` for a refusal, `Unavailable` for a server that does not answer."""
@@ -217,8 +298,17 @@ class AsyncRest:
     async def devices(self, *, viewer: Id | None = None) -> list[Device]:
         return (await self.ask(asks.devices(viewer))).devices
 
-    async def preferences(self, *, viewer: Id | None = None) -> dict[str, Any]:
+    async def preferences(self, *, viewer: Id | None = None) -> Preferences:
         return await self.ask(asks.preferences(viewer))
+
+    async def public_profile(self, user: Id) -> Presence | None:
+        """As anybody at all may see it; None: there is no such profile."""
+        try:
+            said = await self.ask(asks.public_profile(user))
+        except RestError as error:
+            _absent(error)
+            return None
+        return Presence.said(said)
 
     async def stats(self) -> dict[str, Any]:
         return await self.ask(asks.stats())
@@ -236,8 +326,22 @@ class AsyncRest:
     async def set_mode(self, mode: str, *, until: Until = None, user: Id | None = None) -> ModeAnswer:
         return await self.ask(asks.set_mode(user, mode, until))
 
-    async def set_preferences(self, **changes: object) -> dict[str, Any]:
+    async def set_preferences(self, **changes: object) -> Preferences:
+        """`visibility`, `share_last_seen`, `idle_after`, `public`; what is not mentioned stays."""
         return await self.ask(asks.set_preferences(changes))
+
+    async def blocks(self, *, viewer: Id | None = None) -> list[str]:
+        return (await self.ask(asks.blocks(viewer))).blocked
+
+    async def block(self, user: Id) -> None:
+        """Neither sees the other from now on."""
+        await self.ask(asks.block("PUT", user))
+
+    async def unblock(self, user: Id) -> None:
+        await self.ask(asks.block("DELETE", user))
+
+    async def is_blocked(self, user: Id) -> bool:
+        return await self._is_there(asks.block("GET", user))
 
     async def sign_out(self, device: Id) -> None:
         await self.ask(asks.sign_out(device))
@@ -286,6 +390,46 @@ class AsyncRest:
         """Up to 10 000 rows, all or none."""
         return await self.ask(asks.relations(rows))
 
+    async def relations_changed(
+        self,
+        *,
+        pairs: Iterable[tuple[Id, Id]] = (),
+        users: Iterable[Id] = (),
+        members: Iterable[tuple[Id, Id]] = (),
+        rooms: Iterable[Id] = (),
+    ) -> None:
+        """Where the application is asked who is related: what to ask again. `members` are (room, user)."""
+        await self.ask(asks.relations_changed(pairs, users, members, rooms))
+
+    # Users: service
+
+    async def users(
+        self,
+        *,
+        status: str | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+        viewer: Id | None = None,
+    ) -> UserPage:
+        """A page of those who are here; go on with its `cursor` until that is None."""
+        return asks.page(await self.ask(asks.users(status, cursor, limit, viewer)))
+
+    async def explain(self, viewer: Id, target: Id) -> Explanation:
+        """Why does one see the other so?"""
+        return asks.explanation(await self.ask(asks.explain(viewer, target)))
+
+    async def disconnect(self, user: Id, *, device: Id | None = None) -> None:
+        """Sign out everywhere, or one device; tokens stay good."""
+        await self.ask(asks.disconnect(user, device))
+
+    async def revoke(self, user: Id, *, issued_before: Until = None) -> Revoked:
+        """Tokens issued before that instant (now, if left out) are void."""
+        return await self.ask(asks.revoke(user, issued_before))
+
+    async def delete_user(self, user: Id) -> None:
+        """Everything about the user is forgotten."""
+        await self.ask(asks.delete_user(user))
+
     async def _is_there(self, ask: Ask[object]) -> bool:
         try:
             await self.ask(ask)
@@ -298,7 +442,7 @@ class AsyncRest:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except httpx2.TransportError as error:
+    except httpx2.RequestError as error:
         raise Unavailable(f"the server does not answer: {error!r}") from error
 
 

@@ -6,8 +6,10 @@ renew it.
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import timedelta
+from typing import Any
 
 import jwt
 
@@ -41,13 +43,28 @@ def mint(
 
 def expires_at(token: str) -> float | None:
     """Epoch seconds; None: it does not say, or is not a JWT."""
+    expiry = _claims(token).get("exp")
+    return float(expiry) if isinstance(expiry, int | float) and math.isfinite(expiry) else None
+
+
+def subject(token: str) -> object:
+    """Whose it is; None: it does not say, or is not a JWT."""
+    return _claims(token).get("sub")
+
+
+def _claims(token: str) -> dict[str, Any]:
     try:
-        expiry = jwt.decode(token, options={"verify_signature": False}).get("exp")
+        claims: dict[str, Any] = jwt.decode(token, options={"verify_signature": False, "verify_sub": False})
     except jwt.PyJWTError:
-        return None
-    return float(expiry) if isinstance(expiry, int | float) else None
+        return {}
+    return claims
 
 
 def wall_clock() -> float:
     """Epoch seconds."""
     return time.time()
+
+
+def steady_clock() -> float:
+    """Seconds that only go forward: the clock on the wall may be set right while we run."""
+    return time.monotonic()
