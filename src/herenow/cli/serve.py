@@ -66,7 +66,7 @@ def _supervise(settings: Settings) -> int:
                 (sys.executable, "-P", "-m", "herenow.cli", *sys.argv[1:], "--link"),
                 workers=settings.workers,
                 address=(settings.host, address.getsockname()[1]),
-                hung_after=2 * settings.node_lease,
+                hung_after=max(10.0, 2 * settings.node_lease),
                 on_ready=lambda: click.echo("\n".join(lines)),
             )
             return await supervisor.run()

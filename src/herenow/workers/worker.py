@@ -13,7 +13,7 @@ from itertools import count
 
 import structlog
 
-from herenow.errors import Unavailable
+from herenow.errors import ConfigurationError, Unavailable
 from herenow.workers.link import (
     Alive,
     Answer,
@@ -58,7 +58,12 @@ class Worker:
     @classmethod
     async def join(cls, descriptor: int, stop: Callable[[], None]) -> Worker:
         """`stop` is called when it is time to end."""
-        link = await Link.over(socket.socket(fileno=descriptor))
+        try:
+            link = await Link.over(socket.socket(fileno=descriptor))
+        except (OSError, ValueError):
+            raise ConfigurationError(
+                "--link is for workers, which a supervisor starts: leave it out."
+            ) from None
         async for message in link.messages():
             if isinstance(message, Place):
                 return cls(link, message, stop)
