@@ -146,20 +146,18 @@ async def test_dedicated_reapers_stand_before_nodes_that_also_serve(world):
     assert dict(high.node.shares.delays()) == {NEVER: (0, 1), 0: (2, 3)}
 
 
-async def test_d4_a_mode_ends_on_time_though_the_node_that_took_it_is_dead(world):
-    n1, ana, bob = await meet(world)
-    n2 = await world.start("n2")
-    far, home = world.client("bob", "far"), world.client("ana", "home")
-    await far.connect(n2)
-    await home.connect(n2)
-    await far.watch("ana")
+async def test_d4_modes_end_on_time_though_the_node_that_took_them_and_was_to_end_some_is_dead(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    crowd, bob = await seated(world, n2)
     until = world.now + 60_000
-    await n1.run(n1.node.choices.set_mode("ana", Mode.BUSY, until))
+    for user in CROWD:
+        await n1.run(n1.node.choices.set_mode(user, Mode.BUSY, until))
     await world.until(until - 2_000)
+    assert own(n1)
     n1.kill()
     await world.until(until + 1_000)
-    assert far.saw("ana") == ["online", "busy", "online"]
-    assert far.last("ana").since == until
+    assert [bob.saw(user) for user in CROWD] == [["online", "busy", "online"]] * len(CROWD)
+    assert {bob.last(user).since for user in CROWD} == {until}
 
 
 async def test_d4_what_fell_due_while_nobody_was_there_is_done_at_the_start(world):
