@@ -118,11 +118,8 @@ async def saw(viewer, user, *words):
 
 
 async def test_E4_a_rolling_restart_under_load_shows_nobody_a_single_change(start, store):
-    timings = {"beat_every": 2, "dead_after": 8, "grace": 9, "node_lease": 3}
-    nodes = list(
-        await asyncio.gather(start(**timings), start(**timings), start("serve", "--workers", "2", **timings))
-    )
-    n1, n2, n3 = nodes
+    timings = {"beat_every": 3, "dead_after": 12, "grace": 12, "node_lease": 3}
+    alone, several = nodes = await both(start(**timings), start("serve", "--workers", "2", **timings))
     crowd = tuple(f"u{number}" for number in range(18))
     by_rest = tuple(f"r{number}" for number in range(3))
     async with AsyncExitStack() as stack:
@@ -137,12 +134,11 @@ async def test_E4_a_rolling_restart_under_load_shows_nobody_a_single_change(star
         devices = await come([Device(nodes, user) for user in crowd])
         beating = await come([Beating(nodes, user, 0.7) for user in by_rest])
         viewers = await come([Device(nodes, f"v{number}", crowd + by_rest) for number in range(2)])
-        for node in (n1, n2):
-            assert await node.stop() == 0
-            await node.start()
-        before = {child.pid for child in psutil.Process(n3.pid).children()}
-        os.kill(n3.pid, signal.SIGHUP)
-        await until(lambda: replaced(n3, before))
+        assert await alone.stop() == 0
+        await alone.start()
+        before = {child.pid for child in psutil.Process(several.pid).children()}
+        os.kill(several.pid, signal.SIGHUP)
+        await until(lambda: replaced(several, before))
         await until(lambda: everybody_stands(store, {*crowd, *by_rest}))
         await unchanged(viewers, crowd + by_rest)
         moved = [device for device in (*devices, *viewers) if device.closes]
@@ -152,11 +148,15 @@ async def test_E4_a_rolling_restart_under_load_shows_nobody_a_single_change(star
 
         # A node whose store is away while it drains: it ends all the same, and nobody is any the wiser.
         store.stop_the_clock()
-        assert await n1.stop() == 0
+        assert await alone.stop() == 0
         store.go_on()
         await until(lambda: everybody_stands(store, {*crowd, *by_rest}))
         await unchanged(viewers, crowd + by_rest)
-        assert await n3.stop() == 0
+        assert await several.stop() == 0
+
+
+async def both(*starts):
+    return list(await asyncio.gather(*starts))
 
 
 async def replaced(server, before):
@@ -236,7 +236,7 @@ async def gone(processes):
 
 async def test_D4_where_nodes_do_not_reap_a_reaper_does_and_what_is_overdue_is_done_at_its_start(start):
     settings = {"grace": 1, "node_lease": 2, "beat_every": 2, "dead_after": 20}
-    node, reaper = await asyncio.gather(
+    node, reaper = await both(
         start(reap="off", **settings), start("reap", "--poll-interval", "0.2", **settings)
     )
     async with node.client("bob") as bob:
