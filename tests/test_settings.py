@@ -93,7 +93,10 @@ def test_asked_beats_never_count_as_too_fast():
         ("port", True),
         ("host", ""),
         ("host", "[::1]"),
-        ("engine", "redis://localhost"),
+        ("engine", "nats://localhost"),
+        ("engine", "redis://"),
+        ("engine", "redis+sentinel:///name"),
+        ("engine", "redis:localhost"),
         ("engine", "memory"),
         ("ledger", "postgresql://localhost/x"),
         ("ledger", "sqlite:///"),
@@ -234,8 +237,8 @@ def test_a_secret_is_not_shown_by_anything():
 
 
 def test_a_password_in_an_address_is_not_shown():
-    with pytest.raises(ConfigurationError, match=r"redis://ops:\*\*\*@cache") as caught:
-        load({"engine": "redis://ops:hunter2@cache"})
+    with pytest.raises(ConfigurationError, match=r"nats://ops:\*\*\*@cache") as caught:
+        load({"engine": "nats://ops:hunter2@cache"})
     assert "hunter2" not in str(caught.value)
 
 

@@ -32,7 +32,7 @@ from herenow.gateway.sockets import Sockets, descriptors_allowed, sockets_within
 from herenow.gateway.tokens import Expected
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
-from herenow.ports import Ledger, SourceHealth
+from herenow.ports import Engine, Ledger, SourceHealth
 from herenow.relations import SourceOptions, open_relations
 from herenow.secret import resolve_secret
 from herenow.service.clock import NodeClock
@@ -82,7 +82,7 @@ async def running(
         clock, health = NodeClock(), SourceHealth()
         async with open_relations(relations_options(settings, ledger, clock.now, health)) as relations:
             node = Node(
-                make_engine(settings.engine, shards=settings.shards),
+                engine_of(settings),
                 ledger,
                 node_settings(settings),
                 relations=relations,
@@ -141,6 +141,15 @@ def _calm_the_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+
+
+def engine_of(settings: Settings) -> Engine:
+    return make_engine(
+        settings.engine,
+        shards=settings.shards,
+        namespace=settings.namespace,
+        capacity=settings.capacity,
+    )
 
 
 def node_settings(settings: Settings) -> NodeSettings:

@@ -14,7 +14,6 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import msgspec
 import structlog
@@ -208,7 +207,15 @@ class Node:
         )
         self.sweep = Sweep(engine, self.people, self.decider)
         self.healing.attach(writer=self.writer, decider=self.decider, tail=self.tail, sweep=self.sweep)
-        self.reaper = Reaper(engine, self.decider, self.standing, clock_, metrics)
+        self.reaper = Reaper(
+            engine=engine,
+            decider=self.decider,
+            standing=self.standing,
+            clock=clock_,
+            tasks=tasks,
+            metrics=metrics,
+            on_loss=self.healing.lost,
+        )
         self.lease = LeaseKeeper(
             engine=engine,
             standing=self.standing,
@@ -318,8 +325,7 @@ class Node:
         every(third, self.lease.keep, "lease", after_failure=RENEW_AGAIN)
         every(third, self._check_store, "check")
         every(0, self._follow_log, "tail")
-        for shard in range(self.engine.shards):
-            every(POLL_WAKES, partial(self.reaper.run, shard), f"reaper-{shard}")
+        every(POLL_WAKES, self.reaper.run, "reaper")
         every(POLL, self.relations.poll, "relations")
         every(FORGET_EVERY, self.revocations.forget_old, "voids")
         every(0, self._receive, "mail")
@@ -416,10 +422,15 @@ class Node:
         left = await self.ledger.close_runs()
         if left:
             log.info("run.closed", users=left)
+        shards = range(self.engine.shards)
+        for shard in shards:  # while we put something back, absence says nothing
+            await self.engine.unsettle(shard, self.clock.now())
         after = ""
         while choices := await self.ledger.chosen(after, 1_000):
             after = choices[-1].user
             await self._put_back(choices)
+        for shard in shards:
+            await self.engine.settle(shard, self.clock.now(), 0)
 
     async def _put_back(self, choices: list[Choice]) -> None:
         remembered = await self.ledger.remembered([choice.user for choice in choices])

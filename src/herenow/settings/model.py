@@ -98,7 +98,12 @@ class Settings(BaseSettings):
     tls_cert: Annotated[ExistingFile, About("TLS certificate chain, PEM")] = None
     tls_key: Annotated[ExistingFile, About("private key of the TLS certificate, PEM")] = None
     engine: Annotated[
-        str, About("where hot state lives"), Allowed("memory://, the engine of this version")
+        str,
+        About("where hot state lives"),
+        Allowed(
+            "memory://, redis://host:port/db, rediss://…, redis+sentinel://h1:p,h2:p/name or "
+            "redis+cluster://h1:p,h2:p"
+        ),
     ] = "memory://"
     ledger: Annotated[
         str,
@@ -132,7 +137,7 @@ class Settings(BaseSettings):
         int,
         Field(ge=1, le=1),
         About("processes that share the port"),
-        Allowed("1: the engine memory:// lives in one process"),
+        Allowed("1, the number of processes of this version; run several nodes on one Redis instead"),
     ] = 1
     namespace: Annotated[Name, About("keeps several products on one store apart")] = "herenow"
     capacity: Annotated[Count, Unit("users"), About("users expected; a hint for the layout of the store")] = (
@@ -247,7 +252,7 @@ class Settings(BaseSettings):
     @field_validator("engine")
     @classmethod
     def _engine_exists(cls, value: str) -> str:
-        if value != "memory://":
+        if value != "memory://" and not re.match(r"(rediss?|redis\+sentinel|redis\+cluster)://[^/?]", value):
             raise ValueError("unknown engine")
         return value
 

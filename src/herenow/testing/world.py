@@ -20,22 +20,23 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from herenow.core.model import Platform, Presence
 from herenow.core.record import EPOCH_BYTES, decode
-from herenow.engines.memory import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryStore
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
-from herenow.ports import RelationRow, Relations
+from herenow.ports import Engine, RelationRow, Relations
 from herenow.service.clock import NodeClock
 from herenow.service.connection import Connection
 from herenow.service.node import Node, NodeSettings
 from herenow.service.tasks import Tasks
+from herenow.testing.faults import StoreFaults
 from herenow.testing.faulty_engine import Faults, FaultyEngine
 from herenow.testing.freezing import Freezer
 from herenow.testing.manual_clock import START, LoopClock
@@ -52,6 +53,14 @@ RESET = 1006
 T = TypeVar("T")
 
 
+class Store(StoreFaults, Protocol):
+    """What nodes share, as somebody sees it who needs no node."""
+
+    def handle(self) -> Engine: ...
+
+    def records(self) -> Mapping[str, bytes]: ...
+
+
 class World:
     def __init__(
         self,
@@ -60,14 +69,14 @@ class World:
         seed: int = 0,
         settings: NodeSettings | None = None,
         ledger: MemoryLedger | None = None,
-        store: MemoryStore | None = None,
+        store: Store | None = None,
         start: int = START,
         relations: Relations | None = None,
     ) -> None:
         """`start`: what the store's clock says when the loop begins, in epoch milliseconds."""
         self.start_at = start
         self.clock = LoopClock(start)
-        self.store = store or MemoryStore(shards, clock=self.clock.now)
+        self.store: Any = store or MemoryStore(shards, clock=self.clock.now)
         self.faults = Faults(seed, store=self.store)
         self.ledger = ledger or MemoryLedger()
         self.settings = settings or NodeSettings(embedded=False)
@@ -131,13 +140,11 @@ class World:
     # The store, as it is
 
     def stored(self, user: str) -> Presence | None:
-        for shard in self.store.shards:
-            if user in shard.records:
-                return decode(shard.records[user])
-        return None
+        record = self.store.records().get(user)
+        return None if record is None else decode(record)
 
     def everybody_stored(self) -> dict[str, Presence]:
-        return {user: decode(record) for shard in self.store.shards for user, record in shard.records.items()}
+        return {user: decode(record) for user, record in self.store.records().items()}
 
 
 class Gone(Exception):  # noqa: N818 - reads as what it is
@@ -152,7 +159,7 @@ class SimNode:
         self.world = world
         self.name = name
         self.freezer = Freezer()
-        self.faulty = FaultyEngine(MemoryEngine(world.store), world.faults, name)
+        self.faulty = FaultyEngine(world.store.handle(), world.faults, name)
         rng = Random(world.rng.random())
         self.node = Node(
             self.faulty,
