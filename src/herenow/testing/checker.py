@@ -36,6 +36,8 @@ class Checker(Witness):
         self.problems: list[str] = []
         self.counts: Counter[str] = Counter()
         """How much was checked, so that a run can show that it was worth something."""
+        self.longest_ghost = 0
+        """Milliseconds that somebody was shown as here after their last session had ended, at most."""
         self._viewers = set(viewers)
         self._stays: dict[str, list[Stay]] = defaultdict(list)
         self._open: dict[Device, Stay] = {}
@@ -284,7 +286,7 @@ class Checker(Witness):
                 self._problem("missing", client, last[0], f"the record says {view} since {since}")
 
     def _check_returned(self, user: str, session: Session) -> None:
-        stays = [stay for stay in self._stays[user] if stay.device == session.device]
+        stays = [stay for stay in self._stays.get(user, ()) if stay.device == session.device]
         if not stays or stays[-1].out_at is None or stays[-1].ended_at is None:
             return
         now, out = self.scene.now, max(stays[-1].out_at, stays[-1].ended_at)
@@ -298,6 +300,7 @@ class Checker(Witness):
             return
         last = max(stays, key=self.bounds.gone)
         ended = last.seen_at if last.by_rest else last.ended_at or 0
+        self.longest_ghost = max(self.longest_ghost, now - ended)
         if now > self.bounds.gone(last) + self._troubled(ended, now):
             self._problem("ghost", client, shown, f"ended at {ended}, {last.how}")
 
