@@ -440,3 +440,42 @@ def _masked(payload: bytes) -> bytes:
     length = len(payload)
     head = bytes([0x81, 0x80 | length]) if length < 126 else bytes([0x81, 0xFE]) + length.to_bytes(2, "big")
     return head + b"\0\0\0\0" + payload
+
+
+# A cluster
+
+
+@needs("cluster")
+async def kill_a_master(lab: Lab, dice: Random) -> None:
+    group = lab.group
+    old = dice.choice(await asyncio.to_thread(lambda: group.masters_now))
+    with lab.trouble("kill a master"):
+        await asyncio.to_thread(old.kill)
+        await lab.until(lambda: asyncio.to_thread(lambda: len(group.masters_now) == 3 and group.is_whole()))
+        await asyncio.to_thread(old.start)
+        await lab.until(lambda: asyncio.to_thread(lambda: group.is_whole() and old not in group.masters_now))
+    lab.prove("kill a master", "its replica became master")
+
+
+@needs("cluster")
+async def freeze_a_master(lab: Lab, dice: Random) -> None:
+    group = lab.group
+    old = dice.choice(await asyncio.to_thread(lambda: group.masters_now))
+    with lab.trouble("freeze a master"):
+        old.stop_the_clock()
+        await lab.until(lambda: asyncio.to_thread(lambda: len(group.masters_now) == 3 and group.is_whole()))
+        old.go_on()
+        await lab.until(lambda: asyncio.to_thread(lambda: group.is_whole() and old not in group.masters_now))
+    lab.prove("freeze a master", "its replica became master, and the master that woke a replica")
+
+
+@needs("cluster")
+async def move_a_slot(lab: Lab, dice: Random) -> None:
+    """One that holds a shard, key by key, while it is used."""
+    moved = 0
+    with lab.trouble("move a slot"):
+        for slot in await asyncio.to_thread(lab.group.slots_with_keys):
+            moved += await asyncio.to_thread(lab.group.move, slot, dice)
+            await asyncio.sleep(0.5)
+    assert moved
+    lab.prove("move a slot", f"{moved} keys went to another master")

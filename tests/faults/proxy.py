@@ -26,7 +26,7 @@ class Tunnel:
         """Both sides get an RST."""
         for writer in (self.near, self.far):
             sock = writer.get_extra_info("socket")
-            if sock is not None:
+            if sock is not None and sock.fileno() >= 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.faults.fleet import Fleet
 from tests.faults.lab import Lab
-from tests.redis_servers import SentinelGroup, running
+from tests.redis_servers import ClusterGroup, SentinelGroup, running
 
 
 @asynccontextmanager
@@ -37,7 +37,23 @@ async def with_sentinels(folder: Path, seed: int) -> AsyncIterator[Lab]:
         group.close()
 
 
+@asynccontextmanager
+async def on_a_cluster(folder: Path, seed: int) -> AsyncIterator[Lab]:
+    group = ClusterGroup(replicas=1, down_after=1_500)
+    try:
+        group.start()
+        fleet = Fleet(folder, group.url, through_proxies=False)
+        try:
+            await fleet.start()
+            yield Lab(fleet, seed, ["cluster"], group=group)
+        finally:
+            await fleet.close()
+    finally:
+        group.close()
+
+
 STAGES: dict[str, Callable[[Path, int], AbstractAsyncContextManager[Lab]]] = {
     "one-server": on_one_server,
     "sentinels": with_sentinels,
+    "cluster": on_a_cluster,
 }
