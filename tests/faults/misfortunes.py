@@ -75,6 +75,9 @@ async def freeze_node_briefly(lab: Lab, dice: Random) -> None:
 
 @needs("nodes")
 async def freeze_node_for_longer_than_its_lease(lab: Lab, dice: Random) -> None:
+    await lab.until(
+        lab.is_settled
+    )  # in a store that was just emptied there is no lease of it to be found dead
     member = lab.somebody(dice)
     epochs = (await member.metrics())["herenow_epochs_total"]
     with lab.trouble("freeze node", member):
