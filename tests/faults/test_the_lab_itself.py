@@ -17,6 +17,8 @@ async def test_what_did_not_happen_is_found_out(tmp_path):
         await vera.say("presence.subscribe", target_user_ids=["mute", "ghost"], id="watch")
         await asyncio.sleep(checker.bounds.late / 1000 + 1)
         assert checker.problems == []
+        assert mute.link is not None
+        assert mute.link.tunnel is not None
         mute.link.tunnel.silent = True  # the witness is not told, and takes the device for connected
         checker.ended(ghost, "closed")  # the witness is told, and it is not true
         await lab.until(lambda: _found(lab, "false offline"))
