@@ -68,6 +68,10 @@ class Server:
                     self.url = found[1]
                     return self
 
+    def told(self) -> str:
+        """What it wrote into its log."""
+        return self._log.read_text()
+
     async def stop(self) -> int:
         return await self._end(signal.SIGTERM)
 

@@ -198,7 +198,9 @@ class Engine(Protocol):
         """Of each shard, users whose wake-up is at or before `now`, earliest first, at most `limit`. Cheap when nobody is
         due. Shards that do not answer are left out; `Unavailable` when none does."""
 
-    async def walk(self, shard: int, cursor: str | None, limit: int) -> Page: ...
+    async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
+        """Records from the cursor of the last page on. `ValueError` for a cursor that no page can have given: it may come
+        from outside."""
 
     # Shard logs
 

@@ -18,6 +18,10 @@ from herenow.testing.manual_clock import LoopClock
 
 LOOK_EVERY = 0.1
 
+MOMENT = 1e-6
+"""Seconds too few to wait for: asyncio fires what is due within its clock's resolution at once, and then this loop's time
+would not move on."""
+
 
 class PatientLoop(asyncio.SelectorEventLoop):
     """Jumps to the next timer when nothing else is to be done and no server owes us an answer."""
@@ -120,6 +124,6 @@ class Handle(RedisEngine):
     async def tail(self, cursors, wait):
         loop = asyncio.get_running_loop()
         until = loop.time() + wait
-        while not (parts := await self._logs.look(cursors)) and loop.time() < until:
-            await asyncio.sleep(min(LOOK_EVERY, until - loop.time()))
+        while not (parts := await self._logs.look(cursors)) and (left := until - loop.time()) > MOMENT:
+            await asyncio.sleep(min(LOOK_EVERY, left))
         return parts

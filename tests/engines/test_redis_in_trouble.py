@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from tests.redis_servers import ClusterGroup, SentinelGroup, running, wait_for
 
-from herenow.engines import make_engine
+from herenow.engines import make_engine, redis_servers
 from herenow.engines.redis_keys import ShardKeys
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ports import Committed, Fenced, Lease, Loaded, Write
@@ -115,6 +115,26 @@ async def test_a_waiting_tail_says_that_it_hears_nothing(server, engine):
     assert await sooner_or_later(lambda: engine.tail(heads, 0)) == []
 
 
+async def test_while_a_server_is_away_a_thousand_callers_are_a_few_attempts_to_reach_it(
+    server, engine, monkeypatch
+):
+    attempts = []
+    connect = redis_servers.connect
+
+    async def counted(address, login):
+        attempts.append(address)
+        return await connect(address, login)
+
+    monkeypatch.setattr(redis_servers, "connect", counted)
+    server.kill()
+    began = asyncio.get_running_loop().time()
+    for _ in range(1_000):
+        with pytest.raises(Unavailable):
+            await engine.load(["ana"])
+    took = asyncio.get_running_loop().time() - began
+    assert 1 <= len(attempts) <= 2 + took / redis_servers.BREATH
+
+
 # Forgetting
 
 
@@ -134,7 +154,7 @@ async def test_a_server_that_comes_back_empty_is_found_out_by_every_call(server,
     with pytest.raises(Unavailable):
         await engine.commit(node.batch())
     server.start()
-    assert await engine.load([user]) == [Loaded(None, settled=False)]
+    assert await sooner_or_later(lambda: engine.load([user])) == [Loaded(None, settled=False)]
     assert not (await engine.due([0], NOW, 10))[0].settled
     assert await engine.commit(node.batch(Write(user, record(1), record(2)))) == Fenced(None)
     part = await log_after(engine, 0, heads[0])

@@ -17,7 +17,7 @@ def store():
 
 @pytest.fixture
 async def nodes(store, tmp_path):
-    settings = {"engine": store.url, "capacity": 10_000, "grace": 3, "node_lease": 3}
+    settings = {"engine": store.url, "capacity": 10_000, "grace": 3, "node_lease": 3, "dead_after": 10}
     pair = [Server(tmp_path, settings) for _ in range(2)]
     try:
         for node in pair:
@@ -88,21 +88,21 @@ async def test_a_store_that_comes_back_empty_is_written_again_and_nobody_is_show
         await bob.sees("ana", "online")
         await bob.until(is_fresh)
         before = len(bob.frames)
-        store.kill()
+        await asyncio.to_thread(store.kill)
         await bob.until(lambda f: f.get("user_id") == "ana" and f.get("stale"), before)
-        store.start()
+        await asyncio.to_thread(store.start)
         await bob.until(is_fresh, before)
         shown = [
             frame["status"]
             for frame in bob.frames[before:]
             if frame.get("user_id") == "ana" and "status" in frame
         ]
-        assert set(shown) == {"online"}
+        assert set(shown) == {"online"}, (bob.frames[before:], n1.told())
         assert (await n2.rest("GET", "/presence/ana"))["status"] == "online"
 
 
 async def test_a_node_with_another_timing_is_refused_with_a_sentence(nodes, tmp_path, store):
-    other = Server(tmp_path, {"engine": store.url, "grace": 4, "node_lease": 3})
+    other = Server(tmp_path, {"engine": store.url, "grace": 4, "node_lease": 3, "dead_after": 10})
     with pytest.raises(AssertionError, match="grace is '4' here but '3' in the store"):
         await other.start()
     assert other.process is not None

@@ -132,8 +132,11 @@ class Shard:
     def _position(self, cursor: str | None) -> int:
         if cursor is None:
             return 0
-        generation, _, at = cursor.partition(".")
-        return int(at) if int(generation) == self.generation else 0
+        generation, _, place = cursor.partition(".")
+        at = int(place)
+        if at < 0:
+            raise ValueError(cursor)
+        return at if int(generation) == self.generation else 0
 
     # Marks
 

@@ -164,6 +164,8 @@ class RedisEngine:
 
     async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
         at = 0 if cursor is None else int(cursor)
+        if at < 0:
+            raise ValueError(cursor)
         keys = self._keys.shards[shard]
         buckets = [keys.bucket(number) for number in range(at, min(at + WALK_BUCKETS, self._buckets))]
         reply = await self._run(shard, "walk", [keys.tails, *buckets], [limit], writes=False)

@@ -77,7 +77,7 @@ class Waiter:
         if self._link is None or not self._link.is_open or self._server is not server:
             if self._link is not None:
                 self._link.close()
-            self._server, self._link = server, await server.apart()
+            self._server, self._link = server, await self._apart(server)
         keys = [self._keys[shard].log for shard in cursors]
         after = [f"{cursor}-0" for cursor in cursors.values()]
         command: Command = (
@@ -100,6 +100,13 @@ class Waiter:
             self._calls.servers.doubt(server)
             raise Unavailable(f"{server.address} refuses: {reply}")
         return self._parts(cursors, reply)
+
+    async def _apart(self, server: Server) -> Link:
+        try:
+            return await server.apart()
+        except Unavailable:
+            self._calls.servers.doubt(server)
+            raise
 
     def _parts(self, cursors: Cursors, reply: Reply) -> list[LogPart] | None:
         if not isinstance(reply, list):

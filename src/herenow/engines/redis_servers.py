@@ -32,6 +32,9 @@ SLOTS = 16_384
 LISTEN_AGAIN = 1.0
 """Seconds until a sentinel that went away is tried again."""
 
+BREATH = 0.05
+"""Seconds between two looks for a server that was not found: whoever asks meanwhile is told what the last one found."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -43,7 +46,7 @@ class Server:
         self._login = login
         self._must_be_master = must_be_master
         self._link: Link | None = None
-        self._connect = SingleFlight(self._connected, f"connecting to {address}")
+        self._connect = SingleFlight(self._connected, f"connecting to {address}", BREATH)
         self._closed = False
 
     @property
@@ -183,7 +186,7 @@ class Sentinel:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._server: Server | None = None
-        self._find = SingleFlight(self._found, f"asking the sentinels of {target.said}")
+        self._find = SingleFlight(self._found, f"asking the sentinels of {target.said}", BREATH)
         self._listening: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -245,7 +248,8 @@ class Sentinel:
         """Without a password first: a sentinel that has none refuses one."""
         login = Login()
         link = await connect(address, login)
-        [reply] = await link.ask([("PING",)])
+        with _closed_unless_done(link):
+            [reply] = await link.ask([("PING",)])
         if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOAUTH"):
             link.close()
             link = await connect(address, replace(self._target.login, database=0))
@@ -296,7 +300,8 @@ class Cluster:
         self._target = target
         self._servers: dict[Address, Server] = {}
         self._of_slot: dict[int, Address] = {}
-        self._read = SingleFlight(self._map, f"reading the map of {target.said}")
+        self._read = SingleFlight(self._map, f"reading the map of {target.said}", BREATH)
+        self._read_at = float("-inf")
         self._stale = True
 
     async def open(self) -> None:
@@ -308,7 +313,7 @@ class Cluster:
             server.close()
 
     async def of(self, slot: int) -> Server:
-        if self._stale:
+        if self._stale and asyncio.get_running_loop().time() - self._read_at > BREATH:
             await self._read()
         address = self._of_slot.get(slot)
         if address is None:
@@ -372,5 +377,6 @@ class Cluster:
     def _take(self, found: dict[int, Address]) -> None:
         self._of_slot = found
         self._stale = False
+        self._read_at = asyncio.get_running_loop().time()
         for address in self._servers.keys() - {*found.values(), *self._target.addresses}:
             self._servers.pop(address).close()

@@ -1044,6 +1044,25 @@ class EngineContract:
     async def test_a_walk_over_an_empty_shard_ends_at_once(self, engine: Engine) -> None:
         assert await walked(engine, 0, 10) == []
 
+    @pytest.mark.parametrize("cursor", ["", "zzz", "-1", "1.-1", "0.x", "\0"])
+    async def test_a_walk_refuses_a_cursor_that_no_page_can_have_given(
+        self, engine: Engine, cursor: str
+    ) -> None:
+        with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
+            await engine.walk(0, cursor, 10)
+
+    async def test_a_batch_may_be_as_large_as_a_shard(self, engine: Engine) -> None:
+        """All of it or nothing (P2), whatever a store finds too much at a time."""
+        node = await joined(engine)
+        users = list(islice(users_of(engine, 0), 9_000))
+        await node.write(*[Write(u, None, record(1), wake_at=NOW, note=b"n", unsaved=True) for u in users])
+        assert len(await engine.unsaved(0, 10_000)) == len(users)
+        assert len((await engine.due([0], NOW, 10_000))[0].users) == len(users)
+        assert (await engine.heads())[0] == len(users)
+        await engine.saved(0, [(user, record(1), True) for user in users])
+        assert await walked(engine, 0, 1000) == []
+        assert (await engine.due([0], NOW, 10))[0].next_at is None
+
     async def test_a_walk_sees_its_own_shard_only(self, engine: Engine) -> None:
         if engine.shards < 2:
             pytest.skip("one shard")

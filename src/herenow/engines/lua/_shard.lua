@@ -45,8 +45,24 @@ end
 -- when the earliest itself goes, the others of its bucket are looked at.
 local firsts, earlier, gone = {}, {}, {}
 
-local function read_wakes(wakes, names)
-  if names[1] then firsts = call('ZMSCORE', wakes, unpack(names)) end
+-- One command with many arguments, in portions that fit on Lua's stack.
+local function in_parts(command, key, arguments)
+  local answers = {}
+  for from = 1, #arguments, 2000 do
+    local answer = call(command, key, unpack(arguments, from, math.min(from + 1999, #arguments)))
+    if type(answer) == 'table' then
+      for i = 1, #answer do answers[from + i - 1] = answer[i] end
+    end
+  end
+  return answers
+end
+
+-- The names of this call's buckets, `count` arguments from the given one on, and the earliest wake-up of each.
+local function read_wakes(wakes, from, count)
+  local names = {}
+  for i = 1, count do names[i] = ARGV[from + i - 1] end
+  firsts = in_parts('ZMSCORE', wakes, names)
+  return names
 end
 
 local function move_wake(i, was, is)
@@ -70,8 +86,8 @@ local function write_wakes(wakes, names, bucket_at)
     set[#set + 1] = firsts[i]
     set[#set + 1] = names[i]
   end
-  if set[1] then call('ZADD', wakes, unpack(set)) end
-  if removed[1] then call('ZREM', wakes, unpack(removed)) end
+  in_parts('ZADD', wakes, set)
+  in_parts('ZREM', wakes, removed)
   return set[1] or removed[1]
 end
 
@@ -82,8 +98,8 @@ local function write_marks(marks, marked)
     local list = is and set or taken
     list[#list + 1] = field
   end
-  if set[1] then call('SADD', marks, unpack(set)) end
-  if taken[1] then call('SREM', marks, unpack(taken)) end
+  in_parts('SADD', marks, set)
+  in_parts('SREM', marks, taken)
 end
 
 -- All entries of a batch are one entry of the stream, which bears the last one's number. Answers that number.

@@ -5,8 +5,7 @@ local epoch, last, next, log_limit, buckets = ARGV[1], ARGV[2], ARGV[3], tonumbe
 -- then the buckets' names, then per write: which bucket, field, expected body, prefix, body, wake-up, mark and note
 local row = call('HGET', fences, epoch)
 if row ~= last then return {-1, row} end
-local names = {unpack(ARGV, 6, 5 + buckets)}
-read_wakes(wakes, names)
+local names = read_wakes(wakes, 6, buckets)
 call('HSET', fences, epoch, next)
 local state, head = read_header(header)
 local answer, entries, marked, writes = {state == 's' and 1 or 0}, {}, {}, 6 + buckets

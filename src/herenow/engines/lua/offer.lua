@@ -4,8 +4,7 @@ local buckets = tonumber(ARGV[1])
 -- then the buckets' names, then per offer: which bucket, field, version, prefix, body, wake-up, mark
 local state, head = read_header(header)
 if state == 's' then return 0 end
-local names, marked = {unpack(ARGV, 2, 1 + buckets)}, {}
-read_wakes(wakes, names)
+local names, marked = read_wakes(wakes, 2, buckets), {}
 for at = 2 + buckets, #ARGV, 7 do
   local i, field = tonumber(ARGV[at]), ARGV[at + 1]
   local old = call('HGET', KEYS[4 + i], field)

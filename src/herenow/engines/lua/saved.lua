@@ -2,8 +2,7 @@
 local header, wakes, tails, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4] -- then buckets
 local buckets = tonumber(ARGV[1])
 -- then the buckets' names, then per row: which bucket, field, saved body, 1 to drop it
-local names, marked = {unpack(ARGV, 2, 1 + buckets)}, {}
-read_wakes(wakes, names)
+local names, marked = read_wakes(wakes, 2, buckets), {}
 for at = 2 + buckets, #ARGV, 4 do
   local i, field = tonumber(ARGV[at]), ARGV[at + 1]
   local old = call('HGET', KEYS[4 + i], field)
