@@ -42,6 +42,7 @@ class Listener:
         self._settings = settings
         self._server: _Server | None = None
         self._socket = _listen(settings.host, settings.port)
+        _notice_the_vanished(self._socket, settings.dead_after)
 
     def __enter__(self) -> Self:
         return self
@@ -96,6 +97,21 @@ def _listen(host: str, port: int) -> socket.socket:
         raise ConfigurationError(_why(host, port, error)) from None
     listener.setblocking(False)  # noqa: FBT003 - its signature
     return listener
+
+
+def _notice_the_vanished(listener: socket.socket, silence: float) -> None:
+    """Every connection inherits it: one whose peer is gone without a word ends after this many seconds, also where nobody
+    listens for its silence, such as a second socket of a device that lives on through another."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    seconds = max(1, round(silence))
+    for name, value in (
+        ("TCP_KEEPIDLE", max(1, seconds // 2)),
+        ("TCP_KEEPINTVL", max(1, seconds // 6)),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", seconds * 1000),
+    ):
+        if hasattr(socket, name):  # Linux has them all
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _why(host: str, port: int, error: OSError) -> str:
