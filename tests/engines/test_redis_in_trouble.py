@@ -11,6 +11,7 @@ from tests.redis_servers import ClusterGroup, SentinelGroup, running, wait_for
 
 from herenow.engines import make_engine, redis_servers
 from herenow.engines.redis_keys import ShardKeys
+from herenow.engines.redis_link import connect
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ports import Committed, Fenced, Lease, Loaded, Write
 from herenow.testing.engine_contract import (
@@ -119,7 +120,6 @@ async def test_while_a_server_is_away_a_thousand_callers_are_a_few_attempts_to_r
     server, engine, monkeypatch
 ):
     attempts = []
-    connect = redis_servers.connect
 
     async def counted(address, login):
         attempts.append(address)
