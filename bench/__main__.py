@@ -9,7 +9,20 @@ from collections.abc import Callable
 import click
 from rich.console import Console
 
-from bench import arrive, beats, fan_out, idle, lookup, machine, memory, redis, storm, twins, visibility
+from bench import (
+    arrive,
+    beats,
+    fan_out,
+    idle,
+    lookup,
+    machine,
+    memory,
+    nodes,
+    redis,
+    storm,
+    twins,
+    visibility,
+)
 from bench.effort import Effort
 from bench.report import Result, save, show
 
@@ -24,6 +37,7 @@ SCENARIOS: dict[str, Callable[[Effort], Result]] = {
     "visibility": visibility.run,
     "twins": twins.run,
     "redis": redis.run,
+    "nodes": nodes.run,
 }
 
 
