@@ -1,5 +1,5 @@
-"""Two nodes on one Valkey: how late is a change on the other, what does a storm of arrivals cost the store, and how soon is an
-emptied store whole again?
+"""Two nodes on one Valkey: how late is a change on the other, what does a storm of arrivals cost the store, and how
+soon is an emptied store whole again?
 
 Both nodes and the store share the server's core. A change is a mode set on a socket of the first node, seen by viewers of
 the second; late is the time from its `since` to the moment a viewer has read it, with the load's own delay. Of the sessions
