@@ -55,7 +55,9 @@ def test_the_map_names_every_folder() -> None:
 
 def test_everything_that_may_fail_names_tests_that_exist() -> None:
     page = (ROOT / "docs" / "what-survives-what.md").read_text(encoding="utf-8")
-    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| what fails")]
+    rows = [
+        line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| what fails")
+    ]
     assert len(rows) > 20
     for row in rows:
         assert re.search(r"`tests/\S+::\w+`", row), f"names no test: {row}"

@@ -1,9 +1,9 @@
 """Who is due? The store's wake-ups come back as users to decide; the core finds out what for.
 
 A due user stays due until somebody commits, so a reaper that dies or stalls loses nothing, and of two at once one finds
-the record already changed. The reaper sleeps until the next wake-up it knows of, at most `POLL`: wake-ups committed by
-others meanwhile are found then, so nobody is later than that. It asks for all shards at once, because at rest that is all a
-node asks for; the answer also tells which shards have lost something.
+the record already changed. Which shards are ours first is said by `shares`. The reaper sleeps until the next wake-up it
+knows of, at most `poll`: wake-ups committed by others meanwhile are found then, so nobody is later than that. It asks for
+many shards at once, also for those that are not ours: the answer also tells which shards have lost something.
 """
 
 from __future__ import annotations
@@ -17,16 +17,11 @@ from herenow.service.calls import reading
 from herenow.service.clock import Clock
 from herenow.service.decide import Decider
 from herenow.service.metrics import Metrics
+from herenow.service.shares import NEVER, Reaping, Shares
 from herenow.service.standing import Standing
 from herenow.service.tasks import Tasks
 
-POLL = 0.5
-"""Seconds. Half of what may pass between an end and its announcement."""
-
 SHORTEST = 0.02
-
-BATCH = 25
-"""Users of one shard at a time: unrelated changes get their turn between two batches."""
 
 
 class Reaper:
@@ -36,6 +31,8 @@ class Reaper:
         engine: Engine,
         decider: Decider,
         standing: Standing,
+        shares: Shares,
+        reaping: Reaping,
         clock: Clock,
         tasks: Tasks,
         metrics: Metrics,
@@ -46,6 +43,9 @@ class Reaper:
         self._engine = engine
         self._decider = decider
         self._standing = standing
+        self._shares = shares
+        self._poll = reaping.poll
+        self._batch = reaping.batch
         self._clock = clock
         self._tasks = tasks
         self._metrics = metrics
@@ -59,31 +59,34 @@ class Reaper:
             await self._sleep(await self.look())
 
     async def look(self) -> float:
-        """One question for all shards; answers how many seconds nobody else will be due. Whoever is due is decided shard
-        by shard: one that is slow delays no other."""
-        shards = [
-            s for s in range(self._engine.shards) if s not in self._reaping and self._standing.may_decide(s)
-        ]
-        if not shards:
-            return POLL
-        now = self._clock.now()
+        """Look at all shards once; answers how many seconds nobody else will be due. Whoever is due is decided shard by
+        shard: one that is slow delays no other."""
+        rest = self._poll
         try:
-            found = await reading(self._engine.due(shards, now, BATCH))
+            for delay, shards in self._shares.delays():
+                whole = [s for s in shards if s not in self._reaping and self._standing.may_decide(s)]
+                if whole:
+                    rest = min(rest, await self._look_at(whole, delay))
         except Unavailable:
             self._metrics.engine_errors += 1
-            return POLL
+        return rest
+
+    async def _look_at(self, shards: list[int], delay: int) -> float:
+        """Those of which the same is ours: what is due since `delay` milliseconds."""
+        now = self._until(delay)
+        found = await reading(self._engine.due(shards, now, self._batch))
         for shard, due in found.items():
             if not due.settled:
                 self._on_loss(shard, None)
             elif due.users:
                 self._reaping.add(shard)
-                self._tasks.spawn(self._reap(shard, due), f"reap-{shard}")
-        next_at = min(
-            (due.next_at for due in found.values() if not due.users and due.next_at is not None), default=None
-        )
-        return POLL if next_at is None else min(POLL, max(SHORTEST, (next_at - now) / 1000))
+                self._tasks.spawn(self._reap(shard, due, delay), f"reap-{shard}")
+        if delay == NEVER:
+            return self._poll
+        coming = [due.next_at for due in found.values() if not due.users and due.next_at is not None]
+        return max(SHORTEST, (min(coming) - now) / 1000) if coming else self._poll
 
-    async def _reap(self, shard: int, due: Due) -> None:
+    async def _reap(self, shard: int, due: Due, delay: int) -> None:
         """Decide everybody who is due, in portions."""
         before: tuple[str, ...] = ()
         in_vain = 0
@@ -91,18 +94,22 @@ class Reaper:
             while due.users and self._standing.may_decide(shard):
                 in_vain = in_vain + 1 if due.users == before else 0
                 if in_vain > 1:
-                    await self._sleep(POLL)  # they stay due: look again, but not at once
+                    await self._sleep(self._poll)  # they stay due: look again, but not at once
                     break
                 if not await self._decide_all(due, afresh=in_vain > 0):
-                    await self._sleep(POLL)
+                    await self._sleep(self._poll)
                     break
                 before = due.users
                 await self._sleep(0)
-                due = (await reading(self._engine.due([shard], self._clock.now(), BATCH)))[shard]
+                due = (await reading(self._engine.due([shard], self._until(delay), self._batch)))[shard]
         except Unavailable:
             self._metrics.engine_errors += 1
         finally:
             self._reaping.discard(shard)
+
+    def _until(self, delay: int) -> int:
+        """Nobody is due at the beginning of time."""
+        return 0 if delay == NEVER else self._clock.now() - delay
 
     async def _decide_all(self, due: Due, *, afresh: bool) -> bool:
         decided = await asyncio.gather(*(self._decide(user, afresh=afresh) for user in due.users))

@@ -40,6 +40,8 @@ from herenow.settings.kinds import (
 MIN_SECRET_BYTES = 32  # RFC 7518, section 3.2: an HS256 key is at least as long as the hash
 
 
+MAX_WORKERS = 128  # each is a Python of its own: more than any machine has cores for
+
 _KEYS = ("secret", "jwks_url", "jwks_file")
 
 
@@ -135,10 +137,15 @@ class Settings(BaseSettings):
     ] = "off"
     workers: Annotated[
         int,
-        Field(ge=1, le=1),
-        About("processes that share the port"),
-        Allowed("1, the number of processes of this version; run several nodes on one Redis instead"),
+        Field(ge=1, le=MAX_WORKERS),
+        About("processes that share the port; several need a Redis engine"),
+        Allowed(f"a whole number from 1 to {MAX_WORKERS}"),
     ] = 1
+    reap: Annotated[
+        Literal["on", "off"],
+        About("whether this node also ends what is due; off leaves that to other nodes and herenow reap"),
+        Allowed("on or off"),
+    ] = "on"
     namespace: Annotated[Name, About("keeps several products on one store apart")] = "herenow"
     capacity: Annotated[Count, Unit("users"), About("users expected; a hint for the layout of the store")] = (
         1_000_000
@@ -292,6 +299,25 @@ class Settings(BaseSettings):
                 "with an application behind relations it is the application that says who may see whom: let it say of "
                 "members of one room that they are in contact"
             )
+        return value
+
+    @field_validator("workers")
+    @classmethod
+    def _workers_have_what_they_share(cls, value: int, info: ValidationInfo) -> int:
+        if value > 1 and info.data.get("engine") == "memory://":
+            raise refused(
+                "memory:// lives in one process, so that others would not know who is there: several workers need a "
+                "Redis engine (engine = redis://…)"
+            )
+        if value > 1 and info.data.get("ledger") in ("sqlite://", "sqlite:///:memory:"):
+            raise refused("a ledger in memory lives in one process: several workers need one in a file")
+        return value
+
+    @field_validator("reap")
+    @classmethod
+    def _somebody_reaps(cls, value: str, info: ValidationInfo) -> str:
+        if value == "off" and info.data.get("engine") == "memory://":
+            raise refused("memory:// lives in this process alone, so that nobody else could end what is due")
         return value
 
     @field_validator("dead_after")
