@@ -8,7 +8,6 @@ Nothing is synced to the disk: processes are killed here, not machines, and what
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import importlib.util
 import os
@@ -25,20 +24,24 @@ from typing import Any
 import asyncpg
 import psutil
 
+from herenow.ledgers.postgres import PostgresLedger
+from herenow.ledgers.postgres_place import read_place
+
 PATIENCE = 60.0
 """Seconds to wait for a server: not a promise, only an end to waiting."""
 
 NOBODY = 65534
 QUICK = ("fsync=off", "full_page_writes=off", "max_wal_size=256MB", "autovacuum=off")
 OWNER = "postgres"
+HBA = "host all guarded 127.0.0.1/32 scram-sha-256\nhost all barred 127.0.0.1/32 reject\n"
+"""Two users who are not let in by their name alone."""
 
 
 class PostgresServer:
-    """`options` are server settings (name=value). `password`: everybody needs one; otherwise nobody does."""
+    """`options` are server settings (name=value). Nobody needs a password but those named in `HBA`."""
 
-    def __init__(self, *options: str, password: str | None = None, quick: bool = True) -> None:
+    def __init__(self, *options: str, quick: bool = True) -> None:
         self._options = (*(QUICK if quick else ()), *options)
-        self._password = password
         self.folder = Path(tempfile.mkdtemp(prefix="herenow-postgres-", dir=_quick_place()))
         self.folder.chmod(0o755)
         self.data = self.folder / "data"
@@ -51,13 +54,11 @@ class PostgresServer:
     def make(self) -> PostgresServer:
         """A new cluster, not yet started."""
         self._own(self.data)
-        arguments = ["-D", self.data, "-U", OWNER, "-E", "UTF8", "--locale=C", "--no-sync"]
-        if self._password is None:
-            self._run("initdb", *arguments, "-A", "trust")
-        else:
-            kept = self.folder / "password"
-            kept.write_text(self._password)
-            self._run("initdb", *arguments, "-A", "scram-sha-256", "--pwfile", kept)
+        self._run(
+            "initdb", "-D", self.data, "-U", OWNER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"
+        )
+        rules = self.data / "pg_hba.conf"
+        rules.write_text(HBA + rules.read_text())
         return self
 
     def copy_of(self, other: PostgresServer) -> PostgresServer:
@@ -84,6 +85,11 @@ class PostgresServer:
             time.sleep(0.02)
         return self
 
+    def start_again(self) -> None:
+        """If it does not run."""
+        if self._process is None or self._process.poll() is not None:
+            self.start()
+
     def stop(self) -> None:
         """Transactions under way are rolled back, connections closed."""
         if self._process is not None and self._process.poll() is None:
@@ -100,7 +106,8 @@ class PostgresServer:
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        self._signal(signal.SIGCONT)
+        if self._process is not None and self._process.poll() is None:
+            self._signal(signal.SIGCONT)
 
     def close(self) -> None:
         self.kill()
@@ -109,9 +116,9 @@ class PostgresServer:
 
     # Use
 
-    def url(self, database: str = "postgres", user: str = OWNER, password: str | None = None) -> str:
-        secret = password if password is not None else self._password
-        return f"postgresql://{user}{'' if secret is None else ':' + secret}@127.0.0.1:{self.port}/{database}"
+    def url(self, database: str = "postgres", user: str = OWNER) -> str:
+        """`user` may be name:password."""
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
 
     async def sql(self, statement: str, database: str = "postgres", user: str = OWNER) -> list[tuple]:
         connection = await asyncpg.connect(self.url(database, user))
@@ -168,6 +175,11 @@ class PostgresServer:
                     process.send_signal(what)
 
 
+def open_postgres(url: str, **options: float) -> PostgresLedger:
+    """As `open_ledger`, with options that no URL has."""
+    return PostgresLedger(read_place(url.partition("://")[2]), **options)
+
+
 def _quick_place() -> Path | None:
     """Memory, where there is enough of it: a new database is hundreds of small files."""
     shared = Path("/dev/shm")
@@ -197,11 +209,3 @@ def _programs(folder: Path) -> Path:
 
 def _as_nobody() -> Any:
     return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
-
-
-async def settled(condition, why: str) -> None:
-    """Wait until something outside of this process is so."""
-    async with asyncio.timeout(PATIENCE):
-        while not await condition():
-            await asyncio.sleep(0.02)
-    assert await condition(), why

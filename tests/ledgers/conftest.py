@@ -46,3 +46,25 @@ async def ledger(database):
     await ledger.open()
     yield ledger
     await ledger.close()
+
+
+@pytest.fixture(scope="session")
+def fragile_server():
+    """One that tests may do anything to, as long as it can be started again."""
+    server = PostgresServer()
+    try:
+        yield server.make()
+    finally:
+        server.close()
+
+
+@pytest.fixture
+async def fragile(fragile_server):
+    fragile_server.start_again()
+    yield fragile_server
+    fragile_server.thaw()
+
+
+@pytest.fixture
+async def fragile_database(fragile):
+    return await fragile.make_database(f"fragile_{next(_numbers)}")

@@ -82,7 +82,7 @@ class Connecting:
                 continue
             self._hosts.sort(key=lambda each: each != host)  # the first one next time
             return session
-        raise failures[-1]
+        raise next((each for each in failures if isinstance(each, TimeoutError)), failures[-1])
 
     async def _connect(self, host: tuple[str, int] | None) -> Session:
         name, port = host or (None, None)

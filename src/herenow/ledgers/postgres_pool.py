@@ -21,7 +21,7 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.ledgers.postgres_trouble import FAILURES, may_be_repeated, words
+from herenow.ledgers.postgres_trouble import FAILURES, is_without_connections, may_be_repeated
 
 T = TypeVar("T")
 
@@ -30,6 +30,9 @@ URL = "postgresql+asyncpg://"
 
 AGAIN = 0.5
 """Seconds between two attempts to reach a database that is away."""
+
+PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
+"""Seconds to wait for a connection of ours to be free when the server has none left to give."""
 
 GOODBYE = 1.0
 """Seconds for a server to hear that we are leaving."""
@@ -128,10 +131,9 @@ class Pool:
         async with self._place(self._places):
             if self._closed:
                 raise Unavailable("The ledger is closed.")
-            with _Alarm(deadline, self._reach) as alarm:
+            with self._reach.tried(), _Alarm(deadline, self._reach) as alarm:
                 connection = self._engine.connect()
-                with self._reach.tried():
-                    await self._start(connection)
+                await self._start(connection)
                 try:
                     alarm.watches(_driver(connection))
                     yield connection
@@ -139,14 +141,21 @@ class Pool:
                     await connection.close()
 
     async def _start(self, connection: AsyncConnection) -> None:
-        try:
-            await connection.start()
-        except (*FAILURES, Unavailable) as error:
-            self._reach.lost(words(error))
-            raise
+        for pause in (*PAUSES, None):
+            try:
+                await connection.start()
+                return
+            except TimeoutError:
+                self._reach.lost()
+                raise
+            except FAILURES as error:
+                if pause is None or not is_without_connections(error) or not self._open:
+                    raise
+            await asyncio.sleep(pause)  # one of those that we have may be free by then
 
     @asynccontextmanager
     async def _place(self, places: asyncio.Semaphore) -> AsyncIterator[None]:
+        self._reach.check()
         try:
             async with asyncio.timeout(self._deadline):
                 await places.acquire()
@@ -164,31 +173,39 @@ class Pool:
 
 
 class _Reach:
-    """Is the database within reach? When it is not, one at a time tries, now and then; the others are told at once, and do
-    not wait for a deadline each."""
+    """Does the server answer at all? When it does not, one at a time tries, now and then; the others are told at once, and
+    do not wait for a deadline each. (A refusal is an answer, and as quick as one.)"""
 
     def __init__(self) -> None:
-        self._trouble: str | None = None
+        self._silent = False
         self._trying = False
         self._resting = False
+        self._losses = 0
+
+    def check(self) -> None:
+        if self._silent and (self._trying or self._resting):
+            raise Unavailable("The ledger cannot be used: it does not answer.")
 
     @contextmanager
     def tried(self) -> Iterator[None]:
-        """Around whatever shows it."""
-        if self._trouble is not None and (self._trying or self._resting):
-            raise Unavailable(f"The ledger is out of reach: {self._trouble}.")
-        self._trying = True
+        """Around whatever shows it: `lost` is called meanwhile, or it answers."""
+        self.check()
+        if not self._silent:
+            yield
+            return
+        losses, self._trying = self._losses, True
         try:
             yield
-            self._trouble = None
         finally:
             self._trying = False
+            self._silent = self._losses != losses
 
-    def lost(self, trouble: str) -> None:
+    def lost(self) -> None:
+        self._silent = True
+        self._losses += 1
         if not self._resting:
             self._resting = True
             asyncio.get_running_loop().call_later(AGAIN, self._rested)
-        self._trouble = trouble
 
     def _rested(self) -> None:
         self._resting = False
@@ -217,7 +234,7 @@ class _Alarm:
 
     def _ring(self, connection: asyncpg.Connection[Any]) -> None:
         self._rang = True
-        self._reach.lost("it did not answer in time")
+        self._reach.lost()
         connection.terminate()
 
 

@@ -78,6 +78,10 @@ def may_be_repeated(error: Failure) -> bool:
     return state_of(error) in ("40001", "40P01")
 
 
+def is_without_connections(error: Failure) -> bool:
+    return state_of(error) == "53300"
+
+
 def state_of(error: BaseException) -> str:
     """PostgreSQL's five characters; empty where it did not come to that."""
     return getattr(_driver(error), "sqlstate", None) or ""
