@@ -14,6 +14,8 @@ from herenow.ledgers.postgres_flavour import LOCKS
 from herenow.ports import BlockRow, Choice, LedgerChange, Void
 from herenow.testing.ledger_contract import NOW, follow, seen
 
+pytestmark = pytest.mark.xdist_group("postgres in trouble")
+
 
 def named(url):
     return url.rpartition("/")[2]
@@ -192,9 +194,9 @@ async def test_rights_that_are_taken_away_while_running_are_trouble_that_may_pas
     await server.sql(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {grant} TO clerk", name)
     await ledger.open()
     await server.sql(f"REVOKE ALL ON {grant} FROM clerk", name)
-    with pytest.raises(Unavailable, match="permission denied"):
+    with pytest.raises(Unavailable, match="its user may not do that"):
         await ledger.remembered(["ana"])
-    with pytest.raises(Unavailable, match="permission denied"):
+    with pytest.raises(Unavailable, match="its user may not do that"):
         await ledger.save_last_seen({"ana": NOW})
     await server.sql(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {grant} TO clerk", name)
     await ledger.save_last_seen({"ana": NOW})
@@ -204,9 +206,9 @@ async def test_rights_that_are_taken_away_while_running_are_trouble_that_may_pas
 
 async def test_a_schema_that_vanished_is_unavailable(server, database, ledger):
     await server.sql("ALTER SCHEMA herenow RENAME TO elsewhere", named(database))
-    with pytest.raises(Unavailable, match="does not exist"):
+    with pytest.raises(Unavailable, match="its tables are not as they were"):
         await ledger.remembered(["ana"])
-    with pytest.raises(Unavailable, match="does not exist"):
+    with pytest.raises(Unavailable, match="its tables are not as they were"):
         await ledger.save_last_seen({"ana": NOW})
     await server.sql("ALTER SCHEMA elsewhere RENAME TO herenow", named(database))
     await ledger.save_last_seen({"ana": NOW})
@@ -645,7 +647,7 @@ async def test_a_full_disk_is_unavailable_and_harms_nothing(fragile, small_disk)
                 file.write(b"\0" * 65_536)
                 file.flush()
     many = {f"user-{number}-{'x' * 60}": NOW for number in range(20_000)}
-    with pytest.raises(Unavailable, match=r"its disk is full \(could not extend"):
+    with pytest.raises(Unavailable, match="its disk is full"):
         await ledger.save_last_seen(many)
     with pytest.raises(Unavailable, match="its disk is full"):
         await ledger.apply([follow("me", user) for user in many])

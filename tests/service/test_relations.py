@@ -70,6 +70,16 @@ async def test_g6_what_cannot_be_known_looks_offline_is_counted_and_comes_by_its
     assert bob.saw("stranger") == ["offline"]
 
 
+async def test_a_node_says_why_it_cannot_hear_what_changed(world):
+    node, ana, bob = await meet(world)
+    said = [node.node.relations.trouble]
+    for away in (True, False):
+        world.ledger.away = away
+        await world.sleep(1.1)
+        said.append(node.node.relations.trouble)
+    assert said == [None, "The ledger is away.", None]
+
+
 async def test_what_changed_while_the_ledger_was_away_holds_when_it_is_back(world):
     node, ana, bob = await meet(world)
     await world.sleep(3)

@@ -137,6 +137,8 @@ def _troubles(call: Call) -> Iterator[Trouble]:
     node = call.node
     if call.auth.trouble is not None:
         yield Trouble("jwks", call.auth.trouble)
+    if node.relations.trouble is not None:
+        yield Trouble("ledger", node.relations.trouble)
     if node.recorder.is_late:
         yield Trouble(
             "ledger_backlog", f"{node.recorder.backlog} rows wait for the ledger, which does not take them."

@@ -9,27 +9,31 @@ given up when it does not even do that (see `postgres_pool`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
 
+import structlog
 from sqlalchemy import Connection, NullPool
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from herenow.errors import ConfigurationError, HerenowError, Unavailable
+from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers import revisions
+from herenow.ledgers.postgres_checkup import Checkup, examined
 from herenow.ledgers.postgres_connecting import Connecting, Session
 from herenow.ledgers.postgres_flavour import PostgresFlavour
 from herenow.ledgers.postgres_place import Place
 from herenow.ledgers.postgres_pool import URL, Pool
 from herenow.ledgers.postgres_run import SoleRun
 from herenow.ledgers.postgres_schema import check_rights, make_schema, revision
-from herenow.ledgers.postgres_trouble import FAILURES, Failure, at_open, while_running
+from herenow.ledgers.postgres_trouble import FAILURES, at_open, while_running, words
 from herenow.ledgers.schema import NEWEST
 from herenow.ledgers.sql import SqlLedger, Statements, read_id
 from herenow.ports import LedgerChange
 
 T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
 
 STATEMENTS = Statements(PostgresFlavour())
 
@@ -64,6 +68,7 @@ class PostgresLedger(SqlLedger):
         self._pool: Pool | None = None
         self._run = SoleRun(place, self._connecting)
         self._history = ""
+        self._said = ""
 
     async def open(self) -> None:
         if self._pool is not None:
@@ -76,8 +81,9 @@ class PostgresLedger(SqlLedger):
             at_length=AT_LENGTH,
         )
         try:
-            await self._check_revision(await self._at_start(revision))
-            self._id, self._history = await self._at_start(self._first_look)
+            with self._at_open():
+                await self._check_revision(await self._pool.read(revision))
+                self._id, self._history = await self._pool.read(self._first_look)
         except BaseException:
             await self.close()
             raise
@@ -96,15 +102,21 @@ class PostgresLedger(SqlLedger):
         async with self._apart() as connection:
             await _migrated(connection, if_empty=False)
 
+    async def examine(self) -> Checkup:
+        """For `herenow doctor`. Works without `open`, and changes nothing."""
+        async with self._apart() as connection:
+            return await connection.run_sync(examined, self._place)
+
     # Runs: the ledger of an embedded engine serves one process, wherever that is
 
     async def close_runs(self) -> int:
         """Raises `ConfigurationError` if one of them is alive."""
-        await self._explained(self._run.begin(), self._at_open)
+        with self._at_open():
+            await self._run.begin()
         return await super().close_runs()
 
     async def stamp_run(self, run: str, at: int) -> None:
-        await self._explained(self._run.keep(), while_running)
+        await self._answered(self._run.keep())
         await super().stamp_run(run, at)
 
     # What changed
@@ -128,32 +140,43 @@ class PostgresLedger(SqlLedger):
     # How
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
-        return await self._explained(self._opened().read(work), while_running)
+        return await self._answered(self._opened().read(work))
 
     async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
-        return await self._explained(self._opened().write(work, at_length=at_length), while_running)
+        return await self._answered(self._opened().write(work, at_length=at_length))
 
     def _opened(self) -> Pool:
         if self._pool is None:
             raise Unavailable("The ledger is not open.")
         return self._pool
 
-    async def _explained(
-        self, answer: Awaitable[T], explain: Callable[[Failure], HerenowError | Failure]
-    ) -> T:
+    async def _answered(self, answer: Awaitable[T]) -> T:
         try:
-            return await answer
+            result = await answer
         except FAILURES as error:
-            explained = explain(error)
+            explained = while_running(error)
+            if explained is error:
+                raise
+            self._log(words(error))
+            raise explained from error
+        self._said = ""
+        return result
+
+    def _log(self, said: str) -> None:
+        """In the server's words, and not again and again."""
+        if said != self._said:
+            self._said = said
+            log.warning("ledger.refuses", error=said)
+
+    @contextmanager
+    def _at_open(self) -> Iterator[None]:
+        try:
+            yield
+        except FAILURES as error:
+            explained = at_open(error, self._place)
             if explained is error:
                 raise
             raise explained from error
-
-    def _at_open(self, error: Failure) -> HerenowError | Failure:
-        return at_open(error, self._place)
-
-    async def _at_start(self, work: Callable[[Connection], T]) -> T:
-        return await self._explained(self._opened().read(work), self._at_open)
 
     async def _check_revision(self, found: str | None) -> None:
         if found is None:
@@ -180,14 +203,9 @@ class PostgresLedger(SqlLedger):
             return await connecting.connect()
 
         engine = create_async_engine(URL, async_creator=connect, poolclass=NullPool)
-        try:
+        with self._at_open():
             async with engine.connect() as connection:
                 yield connection
-        except FAILURES as error:
-            explained = self._at_open(error)
-            if explained is error:
-                raise
-            raise explained from error
 
 
 async def _migrated(connection: AsyncConnection, *, if_empty: bool) -> str:

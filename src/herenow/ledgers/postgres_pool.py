@@ -21,7 +21,7 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.ledgers.postgres_trouble import FAILURES, is_without_connections, may_be_repeated
+from herenow.ledgers.postgres_trouble import FAILURES, NO_CONNECTION_LEFT, may_be_repeated, state_of
 
 T = TypeVar("T")
 
@@ -149,7 +149,7 @@ class Pool:
                 self._reach.lost()
                 raise
             except FAILURES as error:
-                if pause is None or not is_without_connections(error) or not self._open:
+                if pause is None or state_of(error) != NO_CONNECTION_LEFT or not self._open:
                     raise
             await asyncio.sleep(pause)  # one of those that we have may be free by then
 

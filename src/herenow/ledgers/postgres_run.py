@@ -39,7 +39,7 @@ class SoleRun:
 
     async def _take(self) -> bool:
         if self._session is not None and not self._session.is_closed():
-            return True
+            return await self._is_alive(self._session)
         session = await self._connecting.connect()
         try:
             taken = await session.fetchval(
@@ -52,4 +52,13 @@ class SoleRun:
             await leave(session)
             return False
         self._session = session
+        return True
+
+    async def _is_alive(self, session: Session) -> bool:
+        """True, or it raises: a connection that was cut without a word looks as good as ever, and holds no lock."""
+        try:
+            await session.execute("SELECT 1", timeout=CONNECT)
+        except BaseException:
+            session.terminate()
+            raise
         return True

@@ -4,7 +4,8 @@ While opening, a name or a password that is wrong and rights that are missing ar
 of reach, starting, full, read-only, locked, and any of the former while running) is trouble that may pass: `Unavailable`.
 What can only be a mistake in our statements is left as it is.
 
-Only the server's own words are repeated, never the URL: it holds a password.
+At open the server's own words are repeated to the operator. While running they go to the log alone: what is raised then
+reaches strangers. The URL is repeated nowhere: it holds a password.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ PASSING = {"0A000", "42501", "42P01", "42703", "42P10"}
 """Rights that were taken away, tables that are no more as they were (somebody is restoring a copy, say)."""
 
 READ_ONLY = "25006"
+NO_CONNECTION_LEFT = "53300"
 
 RIGHTS = "docs/ledger.md says which ones it needs"
 TO_FIX = {
@@ -44,21 +46,33 @@ TO_FIX = {
 }
 """What an operator can do about an error at open."""
 
+LOST = "the connection was lost"
+OTHERWISE = "its tables are not as they were"
 PLAIN = {
+    "08": LOST,
+    "28": "it does not let us in",
+    "3D000": "it is not there",
+    "3F000": OTHERWISE,
+    "42501": "its user may not do that",
+    "42P01": OTHERWISE,
+    "42703": OTHERWISE,
     "53100": "its disk is full",
-    "53300": "it has no connection left",
+    NO_CONNECTION_LEFT: "it has no connection left",
     "55P03": "somebody else holds a lock for too long",
     "57014": "it took too long",
+    "57P01": LOST,
+    "57P02": LOST,
     "57P03": "it is starting or stopping",
     READ_ONLY: "it is read-only",
 }
+"""By state, or by its class."""
 
 
 def while_running(error: Failure) -> HerenowError | Failure:
     state = state_of(error)
     if state[:2] in OURS and state not in PASSING:
         return error
-    return Unavailable(f"The ledger cannot be used: {_said(error)}.")
+    return Unavailable(f"The ledger cannot be used: {_plain(error)}.")
 
 
 def at_open(error: Failure, place: Place) -> HerenowError | Failure:
@@ -66,10 +80,11 @@ def at_open(error: Failure, place: Place) -> HerenowError | Failure:
     if advice is not None:
         return ConfigurationError(f"The ledger {place} {advice} ({words(error)}).")
     explained = while_running(error)
-    return (
-        Unavailable(f"The ledger {place} cannot be used: {_said(error)}.")
-        if explained is not error
-        else error
+    if explained is error:
+        return error
+    plain, said = _plain(error), words(error)
+    return Unavailable(
+        f"The ledger {place} cannot be used: {plain if plain == said else f'{plain} ({said})'}."
     )
 
 
@@ -78,22 +93,13 @@ def may_be_repeated(error: Failure) -> bool:
     return state_of(error) in ("40001", "40P01")
 
 
-def is_without_connections(error: Failure) -> bool:
-    return state_of(error) == "53300"
-
-
 def state_of(error: BaseException) -> str:
     """PostgreSQL's five characters; empty where it did not come to that."""
     return getattr(_driver(error), "sqlstate", None) or ""
 
 
-def _said(error: Failure) -> str:
-    plain = PLAIN.get(state_of(error))
-    return words(error) if plain is None else f"{plain} ({words(error)})"
-
-
 def words(error: BaseException) -> str:
-    """In one line, without a full stop."""
+    """The server's, or the system's, in one line and without a full stop."""
     driver = _driver(error)
     if isinstance(driver, TimeoutError):
         return "it did not answer in time"
@@ -102,9 +108,19 @@ def words(error: BaseException) -> str:
     return " ".join(str(driver.args[0] if driver.args else driver).split()).rstrip(".")
 
 
+def _plain(error: Failure) -> str:
+    """Fit for anybody."""
+    state = state_of(error)
+    if isinstance(_driver(error), OSError):
+        return words(error)
+    if not state:
+        return LOST
+    return PLAIN.get(state) or PLAIN.get(state[:2]) or f"it refuses ({state})"
+
+
 def _of_the_system(error: OSError) -> str:
     if isinstance(error, socket.gaierror) or not error.errno:
-        return error.strerror or " ".join(str(error).split()) or "the connection was lost"
+        return error.strerror or " ".join(str(error).split()) or LOST
     return os.strerror(error.errno)
 
 

@@ -99,6 +99,8 @@ class Acquaintances:
         self._cursor = 0
         """Up to where we have read the change table."""
         self._heard = float("-inf")
+        self.trouble: str | None = None
+        """A sentence while the ledger cannot be asked what has changed."""
         self._trusted = True
         self._old: tuple[float, int] | None = None
         """A cursor that everybody will have passed, and the monotonic time at which we were there."""
@@ -325,12 +327,24 @@ class Acquaintances:
                 self._cursor = cursor
                 if len(changes) < CHANGES:
                     break
+            self._hear_again()
             await self._forget_old()
-        except (Unavailable, UnknownOutcome):
+        except (Unavailable, UnknownOutcome) as error:
             self._metrics.ledger_errors += 1
+            self._hear_nothing(str(error))
         self._end_contacts()
         self._judge_trust()
         self._grow_old()
+
+    def _hear_nothing(self, trouble: str) -> None:
+        if self.trouble is None:
+            log.warning("ledger.unread", error=trouble)
+        self.trouble = trouble
+
+    def _hear_again(self) -> None:
+        if self.trouble is not None:
+            log.info("ledger.read")
+        self.trouble = None
 
     async def _hear(self, changes: Sequence[LedgerChange]) -> None:
         for change in changes:
