@@ -9,7 +9,20 @@ from collections.abc import Callable
 import click
 from rich.console import Console
 
-from bench import arrive, beats, fan_out, idle, lookup, machine, memory, storm, twins, visibility
+from bench import (
+    arrive,
+    beats,
+    fan_out,
+    idle,
+    last_seen,
+    ledger_down,
+    lookup,
+    machine,
+    memory,
+    storm,
+    twins,
+    visibility,
+)
 from bench.effort import Effort
 from bench.report import Result, save, show
 
@@ -23,6 +36,8 @@ SCENARIOS: dict[str, Callable[[Effort], Result]] = {
     "arrive": arrive.run,
     "visibility": visibility.run,
     "twins": twins.run,
+    "last-seen": last_seen.run,
+    "ledger-down": ledger_down.run,
 }
 
 

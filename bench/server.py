@@ -50,9 +50,8 @@ def herenow(contacts: Iterable[tuple[str, str]] = (), **settings: object) -> Ite
     """A node with these people in contact, default settings but for those given, and a ledger in a file."""
     with tempfile.TemporaryDirectory(prefix="herenow-bench-") as folder:
         port = _free_port()
-        environment = _environment(
-            ledger=f"sqlite:///{folder}/herenow.db", secret=SECRET, port=port, **settings
-        )
+        usual = {"ledger": f"sqlite:///{folder}/herenow.db", "secret": SECRET, "port": port}
+        environment = _environment(**(usual | settings))
         _import(contacts, Path(folder), environment)
         command = [*_profiler(), "-m", "herenow.cli", "serve"]
         with _process(command, environment, Path(folder) / "server.log", port) as server:

