@@ -6,6 +6,7 @@ import re
 import subprocess
 
 import pytest
+import sqlalchemy
 from tests.postgres_server import PATIENCE, PostgresServer, free_port, open_postgres
 
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
@@ -124,6 +125,13 @@ async def test_a_parameter_that_cannot_be_used_is_a_sentence(database, query):
     assert "parameter" in await refused(f"{database}?{query}")
 
 
+async def test_a_socket_in_the_file_system_is_as_good_as_a_host(server, database):
+    ledger = open_postgres(f"postgresql://postgres@/{named(database)}?host={server.data}&port={server.port}")
+    await ledger.open()
+    await ledger.save_last_seen({"ana": NOW})
+    await ledger.close()
+
+
 async def test_parameters_of_the_url_reach_the_driver(database):
     ledger = open_postgres(f"{database}?sslmode=disable&work_mem=1MB")
     await ledger.open()
@@ -201,6 +209,19 @@ async def test_rights_that_are_taken_away_while_running_are_trouble_that_may_pas
         await ledger.save_last_seen({"ana": NOW})
     await server.sql(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {grant} TO clerk", name)
     await ledger.save_last_seen({"ana": NOW})
+    await ledger.close()
+    await server.sql("DROP OWNED BY clerk", name)
+
+
+async def test_a_service_that_hides_its_history_is_used_all_the_same(server, database, clerk):
+    name = named(database)
+    for what in ("SCHEMA herenow", "ALL TABLES IN SCHEMA herenow", "ALL SEQUENCES IN SCHEMA herenow"):
+        await server.sql(f"GRANT ALL ON {what} TO clerk", name)
+    await server.sql("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC", name)
+    ledger = open_postgres(server.url(name, clerk))
+    await ledger.open()
+    await ledger.apply([follow("ana", "bo")])
+    assert (await ledger.changes(0, 10))[0] == [LedgerChange("relation", "ana", "bo")]
     await ledger.close()
     await server.sql("DROP OWNED BY clerk", name)
 
@@ -431,6 +452,27 @@ async def test_a_frozen_server_does_not_keep_anybody_from_closing(fragile, fragi
         await ledger.close()
         with pytest.raises(Unavailable):
             await asking
+
+
+async def test_a_server_that_freezes_under_who_looks_at_it_is_given_up(
+    fragile, fragile_database, monkeypatch
+):
+    """As `herenow doctor` and `herenow migrate` do first."""
+    monkeypatch.setattr(postgres, "LOOK", 0.3)
+
+    def freeze(_connection, _cursor, statement, *_):
+        if "pg_namespace" in statement:
+            fragile.freeze()
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", freeze)
+    try:
+        for verb in ("schema", "examine"):
+            async with asyncio.timeout(PATIENCE):
+                with pytest.raises(Unavailable, match="the connection was lost"):
+                    await getattr(open_postgres(fragile_database), verb)()
+            fragile.thaw()
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", freeze)
 
 
 async def test_a_frozen_server_does_not_keep_anybody_from_starting_elsewhere(fragile, server, database):

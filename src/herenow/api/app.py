@@ -29,6 +29,7 @@ from herenow.api import (
     ops,
     presence,
     profiles,
+    sdk,
     stream,
     users,
 )
@@ -80,6 +81,7 @@ def make_app(
     app = Starlette(
         routes=[
             *([Route("/", front_page)] if front_page is not None else []),
+            *sdk.routes(),
             *(Route(path, Resource(api, rows), name=path) for path, rows in _by_path(operations)),
         ],
         middleware=[

@@ -9,6 +9,7 @@ given up when it does not even do that (see `postgres_pool`).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TypeVar
@@ -36,6 +37,9 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 STATEMENTS = Statements(PostgresFlavour())
+
+LOOK = 10.0
+"""Seconds to look at a database that may be anything."""
 
 CONNECTIONS, WRITERS = 6, 3
 """Per node. What is asked is short and comes in batches; more would only queue inside of the server. Those that write
@@ -92,7 +96,7 @@ class PostgresLedger(SqlLedger):
             await pool.close()
 
     async def schema(self) -> tuple[str | None, str]:
-        async with self._apart() as connection:
+        async with self._apart(LOOK) as connection:
             return await connection.run_sync(revision), NEWEST
 
     async def migrate(self) -> None:
@@ -101,7 +105,7 @@ class PostgresLedger(SqlLedger):
 
     async def examine(self) -> Checkup:
         """For `herenow doctor`. Works without `open`, and changes nothing."""
-        async with self._apart() as connection:
+        async with self._apart(LOOK) as connection:
             return await connection.run_sync(examined, self._place)
 
     # Runs: the ledger of an embedded engine serves one process, wherever that is
@@ -192,12 +196,15 @@ class PostgresLedger(SqlLedger):
         return read_id(connection), _session(connection).history
 
     @asynccontextmanager
-    async def _apart(self) -> AsyncIterator[AsyncConnection]:
-        """A connection for a moment, with time to wait."""
+    async def _apart(self, deadline: float | None = None) -> AsyncIterator[AsyncConnection]:
+        """A connection for a moment, with time to wait: the migration of a large ledger has no deadline."""
         connecting = Connecting(self._place, MIGRATING)
 
         async def connect(*_arguments: object, **_options: object) -> Session:
-            return await connecting.connect()
+            session = await connecting.connect()
+            if deadline is not None:
+                asyncio.get_running_loop().call_later(deadline, session.terminate)
+            return session
 
         engine = create_async_engine(URL, async_creator=connect, poolclass=NullPool)
         with self._at_open():
