@@ -14,6 +14,8 @@ from bench import (
     beats,
     fan_out,
     idle,
+    last_seen,
+    ledger_down,
     lookup,
     machine,
     memory,
@@ -38,6 +40,8 @@ SCENARIOS: dict[str, Callable[[Effort], Result]] = {
     "twins": twins.run,
     "redis": redis.run,
     "nodes": nodes.run,
+    "last-seen": last_seen.run,
+    "ledger-down": ledger_down.run,
 }
 
 

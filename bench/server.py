@@ -62,9 +62,8 @@ def herenow_nodes(
         nodes = []
         for number in range(count):
             port = _free_port()
-            environment = _environment(
-                ledger=f"sqlite:///{folder}/herenow.db", secret=SECRET, port=port, **settings
-            )
+            usual = {"ledger": f"sqlite:///{folder}/herenow.db", "secret": SECRET, "port": port}
+            environment = _environment(**(usual | settings))
             if not number:
                 _import(contacts, Path(folder), environment)
             log = Path(folder) / f"server{number}.log"
