@@ -51,6 +51,8 @@ class Member(Server):
         self.name = name
         self.front: Proxy | None = None
         self.back: Proxy | None = None
+        self.side: Proxy | None = None
+        """To a ledger that is a server."""
         self.frozen = False
         self.starting = False
         self._offset = folder / "clock"
@@ -194,15 +196,13 @@ class Fleet:
             "stuck_after": 3,
             "ledger_flush": 0.2,
         }
-        back = None
+        back = side = None
         if self._through_proxies:
-            place = urlsplit(self._store)
-            assert place.hostname is not None
-            assert place.port is not None
-            back = await Proxy(place.hostname, place.port).start()
-            settings["engine"] = f"redis://127.0.0.1:{back.port}"
+            back, settings["engine"] = await _behind_a_proxy(self._store)
+        if not self.ledger_url.startswith("sqlite"):
+            side, settings["ledger"] = await _behind_a_proxy(self.ledger_url)
         member = self.members[name] = Member(self, name, folder, settings)
-        member.back = back
+        member.back, member.side = back, side
         await member.start()
         self.nodes[name] = member
 
@@ -214,7 +214,7 @@ class Fleet:
                 if member.frozen:
                     member.thaw()
                 await member.kill()
-            for proxy in (member.front, member.back):
+            for proxy in (member.front, member.back, member.side):
                 if proxy is not None:
                     await proxy.close()
         if self._engine is not None:
@@ -263,3 +263,12 @@ class Fleet:
         """Everybody with everybody, in the ledger."""
         assert self._ledger is not None
         await self._ledger.apply([RelationRow("follow", a, b) for a in users for b in users if a != b])
+
+
+async def _behind_a_proxy(url: str) -> tuple[Proxy, str]:
+    """(the proxy, the address through it)"""
+    place = urlsplit(url)
+    assert place.hostname is not None
+    assert place.port is not None
+    proxy = await Proxy(place.hostname, place.port).start()
+    return proxy, url.replace(f"{place.hostname}:{place.port}", f"127.0.0.1:{proxy.port}")

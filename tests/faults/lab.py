@@ -27,9 +27,17 @@ class Lab:
     """`offers`: what there is for misfortunes to happen to."""
 
     def __init__(
-        self, fleet: Fleet, seed: int, offers: Iterable[str], *, store: Any = None, group: Any = None
+        self,
+        fleet: Fleet,
+        seed: int,
+        offers: Iterable[str],
+        *,
+        store: Any = None,
+        group: Any = None,
+        database: Any = None,
     ) -> None:
         self.fleet = fleet
+        self.database = database
         self.store = store
         self.group = group
         self.seed = seed
@@ -41,13 +49,16 @@ class Lab:
         self.proofs: dict[str, list[str]] = {}
         self.agreed_after = 0.0
         """Seconds from the last misfortune to all views being right."""
-        self._looking: asyncio.Task[None] | None = None
+        self.blocked: set[str] = set()
+        """Whom somebody blocked, and was told that it is done."""
+        self._beside: list[asyncio.Task[None]] = []
 
     async def run(self, minutes: float = 0) -> list[str]:
         """Each kind once; then, until the minutes are over, any of them. Answers what was wrong."""
         await self.fleet.befriend(*VIEWERS, *self.people.users)
         self.people.start()
-        self._looking = asyncio.get_running_loop().create_task(self._look_around())
+        loop = asyncio.get_running_loop()
+        self._beside = [loop.create_task(self._look_around()), loop.create_task(self._block())]
         until = time.monotonic() + minutes * 60
         try:
             await asyncio.sleep(4)
@@ -58,8 +69,10 @@ class Lab:
             await self._calm_down()
             await self.fleet.look()
             await self.checker.conclude()
+            await self._conclude_blocks()
         finally:
-            self._looking.cancel()
+            for task in self._beside:
+                task.cancel()
             await self.people.stop()
         return self.checker.problems
 
@@ -98,6 +111,27 @@ class Lab:
             await asyncio.sleep(1)
             if await self.fleet.look():
                 self.checker.look_around()
+
+    async def _block(self) -> None:
+        """Somebody whom nobody watches blocks one person after another, whatever happens."""
+        dice, number = Random(f"blocks {self.seed}"), 0
+        while not self.people.over:
+            await asyncio.sleep(dice.uniform(0.2, 1))
+            number += 1
+            node = self.people.some_node(dice)
+            if node is None:
+                continue
+            try:
+                await node.ask("PUT", f"/blocks/b{number}", "blocker")
+            except httpx2.HTTPError:
+                continue  # it may be done all the same
+            self.blocked.add(f"b{number}")
+
+    async def _conclude_blocks(self) -> None:
+        for node in self.fleet.nodes.values():
+            told = await node.ask("GET", "/blocks", "blocker")
+            for lost in sorted(self.blocked - set(told["blocked"])):
+                self.checker.problems.append(f"differs: {node.name} does not know of the block of {lost}")
 
     # For misfortunes
 
@@ -149,6 +183,7 @@ class Lab:
             "kinds": len(self.proofs),
             "changes checked": counts["shown"],
             "views looked at": counts["looked"],
+            "blocks kept": len(self.blocked),
             "longest ghost, s": round(self.checker.longest_ghost / 1000, 1),
             "agreed again after, s": round(self.agreed_after, 1),
             "problems": len(self.checker.problems),

@@ -405,6 +405,46 @@ def _no_file_may_grow(members: list[Member]) -> Iterator[None]:
             resource.prlimit(_pid(member), resource.RLIMIT_FSIZE, limit)
 
 
+# PostgreSQL
+
+
+@needs("postgres")
+async def kill_the_database(lab: Lab, dice: Random) -> None:
+    errors = await lab.total("herenow_ledger_errors_total")
+    with lab.trouble("kill the database"):
+        await asyncio.to_thread(lab.database.kill)
+        await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
+        await asyncio.sleep(dice.choice([0.0, 3.0]))
+        await asyncio.to_thread(lab.database.start)
+    lab.prove("kill the database", "nodes counted calls that failed")
+
+
+@needs("postgres")
+async def freeze_the_database(lab: Lab, dice: Random) -> None:
+    errors = await lab.total("herenow_ledger_errors_total")
+    with lab.trouble("freeze the database"):
+        lab.database.freeze()
+        try:
+            await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
+        finally:
+            lab.database.thaw()
+    lab.prove("freeze the database", "nodes counted calls that failed")
+
+
+@needs("postgres")
+async def cut_off_from_the_database(lab: Lab, dice: Random) -> None:
+    member = lab.somebody(dice)
+    way = member.side
+    assert way is not None
+    before = way.taken["refused"]
+    with lab.trouble("cut off from the database", member):
+        way.cut()
+        await lab.until(lambda: _count_above(way.taken, "refused", before))
+        await asyncio.sleep(3)
+        way.heal()
+    lab.prove("cut off from the database", f"refused {way.taken['refused'] - before} times")
+
+
 # How one sees
 
 

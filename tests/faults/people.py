@@ -212,7 +212,7 @@ class People:
     def _dice(self, what: str) -> Random:
         return Random(f"{self.seed} {what}")
 
-    def _some_node(self, dice: Random) -> Member | None:
+    def some_node(self, dice: Random) -> Member | None:
         nodes = self.fleet.up()
         return dice.choice(nodes) if nodes else None
 
@@ -220,7 +220,7 @@ class People:
         dice = self._dice(f"viewer {name}")
         client = Client(self.fleet, name, "d1", self.checker)
         while True:
-            node = self._some_node(dice)
+            node = self.some_node(dice)
             if client.link is None and node is not None and await client.open(node):
                 await client.say("presence.subscribe", target_user_ids=self.users, id="watch")
             await asyncio.sleep(0.3)
@@ -232,7 +232,7 @@ class People:
         patience = dice.choice([1.0, 3.0, 8.0])
         while not self.over:
             if client.link is None:
-                node = self._some_node(dice)
+                node = self.some_node(dice)
                 if node is not None and dice.random() < (0.2 if client.closed_with == SIGNED_OUT else 0.7):
                     self.note(f"{user} {device} opens on {node.name}")
                     await client.open(node)
@@ -259,7 +259,7 @@ class People:
             way = client.link
             await client.close()
             await asyncio.sleep(dice.choice([0.0, 0.1, 1.0]))
-            node = way.node if way is not None and action == "reload" else self._some_node(dice)
+            node = way.node if way is not None and action == "reload" else self.some_node(dice)
             if node is not None and node.alive and client.link is None:
                 await client.open(node)
 
@@ -268,7 +268,7 @@ class People:
         while not self.over:
             await asyncio.sleep(dice.uniform(1, 10))
             for _ in range(dice.randint(1, 6)):
-                node = self._some_node(dice)
+                node = self.some_node(dice)
                 if node is None or self.over:
                     break
                 try:
@@ -283,7 +283,7 @@ class People:
         number = 0
         while not self.over:
             await asyncio.sleep(dice.uniform(1, 6))
-            node = self._some_node(dice)
+            node = self.some_node(dice)
             if node is None or self.over:
                 continue
             if dice.random() < 0.5:

@@ -1,4 +1,5 @@
-"""Where misfortunes can happen: a fleet on one server, each node behind proxies; a fleet on a group with sentinels."""
+"""Where misfortunes can happen: a fleet on one server, each node behind proxies; a fleet on a group with
+sentinels and PostgreSQL; a fleet on a cluster."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from tests.faults.fleet import Fleet
 from tests.faults.lab import Lab
+from tests.postgres_server import PostgresServer
 from tests.redis_servers import ClusterGroup, SentinelGroup, running
 
 
@@ -24,16 +26,19 @@ async def on_one_server(folder: Path, seed: int) -> AsyncIterator[Lab]:
 
 @asynccontextmanager
 async def with_sentinels(folder: Path, seed: int) -> AsyncIterator[Lab]:
-    group = SentinelGroup(down_after=1_500)
+    group, database = SentinelGroup(down_after=1_500), PostgresServer()
     try:
         group.start()
-        fleet = Fleet(folder, group.url, through_proxies=False)
+        database.make().start()
+        ledger = await database.make_database("faults")
+        fleet = Fleet(folder, group.url, ledger=ledger, through_proxies=False)
         try:
             await fleet.start()
-            yield Lab(fleet, seed, ["sentinels"], group=group)
+            yield Lab(fleet, seed, ["sentinels", "postgres"], group=group, database=database)
         finally:
             await fleet.close()
     finally:
+        database.close()
         group.close()
 
 
