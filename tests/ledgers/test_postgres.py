@@ -338,11 +338,13 @@ async def test_a_batch_is_one_statement(ledger):
         await ledger.remembered([f"user-{number}" for number in range(2_000)])
     finally:
         sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", note)
-    assert [statement.split()[0] for statement in asked] == [
+    kinds = [statement.split()[0] for statement in asked]
+    assert kinds == [
+        "SET",
         "SELECT",
         "INSERT",
         "SELECT",
-    ]  # the first is a lock
+    ]  # its deadline, its turn, what is saved; what is read
 
 
 async def test_a_commit_is_on_the_disk_before_it_is_answered(server, ledger, database):

@@ -18,7 +18,7 @@ import structlog
 from sqlalchemy import Connection, NullPool
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
-from herenow.errors import ConfigurationError, Unavailable
+from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ledgers import revisions
 from herenow.ledgers.postgres_checkup import Checkup, examined
 from herenow.ledgers.postgres_connecting import Connecting, Session
@@ -50,12 +50,12 @@ DEADLINES = Deadlines(read=3.0, write=6.0, at_length=300.0)
 all that somebody famous leaves behind."""
 
 MILLISECONDS = {
-    "statement_timeout": 5_000,
-    "lock_timeout": 4_000,
+    "statement_timeout": 2_500,
+    "lock_timeout": 2_000,
     "idle_in_transaction_session_timeout": 5_000,
 }
-"""What the server is told: less than our own deadline for a write, so that its answer comes before. The last one frees
-the locks of a node that froze."""
+"""What the server is told: less than our own deadlines, so that its answer comes before (a write may take longer, see
+`postgres_pool`). The last one frees the locks of a node that froze."""
 
 MIGRATING = {"statement_timeout": 0, "lock_timeout": 5_000, "idle_in_transaction_session_timeout": 0}
 """An index over millions takes its time. It waits for no lock for long: everybody else would wait behind it."""
@@ -160,6 +160,9 @@ class PostgresLedger(SqlLedger):
                 raise
             self._log(words(error))
             raise explained from error
+        except UnknownOutcome as error:
+            self._log(words(error.__cause__ or error))
+            raise
         self._said = ""
         return result
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from herenow.errors import ConfigurationError, HerenowError, Unavailable
 from herenow.ledgers.postgres_place import Place
+from herenow.ledgers.postgres_trouble import Unfit
 
 SCHEMA = "herenow"
 """Where the tables live: the application's own may have the same names, and share the database."""
@@ -73,12 +73,12 @@ class Connecting:
         self._hosts: list[tuple[str, int] | None] = [*place.hosts] or [None]
 
     async def connect(self) -> Session:
-        """Raises what the driver raises, `Unavailable` for a standby, `ConfigurationError` for what cannot be used."""
+        """Raises what the driver raises, or `Unfit`."""
         failures: list[Exception] = []
         for host in tuple(self._hosts):
             try:
                 session = await self._connect(host)
-            except (OSError, asyncpg.CannotConnectNowError, Unavailable) as failure:
+            except (OSError, asyncpg.CannotConnectNowError, Unfit) as failure:
                 failures.append(failure)
                 continue
             self._hosts.sort(key=lambda each: each != host)  # the first one next time
@@ -97,9 +97,7 @@ class Connecting:
                 connection_class=Session,
             )
         except (asyncpg.ClientConfigurationError, ValueError) as error:
-            raise ConfigurationError(
-                f"The URL of the ledger {self._place} has a parameter that cannot be used."
-            ) from error
+            raise Unfit("has a parameter in its URL that cannot be used") from error
         try:
             await self._examine(session)
         except BaseException:
@@ -110,9 +108,7 @@ class Connecting:
     async def _examine(self, session: Session) -> None:
         found = await session.fetchrow(STATE, timeout=self._deadline)
         assert found is not None
-        refusal = self._refusal(found["version"], found["encoding"], is_standby=found["is_standby"])
-        if refusal is not None:
-            raise refusal
+        _check(found["version"], found["encoding"], is_standby=found["is_standby"])
         if found["synchronous"] == "off":  # what is answered must be kept
             await session.execute("SET synchronous_commit = on", timeout=self._deadline)
         try:
@@ -120,17 +116,13 @@ class Connecting:
         except asyncpg.PostgresError:
             session.history = await session.fetchval(HISTORY_ELSEWHERE, timeout=self._deadline)
 
-    def _refusal(self, version: int, encoding: str, *, is_standby: bool) -> HerenowError | None:
-        if is_standby:
-            return Unavailable(
-                f"The ledger {self._place} is a standby in recovery, which cannot be written: name the primary."
-            )
-        if version < OLDEST:
-            return ConfigurationError(
-                f"The ledger {self._place} is PostgreSQL {version}: {OLDEST} or newer is needed."
-            )
-        if encoding != "UTF8":
-            return ConfigurationError(
-                f"The ledger {self._place} keeps text as {encoding}: create the database with the encoding UTF8."
-            )
-        return None
+
+def _check(version: int, encoding: str, *, is_standby: bool) -> None:
+    if is_standby:
+        raise Unfit(
+            "is a standby in recovery, which cannot be written: name the primary", passing="it is a standby"
+        )
+    if version < OLDEST:
+        raise Unfit(f"is PostgreSQL {version}: {OLDEST} or newer is needed")
+    if encoding != "UTF8":
+        raise Unfit(f"keeps text as {encoding}: create the database with the encoding UTF8")

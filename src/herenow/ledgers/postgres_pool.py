@@ -38,6 +38,9 @@ PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
 GOODBYE = 1.0
 """Seconds for a server to hear that we are leaving."""
 
+SERVERS_PART = 800
+"""Milliseconds per second of a write's deadline after which the server gives up a statement by itself."""
+
 TRIES = 3
 """Of a transaction that another one got in the way of."""
 
@@ -124,10 +127,11 @@ class Pool:
         raise AssertionError("the last try returns or raises")
 
     async def _transact(self, work: Callable[[Connection], T], *, at_length: bool) -> T:
-        deadlines = self._deadlines
-        async with self._connection(deadlines.at_length if at_length else deadlines.write) as connection:
-            if at_length:
-                await connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+        deadline = self._deadlines.at_length if at_length else self._deadlines.write
+        async with self._connection(deadline) as connection:
+            await connection.exec_driver_sql(
+                f"SET LOCAL statement_timeout = {round(deadline * SERVERS_PART)}"
+            )
             result = await connection.run_sync(work)
             try:
                 await connection.commit()

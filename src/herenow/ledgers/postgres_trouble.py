@@ -20,10 +20,19 @@ from sqlalchemy.exc import DBAPIError
 from herenow.errors import ConfigurationError, HerenowError, Unavailable
 from herenow.ledgers.postgres_place import Place
 
-Failure: TypeAlias = DBAPIError | asyncpg.PostgresError | asyncpg.InterfaceError | OSError
+
+class Unfit(Exception):  # noqa: N818 - reads as what it is
+    """The database answers, and cannot be a ledger. `why` completes "The ledger …"; `passing` says it of what may pass."""
+
+    def __init__(self, why: str, *, passing: str | None = None) -> None:
+        super().__init__(why)
+        self.passing = passing
+
+
+Failure: TypeAlias = DBAPIError | asyncpg.PostgresError | asyncpg.InterfaceError | OSError | Unfit
 """What the driver raises, with SQLAlchemy around it or without. A deadline is an OSError too."""
 
-FAILURES = (DBAPIError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+FAILURES = (DBAPIError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, Unfit)
 
 OURS = ("0A", "21", "22", "23", "26", "2F", "34", "38", "39", "42", "44")
 """Classes of states that only a mistake of ours leads to, but for those below."""
@@ -76,6 +85,9 @@ def while_running(error: Failure) -> HerenowError | Failure:
 
 
 def at_open(error: Failure, place: Place) -> HerenowError | Failure:
+    if isinstance(error, Unfit):
+        kind = ConfigurationError if error.passing is None else Unavailable
+        return kind(f"The ledger {place} {error}.")
     advice = TO_FIX.get(state_of(error))
     if advice is not None:
         return ConfigurationError(f"The ledger {place} {advice} ({words(error)}).")
@@ -113,6 +125,8 @@ def _plain(error: Failure) -> str:
     state = state_of(error)
     if isinstance(_driver(error), OSError):
         return words(error)
+    if isinstance(error, Unfit):
+        return error.passing or "it is not as it was"
     if not state:
         return LOST
     return PLAIN.get(state) or PLAIN.get(state[:2]) or f"it refuses ({state})"
