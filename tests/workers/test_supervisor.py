@@ -7,6 +7,7 @@ import signal
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -35,7 +36,8 @@ class Rig:
             make_restarts=lambda: Restarts(pauses=(0.0, 0.01, 0.02)),
         )
         self.behave("good")
-        self.running = None
+        self.running: Any = None
+        self.logs: Any = []
 
     def _ready(self):
         self.announced += 1
@@ -269,6 +271,7 @@ asyncio.run(supervisor.run())
         sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE
     )
     async with asyncio.timeout(PATIENCE):
+        assert process.stdout is not None
         assert await process.stdout.readline() == b"up\n"
     process.kill()
     await process.wait()
