@@ -44,12 +44,14 @@ def _install(found: str, npm: list[str]) -> None:
     called"): what counts is what is there."""
     packages = json.loads((FOLDER / "package-lock.json").read_text())["packages"]
     needed = [place for place, about in packages.items() if place and not about.get("optional")]
+    missing, said = needed, ""
     for _ in range(3):
         installed = _run(found, [*npm, "ci"])
+        said = installed.stderr[-2000:]
         missing = [place for place in needed if not (FOLDER / place / "package.json").exists()]
         if not installed.returncode and not missing:
             return
-    _without(f"npm ci failed; missing {missing}: {installed.stderr[-2000:]}")
+    _without(f"npm ci failed; missing {missing}: {said}")
 
 
 @pytest.fixture(scope="module")
