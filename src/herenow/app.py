@@ -115,6 +115,8 @@ def node_settings(settings: Settings) -> NodeSettings:
         typing_for=settings.typing_for,
         typing_min=settings.typing_min,
         stuck_after=settings.stuck_after,
+        pace_above=settings.pace_above,
+        push_ceiling=settings.push_ceiling,
         flush_every=settings.flush_every,
         ledger_flush=settings.ledger_flush,
         max_subscriptions=settings.max_subscriptions,

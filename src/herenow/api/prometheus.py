@@ -59,6 +59,12 @@ class _NodeCollector(Collector):
             ("stale_shards", "Shards of which this node shows what was.", node.hub.stale_shards),
             ("undecided_users", "Users whose decision waits for the store.", node.decider.waiting),
             ("lease_held", "1 while this node may decide.", int(node.standing.holds_lease)),
+            ("loop_late_seconds", "How late the event loop is, the worst of late.", counted.loop_late),
+            (
+                "given_up_level",
+                "What an overloaded node gives up: 0 nothing, 1 typing, 2 idleness, 3 text.",
+                int(node.overload.level),
+            ),
             ("ready", "1 while this node wants traffic.", int(node.ready)),
         ):
             yield GaugeMetricFamily(f"herenow_{name}", about, value=value)
@@ -97,6 +103,12 @@ class _NodeCollector(Collector):
         for code, times in sorted(counted.refusals.items()):
             refusals.add_metric([code], times)
         yield refusals
+        shed = CounterMetricFamily(
+            "herenow_given_up", "What waited or was dropped under overload.", labels=["kind"]
+        )
+        for kind, times in sorted(counted.shed.items()):
+            shed.add_metric([kind], times)
+        yield shed
         closes = CounterMetricFamily("herenow_closes", "WebSockets closed.", labels=["code"])
         for close, times in sorted(counted.closes.items()):
             closes.add_metric([str(int(close))], times)

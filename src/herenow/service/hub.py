@@ -11,6 +11,10 @@ one sent *is* the channel's body, so what those who rest had is noted once per c
 that is not the same for all of them (somebody comes, or was told in between, or does not read) each remembers its own.
 
 The tick is 20 ms when calm, 50 ms when busy, and up to a second when that does not suffice.
+
+Two things are kept from everybody else's milliseconds: a person with very many viewers here is told in waves (`waves`),
+or not at all beyond a ceiling, where viewers ask when they look; and what a node that cannot keep up gives up waits
+until it can (`core.shedding`).
 """
 
 from __future__ import annotations
@@ -19,12 +23,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable
 
-from herenow.core.model import own
+from herenow.core.model import NOBODY_HERE, Status, View, own
+from herenow.core.shedding import Shed, may_wait
 from herenow.core.visibility import Sight, seen
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
 from herenow.service.people import People, Person
+from herenow.service.waves import Told, Waves
 from herenow.wire.shapes import (
     closed_statuses_frame,
     self_body,
@@ -33,6 +39,7 @@ from herenow.wire.shapes import (
     status_frame,
     statuses_frame,
     with_as_of,
+    with_delivery,
 )
 
 CALM_TICK = 0.02
@@ -40,16 +47,30 @@ BUSY_TICK = 0.05
 WIDEST_TICK = 1.0
 
 
+PACED, POLL = "paced", "poll"
+
+RELAX = 0.9
+"""A more direct way of delivery is taken up again at this part of the number of viewers that ended it."""
+
+
 class Channel:
     """One target through one kind of eyes."""
 
-    __slots__ = ("body", "outboxes", "person", "sight")
+    __slots__ = ("body", "delivery", "outboxes", "person", "sight", "view")
 
     def __init__(self, person: Person, sight: Sight) -> None:
         self.person = person
         self.sight = sight
+        self.view = NOBODY_HERE
         self.body = b""
         self.outboxes: dict[Outbox, None] = {}
+        self.delivery: str | None = None
+        """How changes reach the viewers, when not at once. Not part of the body: it says nothing about the person."""
+
+    @property
+    def said(self) -> bytes:
+        """The body as viewers get it."""
+        return self.body if self.delivery is None else with_delivery(self.body, self.delivery)
 
 
 class _Touched:
@@ -65,8 +86,17 @@ class _Touched:
 
 
 class Hub:
-    def __init__(self, people: People, clock: Clock, metrics: Metrics, flush_every: float = 0.0) -> None:
-        """`flush_every` in seconds; 0: the tick adapts itself."""
+    def __init__(
+        self,
+        people: People,
+        clock: Clock,
+        metrics: Metrics,
+        flush_every: float = 0.0,
+        pace_above: int = 5_000,
+        push_ceiling: int = 100_000,
+    ) -> None:
+        """`flush_every` in seconds; 0: the tick adapts itself. Viewers here of one person: beyond `pace_above` they are
+        told in waves, beyond `push_ceiling` they have to ask."""
         self._people = people
         self._clock = clock
         self._metrics = metrics
@@ -77,6 +107,12 @@ class Hub:
         self._timer: asyncio.TimerHandle | None = None
         self._paused: set[Outbox] = set()
         self._stale: dict[int, int] = {}
+        self._pace_above = pace_above
+        self._push_ceiling = push_ceiling
+        self._waves = Waves(pace_above, self._is_active, self._tell)
+        self._shed = Shed.NOTHING
+        self._waiting: dict[Channel, None] = {}
+        """Channels whose difference an overloaded node has given up for now."""
 
     # Watching
 
@@ -91,12 +127,15 @@ class Hub:
         channel.outboxes[outbox] = None
         outbox.watching[person.user] = channel
         outbox.dirty.pop(channel, None)
+        self._waves.withdraw(channel, outbox)
+        self._choose_delivery(channel)
         return channel
 
     def unwatch(self, outbox: Outbox, user: str) -> None:
         channel = outbox.watching.pop(user, None)
         if channel is not None:
             outbox.dirty.pop(channel, None)
+            self._waves.withdraw(channel, outbox)
             self._leave(outbox, channel)
 
     def resight(self, outbox: Outbox, person: Person, sight: Sight) -> None:
@@ -105,7 +144,8 @@ class Hub:
         if old.sight is sight:
             return
         self._remember(old)
-        had = outbox.dirty.pop(old, old.body)
+        waited = self._waves.withdraw(old, outbox)
+        had = outbox.dirty.pop(old, old.body if waited is None else waited)
         new = self._channel(person, sight)
         self._remember(new)
         new.outboxes[outbox] = None
@@ -137,12 +177,31 @@ class Hub:
         """Something about this person may look different now."""
         person.unpublished = False
         for channel in person.channels:
-            body = self._encoded(channel)
-            if body != channel.body:
-                had, channel.body = channel.body, body
-                self._fan_out(channel, had)
+            self._refresh(channel)
         if person.outboxes:
             self._publish_own(person)
+
+    def _refresh(self, channel: Channel) -> None:
+        if self._shed and may_wait(channel.view, self._view(channel), self._shed):
+            self._waiting[channel] = None
+            self._metrics.shed["change"] += 1
+            return
+        had = channel.body
+        self._encode(channel)
+        if channel.body != had:
+            self._fan_out(channel, had)
+
+    @property
+    def gives_up_typing(self) -> bool:
+        return self._shed >= Shed.TYPING
+
+    def shed(self, level: Shed) -> None:
+        """The node is late, or has caught up: what the new level does not give up is sent."""
+        self._shed = level
+        waiting, self._waiting = self._waiting, {}
+        for channel in waiting:
+            if channel.outboxes:
+                self._refresh(channel)
 
     def _publish_own(self, person: Person) -> None:
         """The user's own devices stay in step. Compared by hash: a body each would be the largest thing we keep."""
@@ -185,7 +244,7 @@ class Hub:
     def body(self, person: Person, sight: Sight) -> bytes:
         """A status body for an answer: the channel's if there is one."""
         for channel in person.channels:
-            if channel.sight is sight:
+            if channel.sight is sight and channel not in self._waiting:
                 return channel.body
         return status_body(person.user, seen(person.presence, sight), stale=self._says_stale(person))
 
@@ -213,6 +272,7 @@ class Hub:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._waves.close()
 
     # How
 
@@ -221,29 +281,43 @@ class Hub:
             if channel.sight is sight:
                 return channel
         channel = Channel(person, sight)
-        channel.body = self._encoded(channel)
+        self._encode(channel)
         person.channels = (*person.channels, channel)
         return channel
 
     def _leave(self, outbox: Outbox, channel: Channel) -> None:
         channel.outboxes.pop(outbox, None)
-        if not channel.outboxes:
+        if channel.outboxes:
+            self._choose_delivery(channel)
+        else:
             person = channel.person
             person.channels = tuple(c for c in person.channels if c is not channel)
             self._people.release(person, self._clock.now())
 
-    def _encoded(self, channel: Channel) -> bytes:
-        person = channel.person
-        return status_body(person.user, seen(person.presence, channel.sight), stale=self._says_stale(person))
+    def _view(self, channel: Channel) -> View:
+        return seen(channel.person.presence, channel.sight)
+
+    def _encode(self, channel: Channel) -> None:
+        channel.view = self._view(channel)
+        channel.body = status_body(
+            channel.person.user,
+            channel.view,
+            stale=self._says_stale(channel.person),
+        )
 
     def _says_stale(self, person: Person) -> bool:
         return person.guessed or person.shard in self._stale
 
     def _frame(self, channel: Channel) -> bytes:
-        return status_frame(channel.body, self.as_of(channel.person.shard))
+        return status_frame(channel.said, self.as_of(channel.person.shard))
 
     def _fan_out(self, channel: Channel, had: bytes) -> None:
         """Who is ready gets it now; those who rest are gone through at the end of the tick, once."""
+        if channel.delivery is not None or channel in self._waves:
+            self._remember(channel)
+            self._waves.begin(channel, had)
+            self._waves.roll(channel, held=channel.delivery == POLL)
+            return
         ready = [outbox for outbox in channel.outboxes if outbox.ready]
         touched = self._touched.get(channel)
         if touched is None:
@@ -251,6 +325,10 @@ class Hub:
         elif ready or touched.told:
             self._remember(channel)
             self._touched[channel] = _Touched(had, frozenset(ready))
+        self._send_now(channel, ready)
+        self._schedule()
+
+    def _send_now(self, channel: Channel, ready: list[Outbox]) -> None:
         if ready:
             frame = self._frame(channel)
             for outbox in ready:
@@ -258,7 +336,42 @@ class Hub:
                 outbox.send(frame)
             self._cooling += ready
             self._count(channel, len(ready))
-        self._schedule()
+            self._schedule()
+
+    # Very many viewers
+
+    def _choose_delivery(self, channel: Channel) -> None:
+        """By the number of viewers here. That the way is another now is told with the next change, not for its own sake."""
+        viewers = len(channel.outboxes)
+        relax = 1.0 if channel.delivery is None else RELAX
+        if viewers > self._push_ceiling * (RELAX if channel.delivery == POLL else 1.0):
+            delivery: str | None = POLL
+        else:
+            delivery = PACED if viewers > self._pace_above * relax else None
+        if delivery == channel.delivery:
+            return
+        self._remember(channel)
+        channel.delivery = delivery
+        if channel in self._waves:
+            self._waves.roll(channel, held=delivery == POLL)
+
+    def _is_active(self, outbox: Outbox) -> bool:
+        viewer = self._people.find(outbox.user)
+        return viewer is not None and viewer.presence.status is Status.ONLINE
+
+    def _tell(self, channel: Channel, told: Told) -> None:
+        """A part of a wave."""
+        ready = []
+        for outbox, had in told:
+            if channel.body == had or outbox.closed:
+                continue
+            if outbox.ready:
+                ready.append(outbox)
+            else:
+                outbox.dirty.setdefault(channel, had)
+        self._send_now(channel, ready)
+
+    # Ticks
 
     def _remember(self, channel: Channel) -> None:
         """From here on not everybody who rests had the same of it: let each remember its own."""
@@ -289,11 +402,7 @@ class Hub:
 
     def _offer(self, outbox: Outbox, channel: Channel, had: bytes) -> None:
         if outbox.ready:
-            outbox.ready = False
-            self._cooling.append(outbox)
-            outbox.send(self._frame(channel))
-            self._count(channel, 1)
-            self._schedule()
+            self._send_now(channel, [outbox])
         else:
             outbox.dirty[channel] = had
 
@@ -373,8 +482,8 @@ class Hub:
         if len(channels) == 1:
             return self._frame(channels[0])
         if self._stale:  # then each is as of a time of its own
-            return closed_statuses_frame([with_as_of(c.body, self.as_of(c.person.shard)) for c in channels])
-        return statuses_frame([channel.body for channel in channels], self._clock.now())
+            return closed_statuses_frame([with_as_of(c.said, self.as_of(c.person.shard)) for c in channels])
+        return statuses_frame([channel.said for channel in channels], self._clock.now())
 
     def _count_flushed(self, times: Counter[tuple[Channel, ...]], now: float) -> None:
         for channels, count in times.items():

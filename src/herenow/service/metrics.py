@@ -53,5 +53,9 @@ class Metrics:
         self.ledger_errors = 0
         self.engine_errors = 0
         self.typing = 0
+        self.loop_late = 0.0
+        """Seconds that the event loop was late, the worst of late."""
+        self.shed: Counter[str] = Counter()
+        """What was given up because the node was late, by kind."""
         self.users: Counter[int] = Counter()
         """Users per public status, in the whole store; kept by the tail."""

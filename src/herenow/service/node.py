@@ -34,6 +34,7 @@ from herenow.service.healing import Healing
 from herenow.service.hub import Hub
 from herenow.service.lease import LeaseKeeper
 from herenow.service.metrics import Metrics
+from herenow.service.overload import LOOK, Overload
 from herenow.service.people import HeldSession, People
 from herenow.service.reader import Reader, from_ledger
 from herenow.service.reaper import POLL as POLL_WAKES
@@ -75,6 +76,8 @@ class NodeSettings:
     typing_min: float = 2.0
     stuck_after: float = 10.0
     flush_every: float = 0.0
+    pace_above: int = 5_000
+    push_ceiling: int = 100_000
     ledger_flush: float = 1.0
     max_subscriptions: int = 500
     max_connections_per_user: int = 20
@@ -105,7 +108,15 @@ class Node:
         timings, clock_, metrics, tasks = settings.timings, self.clock, self.metrics, self._tasks
         self.standing = Standing(clock_, settings.node_lease, make_epoch)
         self.people = People(engine.shards)
-        self.hub = Hub(self.people, clock_, metrics, settings.flush_every)
+        self.hub = Hub(
+            self.people,
+            clock_,
+            metrics,
+            settings.flush_every,
+            pace_above=settings.pace_above,
+            push_ceiling=settings.push_ceiling,
+        )
+        self.overload = Overload(clock_, metrics, self.hub.shed)
         self.freshness = Freshness(self.hub, engine.shards)
         self.recorder = Recorder(
             engine,
@@ -251,6 +262,7 @@ class Node:
         every(0, self._receive, "mail")
         every(TURN, self._turn, "wheel")
         every(1.0, self._look_around, "round")
+        every(LOOK, self.overload.look, "overload")
         spawn(self.recorder.run(), "recorder")
         if self.settings.embedded:
             every(STAMP_EVERY, self.recorder.stamp, "run-stamp")

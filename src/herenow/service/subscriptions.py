@@ -114,7 +114,7 @@ class Subscriptions:
                 granted.denied.append((person.user, "not_mutual_followers"))
                 continue
             channel = self._hub.watch(outbox, person, sight or Sight.NONE)
-            granted.statuses.append((channel.body, self._hub.as_of(person.shard)))
+            granted.statuses.append((channel.said, self._hub.as_of(person.shard)))
 
     async def subscribe_contacts(self, outbox: Outbox) -> Granted:
         outbox.follows_contacts = True

@@ -127,9 +127,7 @@ class OkFrame(_Frame, frozen=True, tag="presence.ok"):
 # --- A status --------------------------------------------------------------------------------------------------------
 
 
-def status_body(
-    user_id: str, view: View, *, stale: bool = False, bucket: str | None = None, delivery: str | None = None
-) -> bytes:
+def status_body(user_id: str, view: View, *, stale: bool = False, bucket: str | None = None) -> bytes:
     """A status, deliberately unclosed: equal bodies are equal values. `with_as_of` closes it."""
     shape = StatusShape(
         user_id,
@@ -140,9 +138,13 @@ def status_body(
         tuple([_PLATFORMS[platform] for platform in view.platforms]),
         UNSET if bucket is None else bucket,
         True if stale else UNSET,
-        UNSET if delivery is None else delivery,
     )
     return _encode(shape)[:-1]
+
+
+def with_delivery(body: bytes, delivery: str) -> bytes:
+    """Still unclosed: changes of this person do not reach the viewer at once."""
+    return b'%b,"delivery":"%b"' % (body, delivery.encode())
 
 
 def with_as_of(body: bytes, as_of: int) -> bytes:
