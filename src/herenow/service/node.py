@@ -213,6 +213,7 @@ class Node:
             tasks=tasks,
             typing_for=settings.typing_for,
             typing_min=settings.typing_min,
+            given_up=lambda: self.hub.gives_up_typing,
         )
         self.relations = Acquaintances(
             relations or ledger,

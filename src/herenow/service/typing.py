@@ -7,7 +7,7 @@ Faster repetitions than `typing_min` are conflated: what the viewers know is sti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from secrets import token_urlsafe
 
@@ -58,7 +58,9 @@ class TypingRooms:
         tasks: Tasks,
         typing_for: float,
         typing_min: float,
+        given_up: Callable[[], bool],
     ) -> None:
+        """`given_up()`: the node is late, and typing is the first thing to go."""
         self._engine = engine
         self._people = people
         self._reader = reader
@@ -68,6 +70,7 @@ class TypingRooms:
         self._tasks = tasks
         self._typing_for = typing_for
         self._typing_min = typing_min
+        self._given_up = given_up
         self._rooms: dict[str, dict[Outbox, None]] = {}
         self._told: dict[tuple[str, str | None, str | None], float] = {}
         """(user, to, room) → when it was last told; absent: viewers were told that it ended, or nothing."""
@@ -158,6 +161,9 @@ class TypingRooms:
         """To those here who may know: what is hidden types for nobody."""
         outboxes = self._audience(message)
         if not outboxes:
+            return
+        if self._given_up():
+            self._metrics.shed["typing"] += 1
             return
         viewers = sorted({outbox.user for outbox in outboxes})
         sights = await self._subscriptions.sights_of(message.user, viewers)
