@@ -9,7 +9,7 @@ from collections.abc import Callable
 import click
 from rich.console import Console
 
-from bench import arrive, beats, fan_out, idle, lookup, machine, memory, storm
+from bench import arrive, beats, fan_out, idle, lookup, machine, memory, storm, twins, visibility
 from bench.effort import Effort
 from bench.report import Result, save, show
 
@@ -21,6 +21,8 @@ SCENARIOS: dict[str, Callable[[Effort], Result]] = {
     "lookup": lookup.run,
     "idle": idle.run,
     "arrive": arrive.run,
+    "visibility": visibility.run,
+    "twins": twins.run,
 }
 
 

@@ -38,7 +38,7 @@ def settings() -> Iterator[str]:
         yield f"| `{name}` | {default} | {unit_of(field)} | {about(field)} | {allowed(field)} |"
 
 
-_WHERE = {Where.WEBSOCKET: "WebSocket", Where.DENIAL: "denial", Where.REST: "REST"}
+_WHERE = {Where.WEBSOCKET: "WebSocket", Where.DENIAL: "denial", Where.REST: "REST", Where.STREAM: "stream"}
 
 
 def _yes(value: bool) -> str:  # noqa: FBT001 - it is all there is

@@ -9,7 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from herenow.wire.frames import TYPES
+from herenow.wire.reading import TYPES
+from herenow.wire.shapes import SERVER_TYPES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -30,9 +31,10 @@ def test_the_reference_is_fresh(name: str) -> None:
     assert written == generator().pages()[name], "run python docs/generate.py"
 
 
-def test_every_client_frame_is_described() -> None:
+@pytest.mark.parametrize("types", [TYPES, SERVER_TYPES], ids=["client", "server"])
+def test_every_frame_is_described(types: frozenset[str]) -> None:
     protocol = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
-    assert not [frame for frame in TYPES if frame not in protocol]
+    assert not [frame for frame in types if f"`{frame}`" not in protocol and f'"{frame}"' not in protocol]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -47,3 +49,13 @@ def test_the_map_names_every_folder() -> None:
         p.name for p in (ROOT / "src" / "herenow").iterdir() if p.is_dir() and not p.name.startswith("__")
     ]
     assert not [folder for folder in folders if f"`{folder}/`" not in text]
+
+
+def test_every_guarantee_of_privacy_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    guarantees = [line for line in page.splitlines() if line.startswith("- **")]
+    assert len(guarantees) > 10
+    for line in guarantees:
+        assert re.search(r"`tests/\S+::test_\w+`", line), f"names no test: {line}"
+    for path, name in re.findall(r"`(tests/\S+?)::(\w+)`", page):
+        assert re.search(rf"def {name}\(", (ROOT / path).read_text(encoding="utf-8")), f"{path}::{name}"

@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "wire": {"core", "ports", "errors"},
     "engines": {"core", "ports", "errors"},
     "ledgers": {"core", "ports", "errors"},
+    "relations": {"core", "wire", "ports", "errors"},
     "service": {"core", "wire", "ports", "errors"},
     "settings": {"errors"},
     "secret": {"settings", "errors"},

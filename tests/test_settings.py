@@ -98,7 +98,17 @@ def test_asked_beats_never_count_as_too_fast():
         ("ledger", "postgresql://localhost/x"),
         ("ledger", "sqlite:///"),
         ("ledger", "herenow.db"),
-        ("relations", "open"),
+        ("relations", "closed"),
+        ("relations", "ftp://app.example"),
+        ("relations", "HTTP://app.example"),
+        ("relations", "https://"),
+        ("relations", "https:///path"),
+        ("relations", "https://app.example:port/"),
+        ("relations", "https://app.example:0/"),
+        ("relations", "https://app.example/a b"),
+        ("relations", "https://app.example/#there"),
+        ("relations_network", "mine"),
+        ("relations_ttl", "0"),
         ("workers", "2"),
         ("workers", "0"),
         ("namespace", "Two Words"),
@@ -169,6 +179,39 @@ def test_listening_for_strangers_needs_a_configured_secret(host):
     ):
         load({"host": host})
     assert load({"host": host, "secret": SECRET}).host == host
+
+
+def test_public_keys_do_as_well_as_a_secret(tmp_path):
+    path = tmp_path / "jwks.json"
+    path.write_text("{}")
+    assert load({"host": "0.0.0.0", "jwks_url": "https://issuer.example/jwks"}).has_jwks
+    assert not load({"host": "0.0.0.0", "jwks_file": str(path)}).accepts_secret
+    assert load({"jwks_file": str(path), "secret": SECRET}).accepts_secret
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"jwks_url": "ftp://issuer.example"}, "an https:// address"),
+        ({"jwks_url": "issuer.example/jwks"}, "an https:// address"),
+        ({"jwks_url": "https://"}, "an https:// address"),
+        ({"jwks_url": "http://issuer.example/jwks"}, "must come by https://"),
+        ({"jwks_file": "/no/such/file"}, "existing file"),
+        ({"jwks_url": "https://issuer.example/jwks", "jwks_file": __file__}, "give one of them"),
+        ({"jwt_issuer": ""}, "not empty"),
+    ],
+)
+def test_a_source_of_keys_that_makes_no_sense_is_refused(chosen, said):
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        load(chosen)
+
+
+def test_keys_may_come_from_this_machine_without_tls_and_audiences_are_a_list():
+    settings = load(
+        {"jwks_url": "http://127.0.0.1:9/jwks", "jwt_audience": "a, b", "jwt_issuer": "https://i"}
+    )
+    assert settings.jwks_url == "http://127.0.0.1:9/jwks"
+    assert settings.jwt_audience == ("a", "b")
 
 
 @pytest.mark.parametrize("secret", ["", "hunter2", "x" * 31])
@@ -278,3 +321,73 @@ def test_every_duration_has_its_unit():
     for row in Settings().rows():
         if Settings.model_fields[row.name].annotation is float:
             assert row.unit == "s", row.name
+
+
+# --- Where relations come from
+
+
+@pytest.mark.parametrize("relations", ["ledger", "open"])
+def test_relations_that_are_not_asked_for_need_no_secret(relations):
+    assert load({"relations": relations}).asks_the_application is False
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://app.example/herenow",
+        "https://app.example:8443/herenow?v=1",
+        "http://localhost:9000/",
+        "http://127.0.0.1/",
+        "http://[::1]:9000/x",
+    ],
+)
+def test_an_application_is_asked_with_a_signature(url):
+    with pytest.raises(ConfigurationError, match="needs relations_secret"):
+        load({"relations": url})
+    settings = load({"relations": url, "relations_secret": SECRET})
+    assert settings.asks_the_application
+    assert settings.edges_kept_here == frozenset()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://app.example/x", "http://10.0.0.7:9000/", "http://localhost.example/"]
+)
+def test_relations_cross_a_network_in_the_open_only_when_it_is_said_to_be_private(url):
+    given = {"relations": url, "relations_secret": SECRET}
+    with pytest.raises(ConfigurationError, match="use https://, or set relations_network to private"):
+        load(given)
+    assert load({**given, "relations_network": "private"}).relations == url
+
+
+@pytest.mark.parametrize("url", ["https://me:word@app.example/", "https://me@app.example/"])
+def test_an_address_with_a_password_is_refused_and_the_password_not_shown(url):
+    with pytest.raises(ConfigurationError, match="without a user name or password") as caught:
+        load({"relations": url, "relations_secret": SECRET})
+    assert "word@" not in str(caught.value)
+
+
+def test_the_shared_secret_is_long_and_may_be_mounted(monkeypatch, tmp_path):
+    with pytest.raises(ConfigurationError, match=r"^relations_secret .* at least 32 bytes") as caught:
+        load({"relations_secret": "hunter2", "relations": "https://app.example/"})
+    assert "hunter2" not in str(caught.value)
+    mounted = tmp_path / "shared"
+    mounted.write_text(SECRET + "\n")
+    monkeypatch.setenv("HERENOW_RELATIONS_SECRET_FILE", str(mounted))
+    settings = load({"relations": "https://app.example/"})
+    assert settings.relations_secret is not None
+    assert settings.relations_secret.get_secret_value() == SECRET
+    assert SECRET not in str(list(settings.rows()))
+
+
+def test_rooms_relate_only_where_they_are_known():
+    elsewhere = {"relations": "https://app.example/", "relations_secret": SECRET}
+    with pytest.raises(ConfigurationError, match="it is the application that says who may see whom"):
+        load({**elsewhere, "shares_room": "on"})
+    assert load({**elsewhere, "shares_room": "off"}).asks_the_application
+    for here in ("ledger", "open"):
+        assert load({"relations": here, "shares_room": "on"}).shares_room == "on"
+
+
+def test_open_relations_keep_rooms_here():
+    assert load({"relations": "open"}).edges_kept_here == {"room"}
+    assert load().edges_kept_here == {"follow", "contact", "room"}

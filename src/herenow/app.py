@@ -1,6 +1,6 @@
 """The composition root: settings in, a running node out. Everything that knows everything is here, and nothing else is.
 
-settings ─▶ ledger, engine ─▶ Node ─▶ Gateway (WebSocket) ┐
+settings ─▶ ledger, engine, relations ─▶ Node ─▶ Gateway (WebSocket) ┐
                                └────▶ api (REST, pages) ──┴─▶ one port
 """
 
@@ -11,7 +11,7 @@ import gc
 import hashlib
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_network
 
@@ -19,16 +19,24 @@ import uvloop
 
 from herenow import __version__
 from herenow.api.app import make_app
+from herenow.core.bucket import Rate
 from herenow.core.machine import Timings
+from herenow.core.pacing import Crowds
 from herenow.demo import Demo
 from herenow.engines import make_engine
+from herenow.errors import ConfigurationError
 from herenow.gateway.auth import Auth
+from herenow.gateway.key_sources import FileSource, Source, UrlSource
 from herenow.gateway.listening import Listener
 from herenow.gateway.server import Gateway, GatewaySettings
 from herenow.gateway.sockets import Sockets, descriptors_allowed, sockets_within
+from herenow.gateway.tokens import Expected
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
+from herenow.ports import Ledger, SourceHealth
+from herenow.relations import SourceOptions, open_relations
 from herenow.secret import resolve_secret
+from herenow.service.clock import NodeClock
 from herenow.service.node import Node, NodeSettings
 from herenow.settings import Settings
 from herenow.settings.model import without_password
@@ -64,33 +72,68 @@ async def running(
     settings: Settings, listener: Listener, *, demo: bool = False
 ) -> AsyncIterator[asyncio.Task[None]]:
     """A node that serves on this listener; leaving drains it."""
-    secret = resolve_secret(settings)
+    secret = resolve_secret(settings) if settings.accepts_secret else None
+    if demo and secret is None:
+        raise ConfigurationError(
+            "--demo signs tokens of its own: configure a secret beside the JWKS to use it."
+        )
     ledger = open_ledger(settings.ledger)
     await ledger.open()
     try:
-        node = Node(make_engine(settings.engine, shards=settings.shards), ledger, node_settings(settings))
-        auth = Auth(secret, node.clock, settings.token_max_ttl)
-        sockets = Sockets(sockets_within(descriptors_allowed()))
-        gateway = Gateway(node, auth, sockets, gateway_settings(settings))
-        guests = Demo(node, secret, listener.url) if demo else None
-        app = make_app(node, auth, settings, front_page=guests.page if guests else None)
-        await node.start(terms(settings, ledger.id, secret))
-        gateway.start()
-        if guests is not None:
-            await guests.arrive()
-        serving = asyncio.create_task(listener.serve(app, gateway.accept, sockets), name="server")
-        _announce(settings, listener, guests)
-        try:
-            yield serving
-        finally:
-            await node.stop()
-            sockets.abort_all()
-            listener.stop()
-            with suppress(asyncio.CancelledError):
-                await serving
-            await gateway.stop()
+        clock, health = NodeClock(), SourceHealth()
+        async with open_relations(relations_options(settings, ledger, clock.now, health)) as relations:
+            node = Node(
+                make_engine(settings.engine, shards=settings.shards),
+                ledger,
+                node_settings(settings),
+                relations=relations,
+                relations_health=health,
+                clock=clock,
+            )
+            auth = Auth(
+                secret,
+                node.clock,
+                settings.token_max_ttl,
+                revocations=node.revocations,
+                source=key_source(settings),
+                expected=expected(settings),
+            )
+            sockets = Sockets(sockets_within(descriptors_allowed()))
+            gateway = Gateway(node, auth, sockets, gateway_settings(settings))
+            guests = Demo(node, secret, listener.url, expected(settings)) if demo and secret else None
+            app = make_app(node, auth, settings, sockets=sockets, front_page=guests.page if guests else None)
+            await auth.start()
+            await node.start(terms(settings, ledger.id, secret))
+            gateway.start()
+            if guests is not None:
+                await guests.arrive()
+            serving = asyncio.create_task(listener.serve(app, gateway.accept, sockets), name="server")
+            _announce(settings, listener, guests)
+            try:
+                yield serving
+            finally:
+                await node.stop()
+                sockets.abort_all()
+                listener.stop()
+                with suppress(asyncio.CancelledError):
+                    await serving
+                await gateway.stop()
+                await auth.stop()
     finally:
         await ledger.close()
+
+
+def relations_options(
+    settings: Settings, ledger: Ledger, now: Callable[[], int], health: SourceHealth
+) -> SourceOptions:
+    secret = settings.relations_secret
+    return SourceOptions(
+        where=settings.relations,
+        ledger=ledger,
+        secret="" if secret is None else secret.get_secret_value(),
+        now=now,
+        health=health,
+    )
 
 
 def _calm_the_collector() -> None:
@@ -115,14 +158,27 @@ def node_settings(settings: Settings) -> NodeSettings:
         typing_for=settings.typing_for,
         typing_min=settings.typing_min,
         stuck_after=settings.stuck_after,
-        pace_above=settings.pace_above,
-        push_ceiling=settings.push_ceiling,
+        crowds=Crowds(settings.pace_above, settings.push_ceiling),
         flush_every=settings.flush_every,
         ledger_flush=settings.ledger_flush,
         max_subscriptions=settings.max_subscriptions,
         max_connections_per_user=settings.max_connections_per_user,
+        token_max_ttl=settings.token_max_ttl,
+        rooms_relate=settings.shares_room == "on",
+        polling=Rate(every=_ms(settings.poll_every), burst=settings.poll_burst),
+        relations_ttl=settings.relations_ttl if settings.asks_the_application else None,
         embedded=settings.engine.startswith("memory:"),
     )
+
+
+def key_source(settings: Settings) -> Source | None:
+    if settings.jwks_url is not None:
+        return UrlSource(settings.jwks_url)
+    return None if settings.jwks_file is None else FileSource(settings.jwks_file)
+
+
+def expected(settings: Settings) -> Expected:
+    return Expected(settings.jwt_issuer, settings.jwt_audience)
 
 
 def gateway_settings(settings: Settings) -> GatewaySettings:
@@ -136,12 +192,20 @@ def gateway_settings(settings: Settings) -> GatewaySettings:
     )
 
 
-def terms(settings: Settings, ledger_id: str, secret: str) -> dict[str, str]:
+def terms(settings: Settings, ledger_id: str, secret: str | None) -> dict[str, str]:
     """What all nodes on one store must agree on. The secret only as a fingerprint."""
-    timings = ("beat_every", "dead_after", "idle_after", "grace", "online_delay", "node_lease")
+    timings = (
+        "beat_every",
+        "dead_after",
+        "idle_after",
+        "grace",
+        "online_delay",
+        "node_lease",
+        "token_max_ttl",
+    )
     return {
         "ledger": ledger_id,
-        "secret": hashlib.sha256(secret.encode()).hexdigest()[:16],
+        "secret": "none" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16],
         "shards": str(settings.shards),
         **{name: f"{getattr(settings, name):g}" for name in timings},
     }
@@ -154,6 +218,8 @@ def _announce(settings: Settings, listener: Listener, guests: Demo | None) -> No
         f"  engine     {without_password(settings.engine)}",
         f"  ledger     {without_password(settings.ledger)}",
     ]
+    if settings.relations != "ledger":
+        lines.append(f"  relations  {without_password(settings.relations)}")
     if guests is not None:
         lines.append(guests.invitation())
     print("\n".join(lines), flush=True)  # noqa: T201 - this is what the operator waits for

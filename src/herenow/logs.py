@@ -16,15 +16,18 @@ def configure_logging(form: str, level: str) -> None:
         structlog.stdlib.add_log_level,
         stamp,
     ]
+    # Stacks are plain text in both forms: structlog's own console would print the local variables of every call in
+    # them, and some of those are tokens and secrets.
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if form == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     )
+    rendering = [structlog.processors.format_exc_info, renderer] if form == "json" else [renderer]
     structlog.configure(
-        processors=[*shared, structlog.processors.format_exc_info, renderer]
-        if form == "json"
-        else [*shared, renderer],
+        processors=[*shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
@@ -33,11 +36,11 @@ def configure_logging(form: str, level: str) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
         )
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for chatty in ("uvicorn", "uvicorn.error", "picows", "alembic"):
+    for chatty in ("uvicorn", "uvicorn.error", "picows", "alembic", "httpx2"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))

@@ -19,11 +19,13 @@ A third party that writes an engine implements `Engine`, adds a line to `herenow
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from herenow.core.model import Custom, Mode
+from herenow.core.visibility import Preferences, PreferencesEdit
 
 # --- Engine: values ----------------------------------------------------------------------------------------------
 
@@ -299,20 +301,59 @@ class RelationRow:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockRow:
+    """`blocker` blocks `blocked` since `at`, and neither sees the other. What each of them knew of the other's last seen
+    at that moment is kept with it. `lifted_at`: it is over, and remembered for who is still hidden otherwise."""
+
+    blocker: str
+    blocked: str
+    at: int
+    blocker_seen: int | None = None
+    """The blocker's last seen, as the other one knew it."""
+    blocked_seen: int | None = None
+    lifted_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerChange:
     """A row of the change table: something about these two (or this one) has changed; read it again.
-    kind: `relation` (a, b), `member` (room a, user b), `preferences` (user a)."""
+    kind: `relation` (a, b: an edge or a block), `relations` (user a with everybody, and in every room), `member`
+    (room a, user b), `members` (room a, everybody), `preferences` (user a), `void` (user a: tokens were revoked, or the
+    user was deleted)."""
 
     kind: str
     a: str
     b: str
 
 
+@dataclass(frozen=True, slots=True)
+class Void:
+    """Tokens of this user issued before `before` are void."""
+
+    user: str
+    before: int
+    until: int
+    """When the row may be forgotten: every token that could be meant has expired by then."""
+    erased: int | None = None
+    """When the user was deleted; None: they were not. What is from before is not remembered again."""
+
+
+@dataclass(slots=True)
+class SourceHealth:
+    """What a source of relations says of itself, for metrics and `readyz`. Written by the source, read by the node."""
+
+    errors: Counter[str] = field(default_factory=Counter)
+    """Failures by kind."""
+    trouble: str | None = None
+    """A sentence while it does not answer."""
+
+
 class Relations(Protocol):
     """Who is connected with whom. The ledger's tables by default; others can stand here (DESIGN section 6)."""
 
-    async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]:
-        """In the order asked. An edge whose end is at or before `now` is no edge."""
+    async def between(self, viewer: str, targets: Sequence[str], now: int) -> Sequence[Relation | None]:
+        """In the order asked. An edge whose end is at or before `now` is no edge. None: nothing can be said of this one,
+        and the others do not suffer for it; `Unavailable`: of none of them."""
 
     async def contacts(self, user: str, now: int) -> list[str]:
         """All mutual followers and DM contacts, sorted by id."""
@@ -323,6 +364,8 @@ class Relations(Protocol):
 class Ledger(Relations, Protocol):
     """Durable facts. Every method raises `Unavailable` when the database cannot be used; writes are transactions.
     Every write of relations or preferences adds to the change table in the same transaction."""
+
+    async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]: ...
 
     @property
     def id(self) -> str:
@@ -379,7 +422,54 @@ class Ledger(Relations, Protocol):
     async def contact(self, a: str, b: str, now: int) -> tuple[bool, int | None]:
         """(in contact, until)."""
 
+    # Void tokens, deleted users
+
+    async def void(self, row: Void) -> None:
+        """Each column keeps its maximum; a change `void` is told where that is something new."""
+
+    async def erase(self, row: Void) -> list[LedgerChange]:
+        """`void`, and in the same transaction everything else that is known of the user goes: last seen, choices,
+        preferences, open marks, edges of every kind. Answers what it told about that. As long as the row stands,
+        `save_last_seen`, `save_choices` and `close_runs` leave out what is from `erased` or earlier: somebody may
+        still be about to write it."""
+
+    async def voids(self, after: str, limit: int) -> list[Void]:
+        """Of users whose id sorts after this one, in the order of ids: for a walk."""
+
+    async def void_of(self, user: str) -> Void | None: ...
+
+    async def forget_voids(self, now: int) -> None:
+        """Those whose `until` is at or before `now`."""
+
+    async def share_rooms(self, user: str, others: Sequence[str]) -> set[str]:
+        """Those of the others who are members of a room that the user is a member of."""
+
+    # What users decided about being seen
+
+    async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
+        """Only users who decided something; everybody else has the defaults."""
+
+    async def set_preferences(
+        self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
+    ) -> Preferences:
+        """Merge, and answer the result (`core.visibility.edited`). `last_seen`: the user's in public now."""
+
+    async def blocked(self, user: str) -> list[str]:
+        """Whom this user blocks, sorted by id; lifted ones are none."""
+
+    async def blocks(self, user: str, others: Sequence[str]) -> list[BlockRow]:
+        """Those between the user and any of the others, whoever placed them, lifted ones too; in no order."""
+
+    async def block(self, row: BlockRow) -> bool:
+        """False, and nothing changed: it stands there already. One that was lifted is written over."""
+
+    async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
+        """Remove it, or keep it as lifted at that time. False: there was none in force."""
+
     # What changed
+
+    async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
+        """Add rows to the change table: something changed that is kept elsewhere, and every node must look again."""
 
     async def changes_head(self) -> int: ...
 

@@ -263,10 +263,10 @@ async def test_a_store_that_is_away_is_said_of_every_beat_and_asked_only_once_ea
 
 
 async def test_a_beat_whose_outcome_is_unknown_says_so(world, monkeypatch):
-    async def doubtful(*_args):
+    async def doubtful(*_args, **_named):
         raise UnknownOutcome("The store did not answer in time.")
 
-    monkeypatch.setattr(type(world.node.sessions), "rest_beat", doubtful)
+    monkeypatch.setattr(type(world.node.rest_beats), "beat", doubtful)
     beat = {"user_id": "u", "device_id": "d"}
     assert (await batch(world, beat, beat))["errors"] == [
         {"index": 0, "code": "unknown_outcome"},

@@ -160,38 +160,63 @@ async def test_what_a_service_sets_is_seen_by_friends(world):
 # --- Preferences -----------------------------------------------------------------------------------------------------
 
 
+DEFAULTS = {"visibility": "contacts", "share_last_seen": True, "idle_after": None, "public": False}
+
+
 async def test_preferences_are_merged_and_answered(world):
     path = "/api/v1/presence/preferences"
-    assert (await world.get(path, by="pref")).json() == {"idle_after": None}
-    for body, result in (
-        ({"idle_after": 60}, 60),
-        ({}, 60),
-        ({"idle_after": 30}, 30),
-        ({"idle_after": 86_400}, 86_400),
-        ({"idle_after": 45.5}, 45.5),
-        ({"idle_after": None}, None),
+    result = dict(DEFAULTS)
+    assert (await world.get(path, by="pref")).json() == result
+    for body in (
+        {"idle_after": 60},
+        {},
+        {"idle_after": 30, "public": True},
+        {"idle_after": 86_400},
+        {"idle_after": 45.5, "visibility": "everyone"},
+        {"visibility": "nobody", "share_last_seen": False},
+        {"visibility": "nobody"},
+        {"public": False},
+        {"idle_after": None},
+        DEFAULTS,
     ):
+        result |= body
         answer = await world.put(path, body, by="pref")
-        assert (answer.status_code, answer.json()) == (200, {"idle_after": result})
-        assert (await world.get(path, by="pref")).json() == {"idle_after": result}
+        assert (answer.status_code, answer.json()) == (200, result)
+        assert (await world.get(path, by="pref")).json() == result
+
+
+async def test_a_service_reads_anybodys_preferences(world):
+    await world.put("/api/v1/presence/preferences", {"visibility": "nobody"}, by="shy")
+    answer = await world.get("/api/v1/presence/preferences?viewer=shy", by=SERVICE)
+    assert answer.json() == DEFAULTS | {"visibility": "nobody"}
 
 
 @pytest.mark.parametrize(
-    ("body", "code"),
+    ("body", "code", "named"),
     [
-        ({"idle_after": 29.9}, "out_of_range"),
-        ({"idle_after": 86_401}, "out_of_range"),
-        ({"idle_after": -1}, "out_of_range"),
-        ({"idle_after": 1e300}, "out_of_range"),
-        ({"idle_after": "60"}, "bad_shape"),
-        ({"idle_after": True}, "bad_shape"),
-        ({"idle_after": [60]}, "bad_shape"),
-        ({"visibility": "nobody"}, "bad_shape"),
+        ({"idle_after": 29.9}, "out_of_range", "idle_after"),
+        ({"idle_after": 86_401}, "out_of_range", "idle_after"),
+        ({"idle_after": -1}, "out_of_range", "idle_after"),
+        ({"idle_after": 1e300}, "out_of_range", "idle_after"),
+        ({"idle_after": "60"}, "bad_shape", "idle_after"),
+        ({"idle_after": True}, "bad_shape", "idle_after"),
+        ({"idle_after": [60]}, "bad_shape", "idle_after"),
+        ({"visibility": "friends"}, "invalid_visibility", "everyone, contacts, nobody"),
+        ({"visibility": "Nobody"}, "invalid_visibility", "visibility"),
+        ({"visibility": None}, "invalid_visibility", "visibility"),
+        ({"visibility": 2}, "invalid_visibility", "visibility"),
+        ({"visibility": ["nobody"]}, "invalid_visibility", "visibility"),
+        ({"share_last_seen": "no"}, "bad_shape", "share_last_seen"),
+        ({"share_last_seen": None}, "bad_shape", "share_last_seen"),
+        ({"public": 1}, "bad_shape", "public"),
+        ({"hidden_at": 5}, "bad_shape", "visibility"),
+        ({"visibility": "nobody", "idle_after": 1}, "out_of_range", "idle_after"),
     ],
 )
-async def test_a_preference_that_is_not_allowed_is_refused(world, body, code):
-    answer = await world.put("/api/v1/presence/preferences", body, by="pref")
-    assert "idle_after" in problem(answer, 400, code)
+async def test_a_preference_that_is_not_allowed_is_refused_and_changes_nothing(world, body, code, named):
+    answer = await world.put("/api/v1/presence/preferences", body, by="careful-pref")
+    assert named in problem(answer, 400, code)
+    assert (await world.get("/api/v1/presence/preferences", by="careful-pref")).json() == DEFAULTS
 
 
 async def test_ones_own_idle_after_counts(world):

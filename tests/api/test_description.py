@@ -41,12 +41,7 @@ def test_every_code_is_of_the_public_table_and_of_rest():
 
 def test_every_code_of_rest_is_used_or_not_yet():
     later = {
-        "token_revoked",
-        "polling_too_fast",
         "not_a_member",
-        "too_many_connections",
-        "too_many_subscriptions",
-        "overloaded",
     }
     used = {code for operation in CONTRACT for code in codes_of(operation)}
     used |= {"not_found", "method_not_allowed"}

@@ -180,8 +180,10 @@ async def test_every_number_that_is_counted_is_told(world):
         "wake_seconds": "herenow_wake_lag_seconds_count",
         "connections": "herenow_connections",
         "sessions": "herenow_sessions",
+        "streams": "herenow_streams",
     }
     world.node.metrics.closes[1000] += 1
+    world.node.metrics.stream_ends["client"] += 1
     world.node.metrics.refusals["not_found"] += 1
     names = {name[0] for name in await numbers(world)}
     for number in vars(world.node.metrics):

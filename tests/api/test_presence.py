@@ -161,7 +161,7 @@ async def test_fixed_words_win_over_ids_in_a_path_and_bulk_takes_any(world):
     assert status["status"] == "online"
     for word in ("heartbeat", "query", "mode"):
         problem(await world.get(f"/api/v1/presence/{word}", by="ana"), 405, "method_not_allowed")
-    problem(await world.get("/api/v1/presence/stream", by="ana"), 404, "not_found")
+    problem(await world.get("/api/v1/presence/stream", by="ana"), 400, "bad_shape")
 
 
 async def test_a_slash_at_the_end_means_nothing(world):

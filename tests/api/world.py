@@ -12,6 +12,7 @@ import httpx2 as httpx
 import jsonschema_rs
 
 from herenow.api.app import make_app
+from herenow.core.bucket import Rate
 from herenow.core.machine import Timings
 from herenow.core.model import Platform
 from herenow.engines.memory import MemoryEngine, MemoryStore
@@ -28,6 +29,9 @@ NOW = 1_800_000_000_000
 SERVICE = "backend"
 STRANGER = ("203.0.113.7", 1234)
 """A peer that is not on this machine."""
+
+
+UNLIMITED = Rate(every=0, burst=1)
 
 
 class Hands:
@@ -101,21 +105,36 @@ class World:
 
 @asynccontextmanager
 async def serving(
-    *, peer=("127.0.0.1", 1234), engine=None, start=True, front_page=None, timings=None, **settings
+    *,
+    peer=("127.0.0.1", 1234),
+    engine=None,
+    start=True,
+    front_page=None,
+    timings=None,
+    polling=UNLIMITED,
+    make_relations=None,
+    **settings,
 ):
+    """`make_relations`: makes another source of relations, of the ledger."""
     hands = Hands()
     ledger = open_ledger("sqlite://")
     await ledger.open()
     node = Node(
         engine or MemoryEngine(MemoryStore(4, clock=lambda: hands.ms)),
         ledger,
-        NodeSettings(timings=timings or Timings(), node_lease=1e6, ledger_flush=0.01),
+        NodeSettings(timings=timings or Timings(), node_lease=1e6, ledger_flush=0.01, polling=polling),
+        relations=make_relations(ledger) if make_relations else None,
         clock=NodeClock(NOW, hands.monotonic),
     )
     if start:
         await node.start({})
     all_settings = Settings(ledger="sqlite://", **settings)
-    app = make_app(node, Auth(SECRET, node.clock, 86_400.0), all_settings, front_page=front_page)
+    app = make_app(
+        node,
+        Auth(SECRET, node.clock, 86_400.0, revocations=node.revocations),
+        all_settings,
+        front_page=front_page,
+    )
     transport = httpx.ASGITransport(app=app, client=peer)
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://herenow.test") as client:
@@ -152,7 +171,8 @@ def check_documented(document, app, response):
         return
     answer = described["responses"].get(str(response.status_code))
     assert answer is not None, f"{response.request.method} {response.request.url}: {response.text}"
-    assert response.headers["cache-control"] == "no-store"
+    kept = response.url.path.startswith("/api/v1/public/") and response.status_code in (200, 304)
+    assert response.headers["cache-control"] == ("public, max-age=30" if kept else "no-store")
     if "content" not in answer:
         assert response.content == b""
         return

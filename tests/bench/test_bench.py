@@ -1,6 +1,7 @@
 """The benchmark starts, knows its scenarios and counts right. What it measures is not measured here."""
 
 import os
+import random
 
 import pytest
 from bench.__main__ import SCENARIOS, main
@@ -10,6 +11,7 @@ from bench.load import Crowd, masked
 from bench.machine import cpu_seconds, reads, resident_bytes
 from bench.report import Figure, Result, save, show
 from bench.server import Server
+from bench.twins import mann_whitney
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -17,7 +19,10 @@ from rich.console import Console
 def test_help_names_every_scenario():
     answer = CliRunner().invoke(main, ["--help"])
     assert answer.exit_code == 0
-    assert all(scenario in answer.output for scenario in SCENARIOS)
+    said = "".join(
+        answer.output.split()
+    )  # a long list is broken into lines, also inside a word with a hyphen
+    assert all(scenario in said for scenario in SCENARIOS)
 
 
 @pytest.mark.parametrize("wrong", [["nonsense"], ["beats", "--repeats", "0"], ["--slow"]])
@@ -83,3 +88,26 @@ def test_frames_are_counted_however_they_are_cut():
             crowd._take(7, stream[:cut])
             crowd._take(7, stream[cut:])
             assert (crowd.frames, seen) == (2, [b"hi", b"y" * 300]), cut
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "area"),
+    [
+        ([1, 2, 3], [4, 5, 6], 0.0),
+        ([4, 5, 6], [1, 2, 3], 1.0),
+        ([1, 2, 3], [1, 2, 3], 0.5),
+        ([1, 1, 1], [1, 1, 1], 0.5),
+        ([1, 4], [2, 3], 0.5),
+        ([2, 4], [1, 3], 0.75),
+    ],
+)
+def test_the_area_is_how_often_the_first_are_greater(first, second, area):
+    assert mann_whitney(first, second)[0] == area
+
+
+def test_chance_is_told_from_a_difference():
+    dice = random.Random(2)
+    same = [[dice.gauss(0, 1) for _ in range(500)] for _ in range(2)]
+    late = [value + 0.5 for value in same[1]]
+    assert mann_whitney(*same)[1] > 0.05
+    assert mann_whitney(same[0], late)[1] < 1e-6

@@ -1,12 +1,19 @@
 """`herenow doctor` says what to fix, and changes nothing."""
 
+import hashlib
+import hmac
+import json
 import os
 import resource
+import socket
 import sqlite3
+import threading
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from tests.gateway.issuer import jwks, public_jwk
 
 from herenow.cli.doctor import EXPECTED_FILES, LEAST_FILES, Weight, clock, files
 
@@ -118,3 +125,117 @@ def test_a_clock_behind_the_ledger_is_a_problem(tmp_path):
     os.utime(path, (NOW, NOW))
     assert [finding.weight for finding in clock(path, NOW - 3600)] == [Weight.PROBLEM]
     assert [finding.weight for finding in clock(path, NOW)] == [Weight.FINE]
+
+
+def test_the_keys_of_an_issuer_are_looked_at(herenow):
+    Path("jwks.json").write_bytes(jwks(public_jwk("ES256"), public_jwk("EdDSA"), {"kty": "oct", "k": "eA"}))
+    result = herenow("doctor", "--jwks-file", "jwks.json")
+    said = " ".join(result.stdout.split())
+    assert result.exit_code == 0
+    assert "jwks.json has keys: 1 for ES256, 1 for EdDSA." in said
+    assert "Not used: key 3 is of a type that is not used here" in said
+    assert "set jwt_issuer and jwt_audience" in said
+    assert "None, and none is needed" in said
+    named = herenow("doctor", "--jwks-file", "jwks.json", "--jwt-issuer", "i", "--jwt-audience", "a")
+    assert "made for others" not in " ".join(named.stdout.split())
+
+
+def test_keys_that_cannot_be_had_are_a_problem(herenow):
+    Path("jwks.json").write_text("{}")
+    for where in (["--jwks-file", "jwks.json"], ["--jwks-url", "http://user:hunter2@127.0.0.1:1/jwks"]):
+        result = herenow("doctor", *where)
+        assert result.exit_code == 1
+        assert "cannot be used: it" in " ".join(result.stdout.split())
+        assert "hunter2" not in result.stdout
+
+
+# --- Relations
+
+
+class Answering(BaseHTTPRequestHandler):
+    """An application in a thread. Its class says how it behaves."""
+
+    checks = True
+    related = False
+    status = 200
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        message = self.headers["herenow-timestamp"].encode() + b"." + body
+        wanted = "v1=" + hmac.new(SHARED.encode(), message, hashlib.sha256).hexdigest()
+        refused = self.checks and self.headers["herenow-signature"] != wanted
+        rows = json.loads(body)["pairs"]
+        pairs = [{"a": a, "b": b, "mutual_follow": self.related, "contact": False} for a, b in rows]
+        answer = json.dumps({"pairs": pairs}).encode()
+        self.send_response(403 if refused else self.status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        pass
+
+
+SHARED = "shared by herenow and the application, long enough"
+
+
+@pytest.fixture
+def asked(herenow, monkeypatch):
+    """Run the doctor against an application of this class."""
+
+    def run(kind):
+        with HTTPServer(("127.0.0.1", 0), kind) as server:
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+            thread.start()
+            try:
+                monkeypatch.setenv("HERENOW_RELATIONS", f"http://127.0.0.1:{server.server_port}/")
+                monkeypatch.setenv("HERENOW_RELATIONS_SECRET", SHARED)
+                result = herenow("doctor")
+                return result.exit_code, " ".join(result.stdout.split())
+            finally:
+                server.shutdown()
+                thread.join()
+
+    return run
+
+
+def test_an_application_that_answers_and_checks_is_fine(asked):
+    code, said = asked(Answering)
+    assert code == 0
+    assert "/ answers." in said
+    assert "refuses a question with a wrong signature" in said
+    assert "relations.failed" not in said
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "sentence"),
+    [
+        ({"checks": False}, "anybody may ask it who is related to whom"),
+        ({"related": True}, "two made-up users are related"),
+        ({"status": 500}, "does not say who is related: It answers with status 500"),
+        ({"status": 302}, "the setting must name the final address"),
+        ({"status": 401}, "is relations_secret the same there?"),
+    ],
+)
+def test_an_application_that_must_be_fixed_is_a_problem(asked, behaviour, sentence):
+    code, said = asked(type("Wrong", (Answering,), behaviour))
+    assert code == 1
+    assert sentence in said
+
+
+def test_no_application_at_all_is_a_problem(herenow, monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        monkeypatch.setenv("HERENOW_RELATIONS", f"http://127.0.0.1:{taken.getsockname()[1]}/")
+        monkeypatch.setenv("HERENOW_RELATIONS_SECRET", SHARED)
+        result = herenow("doctor")
+    assert result.exit_code == 1
+    assert "does not say who is related" in result.stdout
+
+
+def test_that_everybody_sees_everybody_is_pointed_out(herenow, monkeypatch):
+    monkeypatch.setenv("HERENOW_RELATIONS", "open")
+    result = herenow("doctor")
+    assert result.exit_code == 0
+    assert "Everybody sees everybody" in result.stdout

@@ -34,6 +34,29 @@ def test_standard_input_is_recognised_by_its_first_line(herenow, text):
     assert contacts("ana") == ["bob"]
 
 
+@pytest.mark.parametrize(
+    ("relations", "line", "said"),
+    [
+        ("open", "contact,ana,bob\n", "there are no contacts to keep"),
+        ("http://127.0.0.1:1/", "follow,ana,bob\n", "comes from the application"),
+        ("http://127.0.0.1:1/", "room,r,bob\n", "rooms are not kept here"),
+    ],
+)
+def test_edges_that_nobody_would_look_at_are_not_imported(herenow, monkeypatch, relations, line, said):
+    monkeypatch.setenv("HERENOW_RELATIONS", relations)
+    monkeypatch.setenv("HERENOW_RELATIONS_SECRET", "x" * 32)
+    result = herenow("import", "-", stdin=line)
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert contacts("ana") == []
+
+
+def test_rooms_are_imported_where_everybody_sees_everybody(herenow, monkeypatch):
+    monkeypatch.setenv("HERENOW_RELATIONS", "open")
+    assert herenow("import", "-", stdin="room,r,ana\n").exit_code == 0
+    assert member("r", "ana")
+
+
 def test_an_import_can_be_repeated(herenow):
     Path("graph.csv").write_text("contact,ana,bob\n")
     herenow("import", "graph.csv")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from herenow.gateway.tokens import verify
+from herenow.errors import ProtocolError
+from herenow.gateway.tokens import Expected, verify
 from herenow.secret import resolve_secret
 from herenow.settings import Settings
 
@@ -29,6 +30,24 @@ def test_a_token_minted_before_the_first_start_fits_the_node_that_starts_later(h
     result = herenow("token", "ana")
     assert Path("herenow.secret").exists()
     assert claims_of(result, resolve_secret(Settings())).user == "ana"
+
+
+def test_a_token_names_the_issuer_and_the_audience_that_nodes_expect(herenow, monkeypatch):
+    monkeypatch.setenv("HERENOW_SECRET", SECRET)
+    result = herenow("token", "ana", "--jwt-issuer", "https://i", "--jwt-audience", "a,b")
+    minted, now = result.stdout.strip(), time.time()
+    expected = Expected("https://i", ("a",))
+    assert verify(minted, SECRET, now=now, max_ttl=86_400, expected=expected).user == "ana"
+    for other in (Expected("https://j", ("a",)), Expected("https://i", ("c",)), Expected("https://i")):
+        with pytest.raises(ProtocolError, match="token_claims"):
+            verify(minted, SECRET, now=now, max_ttl=86_400, expected=other)
+
+
+def test_nobody_can_mint_for_an_issuer(herenow):
+    result = herenow("token", "ana", "--jwks-url", "https://issuer.example/jwks")
+    assert result.exit_code == 2
+    assert "configure a secret as well" in result.stderr
+    assert not Path("herenow.secret").exists()
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ class Schedule:
                     break
                 try:
                     async with asyncio.timeout(8):
-                        await node.run(node.node.sessions.rest_beat(user, device, Platform.MOBILE, None))
+                        await node.run(node.node.rest_beats.beat(user, device, Platform.MOBILE, None))
                     self.checker.beat(user, device, node.name)
                 except (HerenowError, Gone, TimeoutError):
                     self.checker.may_have_beaten(user, device, node.name)

@@ -109,7 +109,7 @@ def test_the_same_seed_is_the_same_story():
 )
 async def test_a_broken_node_is_found_out(broken, faults, finds):
     """The checker can fail: each of these nodes makes one mistake."""
-    for seed in range(5):
+    for seed in range(40):  # most show in the first; a gap that nobody minds is seen in one story of eight
         async with ran(seed, faults=faults, spoil=broken) as schedule:
             if any(f" {finds}: " in problem for problem in schedule.checker.problems):
                 return

@@ -1,8 +1,8 @@
 """Faults that the tests of the core must notice, each with the tests that do.
 
-A fault is a piece of source and what stands there instead. `python -m tests.core.mutants` plants one after the other
-into a copy of the core and runs the named tests against it, in forked children so that pytest is loaded once; it prints
-what became of each. Nothing here imports herenow: a child must find the copy first.
+A fault is a piece of source, wherever in the core it stands, and what stands there instead. `python -m tests.core.mutants`
+plants one after the other into a copy of the core and runs the named tests against it, in forked children so that pytest
+is loaded once; it prints what became of each. Nothing here imports herenow: a child must find the copy first.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ class Mutant:
     fragment: str
     instead: str
     caught_by: tuple[str, ...]
-    module: str = "machine"
 
 
-def mutant(name: str, fragment: str, instead: str, *caught_by: str, module: str = "machine") -> Mutant:
-    return Mutant(name, fragment, instead, caught_by, module)
+def mutant(name: str, fragment: str, instead: str, *caught_by: str) -> Mutant:
+    return Mutant(name, fragment, instead, caught_by)
 
 
 MUTANTS = (
@@ -95,9 +94,9 @@ MUTANTS = (
     ),
     mutant(
         "a mode keeps who is gone",
-        "    if not presence.sessions:\n        return _stated(presence, Status.OFFLINE, at)",
+        "    if not presence.sessions:\n        return stated(presence, Status.OFFLINE, at)",
         "    if not presence.sessions and presence.mode is Mode.AUTO:\n"
-        "        return _stated(presence, Status.OFFLINE, at)",
+        "        return stated(presence, Status.OFFLINE, at)",
         "test_modes.py::test_modes",
     ),
     mutant(
@@ -108,8 +107,8 @@ MUTANTS = (
     ),
     mutant(
         "hidden life enters last seen",
-        "    if not presence.hidden:\n        last_seen = _later",
-        "    if True:\n        last_seen = _later",
+        "    if not presence.hidden:\n        last_seen = later",
+        "    if True:\n        last_seen = later",
         "test_hidden.py::test_hidden_activity_never_enters_last_seen",
     ),
     mutant(
@@ -130,12 +129,11 @@ MUTANTS = (
         "or presence.hidden:\n        return View(since=presence.last_seen, last_seen=presence.last_seen, "
         "custom=presence.custom, platforms=tuple(sorted(presence.platforms)))",
         "test_hidden.py::test_hidden_is_signed_out_at_the_moment_of_hiding",
-        module="model",
     ),
     mutant(
         "shown again, it says since when it was hidden",
-        "replace(presence, platforms=_platforms(presence), since=at, shown_at=at)",
-        "replace(presence, platforms=_platforms(presence))",
+        "replace(presence, platforms=platforms_of(presence), since=at, shown_at=at)",
+        "replace(presence, platforms=platforms_of(presence))",
         "test_hidden.py::test_visible_again",
     ),
     mutant(
@@ -143,12 +141,11 @@ MUTANTS = (
         "return self.mode is Mode.INVISIBLE or self.arriving_until is not None",
         "return self.mode is Mode.INVISIBLE",
         "test_arrival.py::test_an_arrival_is_shown_late_or_never",
-        module="model",
     ),
     mutant(
         "a frozen status is judged again",
         "return presence  # frozen",
-        "return _stated(presence, _judged(presence), at)  # frozen",
+        "return stated(presence, judged(presence), at)  # frozen",
         "test_status.py::test_the_status_follows_the_rules",
     ),
     mutant(
@@ -165,7 +162,7 @@ MUTANTS = (
     ),
     mutant(
         "idleness of the time in grace shows as online first",
-        "sessions = _idled((*rest, session), now - _idle_after(presence, timings))",
+        "sessions = idled((*rest, session), now - idle_limit(presence, timings))",
         "sessions = (*rest, session)",
         "test_grace.py::test_grace",
     ),
@@ -249,8 +246,8 @@ MUTANTS = (
     ),
     mutant(
         "the youngest in grace gives way",
-        "_removed(presence, min(in_grace,",
-        "_removed(presence, max(in_grace,",
+        "removed(presence, min(in_grace,",
+        "removed(presence, max(in_grace,",
         "test_limits.py::test_the_cap",
     ),
     mutant(
@@ -264,20 +261,20 @@ MUTANTS = (
         "extra += record[start:at]",
         "extra += b''",
         "test_record.py::test_a_foreign_field_survives_being_settled",
-        module="record",
     ),
     mutant(
         "a record that was cut off is believed",
         "    if at != end:\n",
         "    if False:\n",
         "test_record.py::test_broken_records",
-        module="record",
     ),
 )
 
 
-def source_of(module: str) -> str:
-    return (SOURCE / "core" / f"{module}.py").read_text()
+def places(fragment: str) -> list[Path]:
+    """Modules of the core, one for each time that they have it."""
+    sources = {path: path.read_text() for path in (SOURCE / "core").glob("*.py")}
+    return [path for path, source in sources.items() for _ in range(source.count(fragment))]
 
 
 def main() -> None:
@@ -309,8 +306,9 @@ def _fork(pytest, each: Mutant, folder: Path) -> int:
     )
     shutil.copy(SOURCE / "__init__.py", folder / "herenow")
     if each.fragment:
-        faulty = source_of(each.module).replace(each.fragment, each.instead)
-        (folder / "herenow" / "core" / f"{each.module}.py").write_text(faulty)
+        [sound] = places(each.fragment)
+        faulty = sound.read_text().replace(each.fragment, each.instead)
+        (folder / "herenow" / "core" / sound.name).write_text(faulty)
     if pid := os.fork():
         return pid
     import signal

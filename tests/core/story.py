@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from herenow.core import machine, record
-from herenow.core.machine import Held, Outcome, Timings, settle, wake_at
+from herenow.core import edits, record
+from herenow.core.machine import Edit, Held, Outcome, Timings, settle, wake_at
 from herenow.core.model import UNLEASED, Custom, Mode, Platform, Presence, Session, View, own, public
 
 T0 = 1_700_000_000_000
@@ -271,13 +271,13 @@ class Story:
             _rests(line, self.now)
         self.settle(node)
         if activity and self._standing(device, UNLEASED) is None:
-            self.settle(node, machine.act_on(device, idle=activity == "idle"))
+            self.settle(node, edits.act_on(device, idle=activity == "idle"))
 
     def gone(self, device: str, *, via: str = "n1") -> None:
         """An outside gateway lost that device's connection."""
         node = self._node(via)
         node.lines = [line for line in node.lines if not (line.unleased and line.device == device)]
-        self.settle(node, machine.lose(device))
+        self.settle(node, edits.lose(device))
 
     def user_acts(self, *, via: str = "n1") -> None:
         node = self._node(via)
@@ -285,7 +285,7 @@ class Story:
             if line.lost_at is None:
                 line.active_at = self.now
                 line.idle = False
-        self.settle(node, machine.act())
+        self.settle(node, edits.act())
 
     # --- What users ask for ----------------------------------------------------------------------------------------
 
@@ -296,7 +296,7 @@ class Story:
         """Everybody who hears closes its sockets of that device; who does not finds out by the record."""
         node = self._node(via)
         node.lines = [line for line in node.lines if line.device != device]
-        self.settle(node, machine.sign_out(device, (node.epoch,)))
+        self.settle(node, edits.sign_out(device, (node.epoch,)))
         for each in self.nodes.values():
             if each.hears and each.alive and each is not node:
                 each.lines = [line for line in each.lines if line.device != device]
@@ -306,22 +306,22 @@ class Story:
         node = self._node(on)
         devices = {session.device for session in self.record.sessions}
         node.lines = []
-        self.settle(node, *(machine.sign_out(device, (node.epoch,)) for device in devices))
+        self.settle(node, *(edits.sign_out(device, (node.epoch,)) for device in devices))
 
     def mode(self, mode: str, *, lasts: str | None = None, via: str = "n1") -> None:
         until = None if lasts is None else self.now + ms(lasts)
-        self.settle(self._node(via), machine.set_mode(Mode[mode.upper()], until))
+        self.settle(self._node(via), edits.set_mode(Mode[mode.upper()], until))
 
     def text(self, text: str, *, lasts: str | None = None, via: str = "n1") -> None:
         until = None if lasts is None else self.now + ms(lasts)
-        self.settle(self._node(via), machine.set_custom(Custom(text, until=until)))
+        self.settle(self._node(via), edits.set_custom(Custom(text, until=until)))
 
     def no_text(self, *, via: str = "n1") -> None:
-        self.settle(self._node(via), machine.set_custom(None))
+        self.settle(self._node(via), edits.set_custom(None))
 
     def idle_after(self, duration: str, *, via: str = "n1") -> None:
         limit = None if duration == "default" else ms(duration)
-        self.settle(self._node(via), machine.set_idle_after(limit))
+        self.settle(self._node(via), edits.set_idle_after(limit))
 
     # --- Nodes -----------------------------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ class Story:
 
     def retire(self) -> None:
         """The sweep: sessions of epochs that are no more fall into grace."""
-        self.settle(self._anybody(), machine.retire(self.dead))
+        self.settle(self._anybody(), edits.retire(self.dead))
 
     def returns(self, name: str) -> None:
         """A node that was marked dead takes a new epoch and asserts what it holds."""
@@ -362,24 +362,24 @@ class Story:
 
     # --- The one decision ------------------------------------------------------------------------------------------
 
-    def settle(self, node: Node, *edits: machine.Edit) -> None:
+    def settle(self, node: Node, *asked: Edit) -> None:
         self._turn(node)
         if self._quiet:
             return
         self.settled_at = self.now
         for _ in range(10):
-            outcome = self._settled(node, edits)
+            outcome = self._settled(node, asked)
             self._check(outcome)
             self._commit(outcome)
             self._note(node, outcome)
             if outcome.applied:
-                edits = ()
+                asked = ()
             if not outcome.more:
                 self._check_again(node)
                 return
         raise AssertionError("it never ends")
 
-    def _settled(self, node: Node, edits: tuple[machine.Edit, ...] = ()) -> Outcome:
+    def _settled(self, node: Node, asked: tuple[Edit, ...] = ()) -> Outcome:
         held = [self._facts(node, line) for line in node.lines]
         return settle(
             self.record,
@@ -387,7 +387,7 @@ class Story:
             self.timings,
             epoch=node.epoch,
             held=held,
-            edits=edits,
+            edits=asked,
             settled=self.settled,
         )
 

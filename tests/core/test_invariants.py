@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.core.oracle import REST, Oracle
 from tests.core.story import T0, H, Line, M, S, Story
 
-from herenow.core.machine import REMEMBER_SIGN_OUT, droppable
+from herenow.core.happenings import REMEMBER_SIGN_OUT
+from herenow.core.machine import droppable
 from herenow.core.model import Mode
 
 PROFILES = {

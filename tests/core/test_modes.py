@@ -3,7 +3,8 @@
 import pytest
 from tests.core.story import T0, M, Story, table
 
-from herenow.core.machine import Timings, set_custom, set_mode, settle
+from herenow.core.edits import set_custom, set_mode
+from herenow.core.machine import Timings, settle
 from herenow.core.model import Custom, Mode
 
 

@@ -3,7 +3,8 @@
 import pytest
 from tests.core.story import Story, table
 
-from herenow.core.machine import REMEMBER_SIGN_OUT, droppable
+from herenow.core.happenings import REMEMBER_SIGN_OUT
+from herenow.core.machine import droppable
 
 
 @table(

@@ -1,23 +1,149 @@
-"""Who may see what of whom: the rules in their order, and the one projection behind every exit."""
+"""Who may see what of whom: the rules in their order, the one projection behind every exit, and what hiding freezes."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
-from tests.core.story import Story, table
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.story import T0, M, Story, table
 
-from herenow.core.model import NOBODY_HERE, Presence, Status, public, truth
-from herenow.core.visibility import RULES, Facts, Sight, judge, may_hear_typing, seen
+from herenow.core.model import NOBODY_HERE, Bucket, Presence, Status, public, truth
+from herenow.core.visibility import (
+    DAY,
+    RULES,
+    Block,
+    Facts,
+    Kind,
+    Preferences,
+    PreferencesEdit,
+    Sight,
+    Visibility,
+    bucket_of,
+    day_of,
+    earliest,
+    edited,
+    judge,
+    last_seen_if_gone,
+    last_seen_when_blocked,
+    may_hear_typing,
+    outlasts_a_block,
+    seen,
+    seen_by_oneself,
+    status_in_public,
+)
+
+EVERYONE = Preferences(Visibility.EVERYONE)
+NOBODY = Preferences(Visibility.NOBODY, hidden_at=50, hidden_last_seen=40)
+SECRETIVE = Preferences(share_last_seen=False)
+BLOCKED = Block(last_seen=30)
+LIFTED = Block(last_seen=30, lifted_at=60)
+TODAY = day_of(T0)
+
+
+def frozen(last_seen, *, blurred=False):
+    return Sight(Kind.FROZEN, blurred=blurred, last_seen=last_seen)
 
 
 @table(
     "facts, sight, rule",
     {
         "strangers": (Facts(), Sight.NONE, "not_related"),
-        "related": (Facts(related=True), Sight.FULL, "contacts"),
+        "they follow each other": (Facts(mutual_follow=True), Sight.FULL, "contacts"),
+        "they are in contact": (Facts(contact=True), Sight.FULL, "contacts"),
+        "they share a room": (Facts(shares_room=True), Sight.FULL, "contacts"),
         "oneself": (Facts(same_user=True), Sight.TRUTH, "self"),
-        "oneself, related by mistake": (Facts(same_user=True, related=True), Sight.TRUTH, "self"),
+        "oneself, related by mistake": (Facts(same_user=True, contact=True), Sight.TRUTH, "self"),
+        "oneself, hidden in every way": (
+            Facts(same_user=True, block=BLOCKED, target=NOBODY, invisible=True),
+            Sight.TRUTH,
+            "self",
+        ),
         "a service": (Facts(service=True), Sight.TRUTH, "service"),
-        "a service that is related": (Facts(service=True, related=True), Sight.TRUTH, "service"),
+        "a service that is related": (Facts(service=True, contact=True), Sight.TRUTH, "service"),
+        "a service sees who hides": (
+            Facts(service=True, block=BLOCKED, target=NOBODY, invisible=True),
+            Sight.TRUTH,
+            "service",
+        ),
+        # Blocks
+        "blocked": (Facts(contact=True, block=BLOCKED), frozen(30), "blocked"),
+        "blocked, never seen before": (Facts(contact=True, block=Block()), frozen(None), "blocked"),
+        "a blocked stranger is a stranger": (Facts(block=BLOCKED), Sight.NONE, "blocked"),
+        "a blocked stranger of one who is shown to everyone": (
+            Facts(block=BLOCKED, target=EVERYONE),
+            frozen(30),
+            "blocked",
+        ),
+        "a blocked stranger of one who hides": (Facts(block=BLOCKED, target=NOBODY), Sight.NONE, "blocked"),
+        "blocked by one who does not share": (
+            Facts(contact=True, block=BLOCKED, target=SECRETIVE),
+            frozen(30, blurred=True),
+            "blocked",
+        ),
+        "blocked and not sharing": (
+            Facts(contact=True, block=BLOCKED, viewer_shares=False),
+            frozen(30, blurred=True),
+            "blocked",
+        ),
+        "blocked, then hidden from everybody": (
+            Facts(contact=True, block=BLOCKED, target=NOBODY),
+            frozen(30),
+            "blocked",
+        ),
+        "a lifted block is none": (Facts(contact=True, block=LIFTED), Sight.FULL, "contacts"),
+        "a lifted block of strangers": (Facts(block=LIFTED), Sight.NONE, "not_related"),
+        # Nobody
+        "nobody": (Facts(contact=True, target=NOBODY), frozen(40), "nobody"),
+        "nobody, for a stranger": (Facts(target=NOBODY), Sight.NONE, "not_related"),
+        "nobody, not sharing": (
+            Facts(contact=True, target=replace(NOBODY, share_last_seen=False)),
+            frozen(40, blurred=True),
+            "nobody",
+        ),
+        "nobody, since before a block was lifted: hidden since the block": (
+            Facts(contact=True, target=NOBODY, block=LIFTED),
+            frozen(30),
+            "nobody",
+        ),
+        "nobody, in the moment a block was lifted": (
+            Facts(contact=True, target=NOBODY, block=replace(LIFTED, lifted_at=50)),
+            frozen(30),
+            "nobody",
+        ),
+        "nobody, since after a block was lifted: seen in between": (
+            Facts(contact=True, target=NOBODY, block=replace(LIFTED, lifted_at=49)),
+            frozen(40),
+            "nobody",
+        ),
+        # The rest
+        "invisible": (Facts(contact=True, invisible=True), Sight.FULL, "invisible"),
+        "invisible, for a stranger": (Facts(invisible=True), Sight.NONE, "not_related"),
+        "invisible and not sharing": (
+            Facts(contact=True, invisible=True, target=SECRETIVE),
+            Sight.BLURRED,
+            "invisible",
+        ),
+        "invisible and blocked": (
+            Facts(contact=True, invisible=True, block=BLOCKED),
+            frozen(30),
+            "blocked",
+        ),
+        "the target does not share": (Facts(contact=True, target=SECRETIVE), Sight.BLURRED, "blurred"),
+        "the viewer does not share": (Facts(contact=True, viewer_shares=False), Sight.BLURRED, "blurred"),
+        "a stranger who does not share": (Facts(viewer_shares=False), Sight.NONE, "not_related"),
+        "everyone, for a stranger": (Facts(target=EVERYONE), Sight.FULL, "everyone"),
+        "everyone, for a contact": (Facts(contact=True, target=EVERYONE), Sight.FULL, "contacts"),
+        "everyone, not sharing": (
+            Facts(target=replace(EVERYONE, share_last_seen=False)),
+            Sight.BLURRED,
+            "blurred",
+        ),
+        "public is about the profile alone": (
+            Facts(target=Preferences(public=True)),
+            Sight.NONE,
+            "not_related",
+        ),
     },
 )
 def test_the_first_rule_that_applies_decides(facts, sight, rule):
@@ -25,44 +151,312 @@ def test_the_first_rule_that_applies_decides(facts, sight, rule):
     assert (verdict.sight, verdict.rule) == (sight, rule)
 
 
-@pytest.mark.parametrize("values", list(product([False, True], repeat=3)))
-def test_every_pair_gets_a_verdict_by_a_rule_with_a_name(values):
-    assert judge(Facts(*values)).rule in [name for name, _ in RULES]
+def test_the_rules_stand_in_the_order_of_the_contract():
+    assert [name for name, _ in RULES] == [
+        "self",
+        "service",
+        "blocked",
+        "not_related",
+        "nobody",
+        "invisible",
+        "blurred",
+        "contacts",
+        "everyone",
+    ]
 
 
-HERE = "connect d1 as web, text tea, 1s"
+# --- What holds for all facts ------------------------------------------------------------------------------------------
+
+times = st.one_of(st.none(), st.sampled_from([0, 29, 30, 31, 49, 50, 51, T0]))
+
+
+@st.composite
+def some_preferences(draw):
+    preferences = Preferences(share_last_seen=draw(st.booleans()), public=draw(st.booleans()))
+    edit = PreferencesEdit(draw(st.sampled_from(Visibility)))
+    return edited(preferences, edit, draw(st.sampled_from([49, 50, 51])), draw(times))
+
+
+blocks = st.one_of(st.none(), st.builds(Block, times, st.sampled_from([None, 49, 50, 51])))
+others = st.builds(
+    Facts,
+    mutual_follow=st.booleans(),
+    contact=st.booleans(),
+    shares_room=st.booleans(),
+    block=blocks,
+    target=some_preferences(),
+    viewer_shares=st.booleans(),
+    invisible=st.booleans(),
+)
+presences = st.sampled_from(
+    [
+        Story().play(script).record
+        for script in (
+            "1s",
+            "connect d1 as web, text tea, 1s",
+            "connect d1, mode busy, 1m",
+            "connect d1, mode invisible, 1m, act d1",
+            "connect d1, 1m, bye d1",
+            "connect d1, 1m, drop d1, 1s",
+            "connect d1, mode invisible, 1m, bye d1",
+        )
+    ]
+)
+
+
+def in_force(block):
+    return block is not None and block.lifted_at is None
+
+
+@given(others)
+def test_every_pair_gets_a_verdict_by_a_rule_with_a_name(facts):
+    assert judge(facts).rule in [name for name, _ in RULES[2:]]
+
+
+@given(others, presences)
+def test_nobody_but_oneself_and_services_gets_the_truth(facts, presence):
+    sight = judge(facts).sight
+    assert sight.kind is not Kind.TRUTH
+    if presence.hidden:
+        assert seen(presence, sight, TODAY).status is Status.OFFLINE
+        assert not may_hear_typing(presence, sight)
+
+
+@given(others, presences, presences)
+def test_while_hidden_no_record_makes_a_difference(facts, one, other):
+    if in_force(facts.block) or facts.target.visibility is Visibility.NOBODY:
+        sight = judge(facts).sight
+        assert seen(one, sight, TODAY) == seen(other, sight, TODAY)
+        assert seen(one, sight, TODAY).status is Status.OFFLINE
+        assert not may_hear_typing(one, sight)
+
+
+@given(others)
+def test_a_blocked_stranger_is_a_stranger(facts):
+    facts = replace(facts, mutual_follow=False, contact=False, shares_room=False)
+    if facts.target.visibility is not Visibility.EVERYONE:
+        assert judge(facts).sight == judge(replace(facts, block=None)).sight == Sight.NONE
+
+
+@given(others, presences)
+def test_a_block_takes_away_and_adds_nothing(facts, presence):
+    """Who looks gets exactly the view of somebody who signed out at that moment, in the shape they are used to."""
+    unblocked = replace(facts, block=None)
+    block = Block(last_seen_when_blocked(presence, unblocked, T0 + 60 * M))
+    hidden = seen(presence, judge(replace(facts, block=block)).sight, TODAY)
+    gone = replace(
+        presence, sessions=(), status=Status.OFFLINE, since=None, custom=None, platforms=frozenset()
+    )
+    gone = replace(gone, last_seen=last_seen_if_gone(presence, T0 + 60 * M))
+    assert hidden == seen(gone, judge(unblocked).sight, TODAY)
+
+
+@given(others, presences)
+def test_nobody_takes_away_and_adds_nothing(facts, presence):
+    shown = replace(facts.target, visibility=Visibility.CONTACTS, hidden_at=None, hidden_last_seen=None)
+    facts = replace(facts, block=None, target=shown)
+    gone_at = last_seen_if_gone(presence, T0 + 60 * M)
+    hiding = edited(shown, PreferencesEdit(Visibility.NOBODY), T0 + 60 * M, gone_at)
+    gone = replace(
+        presence, sessions=(), status=Status.OFFLINE, since=None, custom=None, platforms=frozenset()
+    )
+    gone = replace(gone, last_seen=gone_at)
+    hidden = seen(presence, judge(replace(facts, target=hiding)).sight, TODAY)
+    assert hidden == seen(gone, judge(facts).sight, TODAY)
+
+
+@given(others)
+def test_invisible_changes_the_rules_name_and_never_the_sight(facts):
+    """The record says it already; so views need not be judged anew when somebody hides."""
+    seen_by_all, hidden = judge(replace(facts, invisible=False)), judge(replace(facts, invisible=True))
+    assert seen_by_all.sight == hidden.sight
+
+
+@given(others, presences)
+def test_who_may_not_know_times_gets_none(facts, presence):
+    if facts.blurred:
+        view = seen(presence, judge(facts).sight, TODAY)
+        assert (view.since, view.last_seen) == (None, None)
+
+
+@given(others)
+def test_hiding_more_never_shows_more(facts):
+    more = replace(facts, block=Block(5))
+    if judge(facts).sight.kind in (Kind.NONE, Kind.FROZEN):
+        assert judge(more).sight.kind in (Kind.NONE, Kind.FROZEN)
+
+
+# --- Two hidings at once -----------------------------------------------------------------------------------------------
+
+HERE = Story().play("connect d1, 1s").record
+NOW = T0 + 60 * M
+
+
+def test_a_second_block_goes_on_from_the_first():
+    first = Facts(contact=True, block=Block(30))
+    assert last_seen_when_blocked(HERE, first, NOW) == 30
+
+
+def test_a_block_of_somebody_who_hides_goes_on_from_there_and_outlasts_it():
+    hiding = Facts(contact=True, target=NOBODY)
+    block = Block(last_seen_when_blocked(HERE, hiding, NOW))
+    assert block == Block(40)
+    assert judge(Facts(contact=True, block=block)).sight == frozen(40)
+
+
+def test_a_block_that_is_lifted_while_its_target_hides_is_remembered():
+    assert outlasts_a_block(NOBODY)
+    assert not outlasts_a_block(EVERYONE)
+    assert not outlasts_a_block(Preferences())
+
+
+def test_a_block_between_strangers_holds_when_they_become_friends():
+    block = Block(last_seen_when_blocked(HERE, Facts(), NOW))
+    assert judge(Facts(contact=True, block=block)).sight == frozen(NOW)
+
+
+@table(
+    "blocks, counts",
+    {
+        "none": ([], None),
+        "one": ([(5, Block(1))], Block(1)),
+        "the earlier": ([(5, Block(1)), (4, Block(2))], Block(2)),
+        "in force before lifted": ([(4, Block(1, 9)), (5, Block(2))], Block(2)),
+        "the last one lifted": ([(4, Block(1, 9)), (5, Block(2, 8))], Block(1, 9)),
+    },
+)
+def test_of_two_blocks_the_earlier_counts(blocks, counts):
+    assert earliest(blocks) == counts
+
+
+@table(
+    "script, last_seen",
+    {
+        "never here": ("1s", None),
+        "here": ("connect d1", NOW),
+        "signed out": ("connect d1, 1m, bye d1", T0 + M),
+        "in grace: the close": ("connect d1, 1m, drop d1, 10s", T0 + M),
+        "invisible": ("connect d1, 1m, mode invisible, 1m, act d1", T0 + M),
+    },
+)
+def test_what_hiding_freezes(script, last_seen):
+    assert last_seen_if_gone(Story().play(script).record, NOW) == last_seen
+
+
+@table(
+    "before, visibility, after",
+    {
+        "to nobody": (
+            Preferences(),
+            Visibility.NOBODY,
+            Preferences(Visibility.NOBODY, hidden_at=7, hidden_last_seen=5),
+        ),
+        "to nobody again": (NOBODY, Visibility.NOBODY, NOBODY),
+        "from nobody": (NOBODY, Visibility.EVERYONE, EVERYONE),
+        "everything else stays": (
+            replace(NOBODY, public=True, share_last_seen=False),
+            Visibility.CONTACTS,
+            Preferences(public=True, share_last_seen=False),
+        ),
+    },
+)
+def test_a_visibility_is_chosen(before, visibility, after):
+    assert edited(before, PreferencesEdit(visibility), 7, 5) == after
+
+
+# --- What a sight shows ------------------------------------------------------------------------------------------------
+
+PRESENT = "connect d1 as web, text tea, 1s"
 
 
 @table(
     "script, full, own",
     {
-        "here": (HERE, "online", "online"),
-        "hidden": (HERE + ", mode invisible", "offline", "online"),
-        "gone": (HERE + ", bye d1", "offline", "offline"),
+        "here": (PRESENT, "online", "online"),
+        "hidden": (PRESENT + ", mode invisible", "offline", "online"),
+        "gone": (PRESENT + ", bye d1", "offline", "offline"),
         "never here": ("1s", "offline", "offline"),
     },
 )
 def test_what_each_sight_shows(script, full, own):
     presence = Story().play(script).record
     assert seen(presence, Sight.FULL) == public(presence)
-    assert seen(presence, Sight.FULL).status.word == full
+    assert seen(presence, Sight.FULL).status.word == status_in_public(presence).word == full
     assert seen(presence, Sight.TRUTH) == truth(presence)
-    assert seen(presence, Sight.TRUTH).status.word == own
+    assert seen(presence, Sight.TRUTH).status.word == seen_by_oneself(presence).status.word == own
     assert seen(presence, Sight.NONE) == NOBODY_HERE == seen(Presence(), Sight.FULL)
+    blurred = seen(presence, Sight.BLURRED, TODAY)
+    assert (blurred.since, blurred.last_seen) == (None, None)
+    assert (blurred.status, blurred.custom, blurred.platforms) == (
+        public(presence).status,
+        public(presence).custom,
+        public(presence).platforms,
+    )
+    assert blurred.bucket == (Bucket.RECENTLY if public(presence).last_seen else None)
 
 
 def test_an_offline_view_says_nothing_but_when():
-    for script in (HERE + ", bye d1", HERE + ", mode invisible", HERE + ", mode busy, drop d1, 1m"):
+    for script in (PRESENT + ", bye d1", PRESENT + ", mode invisible", PRESENT + ", mode busy, drop d1, 1m"):
         view = Story().play(script).view
         assert (view.status, view.custom, view.platforms) == (Status.OFFLINE, None, ())
         assert view.since == view.last_seen is not None
 
 
 @table(
+    "sight, word",
+    {
+        "truth": (Sight.TRUTH, "truth"),
+        "full": (Sight.FULL, "full"),
+        "blurred": (Sight.BLURRED, "blurred"),
+        "frozen": (frozen(1), "offline"),
+        "none": (Sight.NONE, "offline"),
+    },
+)
+def test_a_sight_has_the_contracts_word(sight, word):
+    assert sight.word == word
+
+
+def test_a_blurred_view_cannot_forget_the_day():
+    with pytest.raises(ValueError, match="day"):
+        seen(Presence(), Sight.BLURRED)
+
+
+MIDNIGHT = 20_000 * DAY
+
+
+@table(
+    "ago, bucket",
+    {
+        "now": (0, Bucket.RECENTLY),
+        "in the future, by another node's clock": (-5 * M, Bucket.RECENTLY),
+        "three days": (3 * DAY, Bucket.RECENTLY),
+        "more than three whole days": (3 * DAY + 1, Bucket.WITHIN_WEEK),
+        "a week": (7 * DAY, Bucket.WITHIN_WEEK),
+        "more than a week": (7 * DAY + 1, Bucket.WITHIN_MONTH),
+        "a month": (30 * DAY, Bucket.WITHIN_MONTH),
+        "more than a month": (30 * DAY + 1, Bucket.LONG_AGO),
+        "ever": (MIDNIGHT, Bucket.LONG_AGO),
+    },
+)
+def test_buckets(ago, bucket):
+    assert bucket_of(MIDNIGHT - ago, day_of(MIDNIGHT)) is bucket
+
+
+@given(st.integers(0, 40 * DAY), st.integers(0, DAY - 1), st.integers(0, DAY - 1))
+def test_a_bucket_tells_the_day_and_never_the_time_of_day(ago, one, other):
+    """Whoever watches a bucket end learns the day of the last seen, whenever on that day it was."""
+    last_day = (MIDNIGHT - ago) // DAY * DAY
+    today = day_of(MIDNIGHT)
+    assert bucket_of(last_day + one, today) is bucket_of(last_day + other, today)
+
+
+@table(
     "script, sight, hears",
     {
         "a friend": ("connect d1", Sight.FULL, True),
+        "a friend who gets no times": ("connect d1", Sight.BLURRED, True),
         "a stranger": ("connect d1", Sight.NONE, False),
+        "somebody blocked": ("connect d1", frozen(5), False),
         "of one who hides": ("connect d1, mode invisible", Sight.FULL, False),
         "of one who is shown again": ("connect d1, mode invisible, mode auto", Sight.FULL, True),
         "of one who is busy": ("connect d1, mode busy", Sight.FULL, True),
@@ -71,3 +465,11 @@ def test_an_offline_view_says_nothing_but_when():
 )
 def test_who_hears_typing(script, sight, hears):
     assert may_hear_typing(Story().play(script).record, sight) is hears
+
+
+@pytest.mark.parametrize("flags", list(product([False, True], repeat=3)))
+def test_related_in_any_way_is_related(flags):
+    mutual, contact, room = flags
+    facts = Facts(mutual_follow=mutual, contact=contact, shares_room=room)
+    assert facts.related is any(flags)
+    assert (judge(facts).sight == Sight.FULL) is any(flags)

@@ -13,11 +13,15 @@ import httpx2
 import jwt
 import pytest
 import websockets
+from structlog.testing import capture_logs
 from tests.processes import PATIENCE, SECRET, Client, token
 from websockets.exceptions import InvalidStatus
 
 from herenow.app import running
 from herenow.gateway.listening import Listener
+from herenow.service.choices import Choices
+from herenow.service.outbox import Outbox
+from herenow.service.subscriptions import Granted, Subscriptions
 from herenow.settings import Settings
 
 
@@ -44,7 +48,7 @@ class Here:
         await self.put(f"/follows/{b}/{a}")
 
     async def put(self, path: str, method: str = "PUT", **options: Any) -> httpx2.Response:
-        headers = {"authorization": f"Bearer {token('backend', 'service')}"}
+        headers = {"authorization": f"Bearer {token('backend', 'service')}"} | options.pop("headers", {})
         async with httpx2.AsyncClient(base_url=self.url + "/api/v1", headers=headers) as http:
             answer = await http.request(method, path, **options)
         assert answer.status_code < 300, answer.text
@@ -180,7 +184,14 @@ async def test_J1_refusals_are_not_rubbish(here: Here) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "code"), [("?device_id=a%20b", "invalid_id"), ("?platform=toaster", "invalid_platform")]
+    ("query", "code"),
+    [
+        ("?device_id=a%20b", "invalid_id"),
+        ("?device_id=%ff", "invalid_id"),
+        ("?device_id=a&device_id=b", "bad_shape"),
+        ("?platform=toaster", "invalid_platform"),
+        ("?platform=web&platform=web", "bad_shape"),
+    ],
 )
 async def test_J1_a_wrong_query_is_explained_before_the_end(here: Here, query: str, code: str) -> None:
     headers = {"authorization": f"Bearer {token('ana')}"}
@@ -275,6 +286,83 @@ async def test_C3_two_tabs_are_one_device_and_bye_ends_both(here: Here) -> None:
         await first.send("presence.bye")
         assert await first.closed() == (1000, "signed out")
         assert await second.closed() == (4409, "signed out")
+
+
+async def test_J1_what_is_no_user_id_cannot_be_unsubscribed_from_and_the_rest_is(here: Here) -> None:
+    async with here.client("ana") as ana:
+        await ana.send("presence.unsubscribe", target_user_id="a b", id=1)
+        await ana.send("presence.unsubscribe", target_user_ids=["bo", 1.5], id=2)
+        await ana.send("presence.unsubscribe", target_user_ids=[], id=3)
+        await ana.until(lambda frame: frame.get("id") == 3)
+    assert [(f["id"], f.get("code"), f.get("target_user_ids")) for f in ana.frames if "id" in f] == [
+        (1, "invalid_user_id", None),
+        (2, None, ["bo"]),
+        (2, "invalid_user_id", None),
+        (3, None, []),
+    ]
+
+
+async def test_a_bye_with_an_id_is_answered_before_the_end(here: Here) -> None:
+    async with here.client("ana") as ana:
+        await ana.send("presence.bye", id="last")
+        assert await ana.closed() == (1000, "signed out")
+    assert ana.frames[-1] == {"type": "presence.ok", "id": "last"}
+
+
+async def test_nothing_that_waits_behind_a_bye_is_done(here: Here) -> None:
+    await here.befriend("ana", "bo")
+    with capture_logs() as logs:
+        async with here.client("ana") as ana, here.client("ana", "?device_id=other") as other:
+            await ana.send("presence.bye", id=1)
+            await ana.send("presence.subscribe", target_user_id="bo", id=2)
+            await ana.send("presence.set", mode="busy", id=3)
+            assert await ana.closed() == (1000, "signed out")
+            await other.in_step()
+            assert {frame["mode"] for frame in other.frames if frame["type"] == "presence.self"} == {"auto"}
+    assert [frame["id"] for frame in ana.frames if "id" in frame] == [1]
+    assert [line for line in logs if line["log_level"] == "error"] == []
+
+
+async def test_a_sign_out_during_a_subscribe_ends_it_without_a_failure(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await here.befriend("ana", "bo")
+    subscribe = Subscriptions.subscribe
+    subscribed = asyncio.Event()
+
+    async def late(self: Subscriptions, outbox: Outbox, targets: Any) -> Granted:
+        await here.put("/presence/devices/pc", "DELETE", headers={"authorization": f"Bearer {token('ana')}"})
+        subscribed.set()  # the client may hear of its end before we go on here
+        return await subscribe(self, outbox, targets)
+
+    monkeypatch.setattr(Subscriptions, "subscribe", late)
+    with capture_logs() as logs:
+        async with here.client("ana", "?device_id=pc") as ana:
+            await ana.send("presence.subscribe", target_user_id="bo", id=1)
+            assert await ana.closed() == (4409, "signed out")
+            await subscribed.wait()
+            async with here.client("bo") as bo:  # whatever the subscribe came to has been said by then
+                await bo.in_step()
+    assert [line for line in logs if line["log_level"] == "error"] == []
+
+
+async def test_a_command_that_fails_is_answered_and_those_behind_it_are_done(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(Choices, "set_mode", broken)
+    with capture_logs() as logs:
+        async with here.client("ana") as ana:
+            await ana.send("presence.set", mode="busy", id=1)
+            await ana.send("presence.active", id=2)
+            await ana.until(lambda frame: frame.get("id") == 2)
+    assert [(f["type"], f.get("code")) for f in ana.frames if "id" in f] == [
+        ("presence.error", "internal"),
+        ("presence.ok", None),
+    ]
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["command.failed"]
 
 
 async def test_C5_one_connection_too_many_is_told_by_4429() -> None:

@@ -18,7 +18,7 @@ import pytest
 import uvicorn
 
 from herenow.gateway.handshake import Http
-from herenow.gateway.picows_socket import picows_protocol
+from herenow.gateway.picows_seam import picows_protocol
 from herenow.gateway.sockets import Sockets
 from herenow.gateway.websocket import Accept, Acceptor, Limits, Refuse, Socket, Upgrade
 from herenow.gateway.websockets_socket import websockets_protocol

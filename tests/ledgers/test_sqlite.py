@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy
 
 from herenow.core.model import Mode
-from herenow.errors import Unavailable
+from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers.sqlite import SqliteLedger
 from herenow.ports import Choice, RelationRow
 from herenow.testing.ledger_contract import NOW, LedgerContract, contact, follow, gone, room, seen
@@ -201,3 +201,18 @@ def plans(path, asked):
         for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters):
             yield statement, row[3]
     connection.close()
+
+
+async def test_a_run_that_is_alive_is_not_taken_for_one_that_was_killed(tmp_path):
+    first, second = SqliteLedger(tmp_path / "h.db"), SqliteLedger(tmp_path / "h.db")
+    await first.open()
+    await second.open()
+    await first.close_runs()
+    await first.open_marks("run", ["ana"], [])
+    await first.stamp_run("run", 5)
+    with pytest.raises(ConfigurationError, match="in use by another herenow serve"):
+        await second.close_runs()
+    assert (await second.remembered(["ana"])) == {}
+    await first.close()
+    assert await second.close_runs() == 1
+    await second.close()

@@ -15,7 +15,7 @@ async def test_two_minutes_after_everybody_left_nobody_is_known(world):
     node, ana, bob = await meet(world)
     tab = world.client("ana")
     await tab.connect(node)
-    await node.node.sessions.rest_beat("cy", "phone", Platform.MOBILE, None)
+    await node.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None)
     await bob.watch("ana", "bob")
     await node.node.views.statuses("bob", ["ana", "dee"])
     await node.node.typing.typing(ana.connection, "bob", None, typing=True)
@@ -31,7 +31,7 @@ async def test_two_minutes_after_everybody_left_nobody_is_known(world):
     assert sum(metrics.users.values()) == 0
     assert not node.node.hub._cooling
     assert not node.node.hub._paused
-    assert len(node.node.sessions._wheel) == 0
+    assert len(node.node.silence._wheel) == 0
     assert world.everybody_stored() == {}
 
 
@@ -46,7 +46,7 @@ async def test_a_thousand_reloads_leave_one_session(world):
     assert len(person.sessions) == len(person.outboxes) == len(world.stored("ana").sessions) == 1
     assert node.node.metrics.connections == node.node.metrics.sessions == 2
     await world.sleep(100)
-    assert len(node.node.sessions._wheel) <= 4
+    assert len(node.node.silence._wheel) <= 4
     assert "offline" not in bob.saw("ana")
 
 
@@ -122,7 +122,7 @@ async def test_a_node_that_could_not_hand_over_leaves_its_row_so_that_others_fin
 
 async def test_nothing_of_a_stopped_node_goes_on(world):
     n1, ana, bob = await meet(world)
-    await n1.node.sessions.rest_beat("cy", "phone", Platform.MOBILE, None)
+    await n1.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None)
     stopping = world.now
     await n1.stop()
     assert world.now - stopping < 2_000  # a session by REST does not end with its node

@@ -55,14 +55,14 @@ async def test_a4_a_reaper_that_stalls_does_not_end_who_returned_meanwhile(world
     await world.befriend("ana", "bob")
     bob = world.client("bob")
     await bob.connect(n1)
-    await n1.node.sessions.rest_beat("ana", "phone", Platform.MOBILE, None)
+    await n1.node.rest_beats.beat("ana", "phone", Platform.MOBILE, None)
     await bob.watch("ana")
     Stalled(n1.node.engine, "due")  # n1 never reaps
     await world.sleep(89)
     commits = Stalled(n2.node.engine, "commit")
     await world.sleep(1.5)
     assert commits.waiting == 1  # n2 has found her due
-    await n1.node.sessions.rest_beat("ana", "phone", Platform.MOBILE, None)
+    await n1.node.rest_beats.beat("ana", "phone", Platform.MOBILE, None)
     await commits.release()
     await world.sleep(60)
     assert n2.node.metrics.conflicts == 1

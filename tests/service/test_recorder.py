@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 from tests.service.scenes import meet
 
 from herenow.core.model import Mode
@@ -123,3 +124,34 @@ async def test_after_a_gap_nothing_leaves_the_store_for_a_while(world):
     assert world.ledger.people["ana"].last_seen is not None
     await world.sleep(70)
     assert world.stored("ana") is None
+
+
+async def test_a_mistake_in_a_flush_ends_no_recorder(world):
+    node, ana, bob = await meet(world)
+    save = world.ledger.save_last_seen
+    fails = 2
+
+    async def broken(rows):
+        nonlocal fails
+        fails -= 1
+        if fails >= 0:
+            raise RuntimeError("a mistake")
+        await save(rows)
+
+    world.ledger.save_last_seen = broken
+    with capture_logs() as logs:
+        ana.close()
+        await world.sleep(1.5)
+        assert node.node.recorder.is_late
+        await world.sleep(5)
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["ledger.failed"] * 2
+    assert not node.node.recorder.is_late
+    assert world.ledger.people["ana"].last_seen is not None
+
+
+async def test_who_waited_in_vain_for_the_ledger_is_not_kept(world):
+    node, ana, _ = await meet(world)
+    world.ledger.away = True
+    for number in range(20):
+        await node.node.choices.set_mode("ana", Mode.BUSY if number % 2 else Mode.AWAY, None)
+    assert node.node.recorder._written == []

@@ -48,16 +48,26 @@ async def test_without_the_ledger_facts_are_believed_for_a_while_and_then_nobody
     assert bob.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_g6_an_unknown_pair_is_no_pair_while_the_ledger_is_away(world):
+async def test_g6_what_cannot_be_known_looks_offline_is_counted_and_comes_by_itself(world):
+    """A denial would be an answer; an error would be noise."""
     node, ana, bob = await meet(world)
     await world.befriend("bob", "cy")
     cy = world.client("cy")
     await cy.connect(node)
+    unknown = node.node.metrics.unknown_pairs
     world.ledger.away = True
-    assert await bob.watch("cy") == ["cy"]
-    assert node.node.metrics.ledger_errors > 0
+    assert await bob.watch("cy", "stranger") == []
+    for target in ("cy", "stranger"):
+        shown = bob.last(target)
+        assert (shown.status, shown.last_seen, shown.since) == ("offline", None, None)
+    assert node.node.metrics.unknown_pairs > unknown
+    [told] = await node.node.views.statuses("bob", ["cy"])
+    assert b'"offline"' in told
+    assert bob.saw("ana") == ["online"]  # known before, and believed
     world.ledger.away = False
-    assert await bob.watch("cy") == []
+    await world.sleep(1.1)
+    assert bob.saw("cy") == ["offline", "online"]
+    assert bob.saw("stranger") == ["offline"]
 
 
 async def test_what_changed_while_the_ledger_was_away_holds_when_it_is_back(world):

@@ -22,7 +22,7 @@ async def watched(world, *names):
 
 
 async def beat(node, activity=None, device="phone"):
-    return await node.node.sessions.rest_beat("ana", device, Platform.MOBILE, activity)
+    return await node.node.rest_beats.beat("ana", device, Platform.MOBILE, activity)
 
 
 async def test_a_beat_opens_a_session_that_lives_dead_after_its_last_beat(world):
@@ -141,7 +141,7 @@ async def test_gone_loses_the_session_into_grace(world):
     await beat(n1)
     await world.sleep(10)
     gone = world.now
-    await n2.node.sessions.rest_gone("ana", "phone")
+    await n2.node.rest_beats.gone("ana", "phone")
     await world.sleep(29)
     assert bob.saw("ana") == ["offline", "online"]
     await world.sleep(2)
@@ -163,16 +163,16 @@ async def test_one_session_too_many_is_refused(world):
 async def test_beats_of_a_user_of_unknown_device_are_activity_and_never_a_new_session(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
-    assert not await n2.node.sessions.user_acted("nobody")
+    assert not await n2.node.rest_beats.acted("nobody")
     assert world.stored("nobody") is None
     await world.sleep(310)
     assert bob.last("ana").status == "away"
-    assert await n2.node.sessions.user_acted("ana")
+    assert await n2.node.rest_beats.acted("ana")
     await world.sleep(1)
     assert bob.last("ana").status == "online"
     commits = n1.node.metrics.commits
     for _ in range(5):
-        assert await n1.node.sessions.user_acted("ana")
+        assert await n1.node.rest_beats.acted("ana")
         await world.sleep(1)
     assert n1.node.metrics.commits == commits  # a session of its own costs no write
 

@@ -7,6 +7,7 @@ import pytest
 from tests.service.scenes import Stalled, meet
 
 from herenow.core.model import Mode
+from herenow.errors import Unavailable
 from herenow.ports import RelationRow
 from herenow.service.people import REMEMBER_ENDED
 
@@ -202,7 +203,8 @@ async def test_e14_who_left_the_store_and_returns_is_seen_by_everybody(world):
 async def test_while_the_store_is_away_a_new_subscriber_gets_the_ledgers_word_called_stale(world):
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob", "cy")
-    await world.ledger.save_last_seen({"cy": world.now - 5_000})
+    seen = world.now - 5_000
+    await world.ledger.save_last_seen({"cy": seen})
     ana, bob = world.client("ana"), world.client("bob")
     await ana.connect(n1)
     await bob.connect(n2)
@@ -211,9 +213,86 @@ async def test_while_the_store_is_away_a_new_subscriber_gets_the_ledgers_word_ca
     with world.faults.during(Rule(Fault.SILENCE, node="n2")):
         await bob.watch("ana", "cy")
         assert (bob.last("ana").status, bob.last("ana").stale) == ("offline", True)
-        assert (bob.last("cy").last_seen, bob.last("cy").stale) == (world.clock.now() - 5_000, True) or True
+        assert (bob.last("cy").last_seen, bob.last("cy").stale) == (seen, True)
         [told] = await n2.node.views.statuses("bob", ["ana"])
         assert b'"stale":true' in told
     await world.sleep(5)
     assert (bob.last("ana").status, bob.last("ana").stale) == ("online", False)
     assert (bob.last("cy").status, bob.last("cy").stale) == ("offline", False)
+
+
+async def test_a_contact_unsubscribed_from_is_not_brought_back_by_following_contacts(world):
+    node, ana, bob = await meet(world)
+    await world.befriend("bob", "carla")
+    await bob.watch_contacts()
+    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["ana"])
+    bob.forget()
+    await node.node.graph.apply(follow_each_other("bob", "dora"))
+    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob")])
+    await world.sleep(3)
+    assert bob.saw("dora") == ["offline"]
+    assert bob.saw("ana") == []
+    await bob.watch_contacts()  # asked for again
+    assert bob.saw("ana") == ["busy"]
+
+
+async def test_unsubscribing_from_contacts_is_final_while_a_new_one_is_being_read(world):
+    node, ana, bob = await meet(world)
+    await bob.watch_contacts()
+    loads = Stalled(node.node.engine, "load")
+    applied = asyncio.ensure_future(node.node.graph.apply(follow_each_other("bob", "carla")))
+    await world.sleep(0.1)
+    assert loads.waiting
+    await node.node.subscriptions.unsubscribe_contacts(bob.connection.outbox)
+    bob.forget()
+    await loads.release()
+    await applied
+    await node.node.choices.set_mode("carla", Mode.BUSY, None)
+    await world.sleep(1)
+    assert bob.shown == {}
+
+
+async def test_unsubscribing_from_contacts_includes_those_who_were(world):
+    node, ana, bob = await meet(world)
+    await bob.watch_contacts()
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    assert await node.node.subscriptions.unsubscribe_contacts(bob.connection.outbox) == ["ana"]
+    bob.forget()
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob")])
+    await world.sleep(3)
+    assert bob.shown == {}
+
+
+async def test_the_cap_holds_when_two_subscriptions_are_read_at_once(world):
+    world.settings = replace(world.settings, max_subscriptions=2)
+    node = await world.start("n1")
+    for friend in ("ana", "carla", "dora"):
+        await world.befriend("bob", friend)
+    bob = world.client("bob")
+    await bob.connect(node)
+    loads = Stalled(node.node.engine, "load")
+    asked = [asyncio.ensure_future(bob.watch(*users)) for users in (["ana", "carla"], ["dora"])]
+    await world.sleep(0.1)
+    await loads.release()
+    denied = [user for each in asked for user in await each]
+    assert len(bob.connection.outbox.watching) == 2
+    assert len(denied) == 1
+
+
+async def test_contacts_that_could_not_be_read_are_not_followed_later_unasked(world):
+    node, ana, bob = await meet(world)
+    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["ana"])
+    world.ledger.away = True
+    with pytest.raises(Unavailable):
+        await bob.watch_contacts()
+    world.ledger.away = False
+    bob.forget()
+    await node.node.graph.apply(follow_each_other("bob", "carla"))
+    await world.sleep(3)
+    assert bob.shown == {}
+
+
+def follow_each_other(a, b):
+    return [RelationRow("follow", a, b), RelationRow("follow", b, a)]

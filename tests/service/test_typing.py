@@ -157,3 +157,31 @@ async def test_messages_between_nodes_are_best_effort(world):
     await type_to(ana, to="bob")
     await world.sleep(0.1)
     assert len(heard(far)) == 1
+
+
+async def test_who_unsubscribes_while_it_is_passed_on_hears_nothing(world):
+    node, ana, bob = await meet(world)
+    look = node.node.reader.look
+
+    async def slow_look(users):
+        found = await look(users)
+        node.node.subscriptions.unsubscribe(bob.connection.outbox, ["ana"])
+        return found
+
+    node.node.reader.look = slow_look
+    await type_to(ana, to="bob")
+    assert heard(bob) == []
+
+
+async def test_who_cannot_be_shown_to_be_a_member_any_more_hears_nothing(world):
+    node, ana, bob = await meet(world)
+    await node.node.graph.apply([RelationRow("room", "r1", user) for user in ("ana", "bob")])
+    await node.node.typing.open_room(bob.connection, "r1")
+    await type_to(ana, room="r1")
+    assert heard(bob) == [("ana", "r1", 6)]
+    bob.forget()
+    await node.node.graph.apply([RelationRow("room", "r1", "bob", remove=True)])
+    world.ledger.away = True
+    await world.sleep(3)
+    await type_to(ana, room="r1")
+    assert heard(bob) == []

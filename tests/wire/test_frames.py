@@ -7,9 +7,6 @@ import pytest
 from herenow.core.model import Custom, Mode
 from herenow.errors import ProtocolError
 from herenow.wire.frames import (
-    COMMON,
-    COMMON_LENGTH,
-    TYPES,
     Active,
     Away,
     Bye,
@@ -21,10 +18,9 @@ from herenow.wire.frames import (
     Subscribe,
     Typing,
     Unsubscribe,
-    decode_frame,
-    readable_id,
 )
 from herenow.wire.inputs import Activity
+from herenow.wire.reading import COMMON, COMMON_LENGTH, TYPES, decode_frame, readable_id
 
 NOW = 1_790_000_000_000
 LATER = NOW + 60_000

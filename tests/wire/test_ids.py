@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herenow.errors import ProtocolError
-from herenow.wire.ids import MAX_BYTES, parse_id
+from herenow.wire.ids import MAX_BYTES, are_plain, parse_id
 
 
 @pytest.mark.parametrize(
@@ -105,3 +105,31 @@ def test_every_clean_text_that_fits_is_an_id(text):
     text = unicodedata.normalize("NFC", text.replace(",", ""))[:30]
     if text and unicodedata.is_normalized("NFC", text):
         assert parse_id(text) == text
+
+
+@pytest.mark.parametrize("ids", [["a"], ["a", "b"], ["a"] * 1000, ["!", "~", "-", "+"], ["x" * 128, "7"]])
+def test_a_list_of_plain_ids_is_seen_in_one_look(ids):
+    assert are_plain(ids)
+    assert [parse_id(each) for each in ids] == ids
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [],
+        [""],
+        ["a", ""],
+        ["", "a"],
+        ["a,b"],
+        ["a", "b,c"],
+        [","],
+        ["a", 7],
+        [None],
+        ["a b"],
+        ["x" * 129],
+        ["ä"],
+        ["a\n"],
+    ],
+)
+def test_what_is_not_plain_is_looked_at_one_by_one(ids):
+    assert not are_plain(ids)

@@ -95,3 +95,15 @@ def test_a_bad_json_line_is_an_error_with_its_number(line, code):
 @pytest.mark.parametrize("code", ["invalid_relation", "invalid_id", "invalid_user_id", "invalid_instant"])
 def test_the_codes_of_bad_rows_are_in_the_table(code):
     assert code in CODES
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"kind":"follow","a":"ana","a":"eva","b":"bob"}',
+        b'{"kind":"follow","a":"ana","\\u0061":"eva","b":"bob"}',
+    ],
+)
+def test_a_row_that_could_be_read_in_two_ways_is_refused(line):
+    [row] = parse_ndjson([line])
+    assert row == BadRow(1, "invalid_relation", "A key is repeated in the line.")

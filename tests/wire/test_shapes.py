@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herenow.core.model import NOBODY_HERE, Custom, Device, Mode, OwnView, Platform, Status, View
+from herenow.core.model import NOBODY_HERE, Bucket, Custom, Device, Mode, OwnView, Platform, Status, View
 from herenow.wire import shapes
 
 ODD = 'a"b\\c/é😀\u2028<>&'  # everything that a careless encoder gets wrong
@@ -25,7 +25,7 @@ def test_a_body_is_left_open_and_ordered():
 
 
 def test_optional_fields_come_last_in_their_order():
-    body = shapes.with_delivery(shapes.status_body("a", NOBODY_HERE, stale=True, bucket="recently"), "paced")
+    body = shapes.with_delivery(shapes.status_body("a", View(bucket=Bucket.RECENTLY), stale=True), "paced")
     assert body.endswith(b'"platforms":[],"last_seen_bucket":"recently","stale":true,"delivery":"paced"')
 
 
@@ -59,7 +59,7 @@ def test_optional_fields_come_last_in_their_order():
             {"status": "online", "since": 5, "custom_status": {"text": "x", "emoji": "", "expires_at": None}},
         ),
         (NOBODY_HERE, {"stale": True}, {"stale": True}),
-        (NOBODY_HERE, {"bucket": "long_ago"}, {"last_seen_bucket": "long_ago"}),
+        (View(bucket=Bucket.LONG_AGO), {}, {"last_seen_bucket": "long_ago"}),
     ],
 )
 @pytest.mark.parametrize("user", ["a", ODD])
@@ -93,7 +93,7 @@ def test_equal_views_have_equal_bodies_and_different_ones_do_not():
         shapes.status_body("a", HERE, stale=True),
         shapes.with_delivery(shapes.status_body("a", HERE), "paced"),
         shapes.status_body("a", NOBODY_HERE),
-        shapes.status_body("a", NOBODY_HERE, bucket="recently"),
+        shapes.status_body("a", View(bucket=Bucket.RECENTLY)),
     }
     assert len(bodies) == 6
 

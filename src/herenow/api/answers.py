@@ -1,6 +1,7 @@
 """How does an answer leave? The few kinds there are, with the headers all of them carry.
 
-Presence is true for a moment: nothing here may be kept by a cache. Shapes and values are the endpoints' business.
+Presence is true for a moment: nothing may be kept by a cache, but for the little that says otherwise. Shapes and values
+are the endpoints' business.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from starlette.responses import Response
 JSON = "application/json"
 
 _encode = msgspec.json.Encoder().encode
-_ALWAYS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+NO_STORE = "no-store"
 
 Headers = Iterable[tuple[str, str]]
 
@@ -21,12 +22,23 @@ Headers = Iterable[tuple[str, str]]
 class Reply(Response):
     """A complete answer. Starlette's own constructor costs more than the rest of a small request."""
 
-    def __init__(self, body: bytes, *, status: int = 200, media: str = JSON, headers: Headers = ()) -> None:
+    def __init__(
+        self,
+        body: bytes,
+        *,
+        status: int = 200,
+        media: str = JSON,
+        headers: Headers = (),
+        cache: str = NO_STORE,
+    ) -> None:
         self.status_code = status
         self.background = None
         self.body = body
-        self.raw_headers = [*_ALWAYS]
-        if status != 204:
+        self.raw_headers = [
+            (b"cache-control", cache.encode("latin-1")),
+            (b"x-content-type-options", b"nosniff"),
+        ]
+        if status not in (204, 304):
             self.raw_headers += (
                 (b"content-type", media.encode("latin-1")),
                 (b"content-length", b"%d" % len(body)),

@@ -8,6 +8,7 @@ way to decide who may call an endpoint, would be a reason to change this module.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 
 from starlette.applications import Starlette
@@ -18,7 +19,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from herenow.api import beats, choices, devices, graph, ops, presence
+from herenow.api import (
+    beats,
+    blocks,
+    choices,
+    devices,
+    graph,
+    inquiries,
+    ops,
+    presence,
+    profiles,
+    stream,
+    users,
+)
 from herenow.api.addresses import Addresses
 from herenow.api.cors import Cors
 from herenow.api.description import Description
@@ -27,6 +40,8 @@ from herenow.api.problems import Problems, Refusal, pass_on
 from herenow.api.requests import Api, Call
 from herenow.errors import ProtocolError
 from herenow.gateway.auth import Auth
+from herenow.gateway.sockets import Sockets
+from herenow.gateway.sse import Streaming
 from herenow.service.node import Node
 from herenow.settings import Settings
 
@@ -37,17 +52,31 @@ CONTRACT = (
     *devices.OPERATIONS,
     *choices.OPERATIONS,
     *beats.OPERATIONS,
+    *stream.OPERATIONS,
     *presence.LAST,
+    *blocks.OPERATIONS,
+    *profiles.OPERATIONS,
     *graph.OPERATIONS,
+    *users.OPERATIONS,
+    *inquiries.OPERATIONS,
     *ops.OPERATIONS,
 )
 """Every endpoint; the first path that fits an address gets it."""
 
 
-def make_app(node: Node, auth: Auth, settings: Settings, *, front_page: Page | None = None) -> Starlette:
-    """`front_page` answers at `/`; without one there is nothing. The caller starts and stops the node."""
+def make_app(
+    node: Node,
+    auth: Auth,
+    settings: Settings,
+    *,
+    sockets: Sockets | None = None,
+    front_page: Page | None = None,
+) -> Starlette:
+    """`front_page` answers at `/`; without one there is nothing. `sockets` are all that are open in this process, where
+    streams find their place; without them there is always room. The caller starts and stops the node."""
     operations = (*CONTRACT, *Description(CONTRACT, max_bulk=settings.max_bulk).operations)
-    api = Api(node, auth, settings)
+    streaming = Streaming(node, sockets or Sockets(sys.maxsize), settings.dead_after)
+    api = Api(node, auth, settings, streaming)
     app = Starlette(
         routes=[
             *([Route("/", front_page)] if front_page is not None else []),
@@ -81,16 +110,16 @@ class Resource:
                 "method_not_allowed", f"This address answers to {self._allow}.", [("allow", self._allow)]
             )
         call = Call(self._api, Request(scope, receive))
-        self._admit(call, operation.access)
+        await self._admit(call, operation.access)
         response = await operation.handle(call)
         await response(scope, receive, send)
 
-    def _admit(self, call: Call, access: Access) -> None:
+    async def _admit(self, call: Call, access: Access) -> None:
         if access is Access.ANYONE or (
             access is Access.OPERATOR and call.token is None and ops.is_local(call)
         ):
             return
-        call.identify()
+        await call.identify()
         if access is not Access.USER and not call.caller.service:
             raise ProtocolError("forbidden", "This endpoint needs a token with the scope service.")
         node = self._api.node

@@ -1,7 +1,7 @@
 """Who shows life without a WebSocket? Beats by REST: of a user's own device, and batches of an outside gateway.
 
 A batch is never all or nothing: each beat is taken, dropped or refused by itself. Beats of one user keep their order,
-those of different users do not wait for each other. What a beat means is `node.sessions`' business. Another thing that
+those of different users do not wait for each other. What a beat means is `node.rest_beats`' business. Another thing that
 a gateway can report would be a reason to change this module.
 """
 
@@ -49,7 +49,9 @@ async def beat(call: Call) -> Response:
     body = await call.body(_heartbeat)
     device = DEVICE if body.device_id is None else plain_id(body.device_id, "device")
     platform, activity = parse_platform(body.platform), parse_activity(body.activity_type)
-    await call.node.sessions.rest_beat(call.caller.user, device, platform, activity)
+    await call.node.rest_beats.beat(
+        call.caller.user, device, platform, activity, issued_at=call.caller.issued_at
+    )
     every = call.settings.beat_every
     return answered(Beaten(device, int(every) if every == int(every) else every))
 
@@ -123,18 +125,18 @@ class _Batch:
     async def _beat(self, user: str, beat: Beat) -> bool:
         """Whether it did anything. Everything is checked before anything is done."""
         activity, platform = parse_activity(beat.activity_type), parse_platform(beat.platform)
-        sessions = self._node.sessions
+        beats = self._node.rest_beats
         if beat.device_id is None:
             if beat.gone:
                 raise ProtocolError("bad_shape", "Only a device can be gone: there is no device_id.")
             if activity is Activity.IDLE:
                 raise ProtocolError("invalid_activity", "Only a device can be idle: there is no device_id.")
-            return await sessions.user_acted(user)
+            return await beats.acted(user)
         device = plain_id(beat.device_id, "device")
         if beat.gone:
-            await sessions.rest_gone(user, device)
+            await beats.gone(user, device)
             return True
-        return await sessions.rest_beat(user, device, platform, activity)
+        return await beats.beat(user, device, platform, activity)
 
 
 OPERATIONS = (

@@ -6,6 +6,8 @@ reason to change this module.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import UNSET
 from starlette.responses import Response
 
@@ -23,7 +25,9 @@ from herenow.api.shapes import (
     PreferencesBody,
     seconds,
 )
-from herenow.core.model import Custom
+from herenow.core.model import Custom, Presence
+from herenow.core.visibility import Preferences as OwnPreferences
+from herenow.core.visibility import PreferencesEdit, Visibility
 from herenow.errors import ProtocolError
 from herenow.wire.inputs import parse_custom, parse_mode
 from herenow.wire.instants import parse_until
@@ -36,7 +40,7 @@ IDLE_AFTER = (30, 86_400)
 _custom = Decoder(CustomBody, "a custom status of text, emoji and expires_at, and no other fields")
 _mode = Decoder(ModeBody, "an object of mode and until, and no other fields")
 _preferences = Decoder(
-    PreferencesBody, "an object of preferences; the only one in this version is idle_after"
+    PreferencesBody, "an object of visibility, share_last_seen, idle_after and public, and no other fields"
 )
 
 
@@ -98,19 +102,54 @@ def _shape(custom: Custom | None) -> CustomShape | None:
 
 async def read_preferences(call: Call) -> Response:
     """GET /presence/preferences"""
-    presence = await call.node.views.presence(call.myself)
-    return answered(Preferences(seconds(presence.idle_after)))
+    user = call.myself
+    return _preferred(await call.node.privacy.preferences(user), await call.node.views.presence(user))
 
 
 async def set_preferences(call: Call) -> Response:
-    """PUT /presence/preferences"""
-    body = await call.body(_preferences)
-    user = call.caller.user
+    """PUT /presence/preferences: all that is wrong is found before anything changes."""
+    body, user = await call.body(_preferences), call.caller.user
+    edit = PreferencesEdit(
+        None if body.visibility is UNSET else _visibility(body.visibility),
+        None if body.share_last_seen is UNSET else _flag("share_last_seen", body.share_last_seen),
+        None if body.public is UNSET else _flag("public", body.public),
+    )
+    idle_after = None if body.idle_after is UNSET else _idle_after(body.idle_after)
+    if edit == PreferencesEdit():
+        own = await call.node.privacy.preferences(user)
+    else:
+        own = await call.node.privacy.change(user, edit)
     if body.idle_after is UNSET:
         presence = await call.node.views.presence(user)
     else:
-        presence = await call.node.choices.set_idle_after(user, _idle_after(body.idle_after))
-    return answered(Preferences(seconds(presence.idle_after)))
+        presence = await call.node.choices.set_idle_after(user, idle_after)
+    return _preferred(own, presence)
+
+
+def _preferred(own: OwnPreferences, presence: Presence) -> Response:
+    return answered(
+        Preferences(_words[own.visibility], own.share_last_seen, seconds(presence.idle_after), own.public)
+    )
+
+
+_words: dict[Visibility, Literal["everyone", "contacts", "nobody"]] = {
+    Visibility.EVERYONE: "everyone",
+    Visibility.CONTACTS: "contacts",
+    Visibility.NOBODY: "nobody",
+}
+
+
+def _visibility(value: object) -> Visibility:
+    for visibility, word in _words.items():
+        if value == word:
+            return visibility
+    raise ProtocolError("invalid_visibility", f"visibility is {', '.join(_words.values())}.")
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ProtocolError("bad_shape", f"{name} is true or false.")
+    return value
 
 
 def _idle_after(value: object) -> int | None:
@@ -170,7 +209,7 @@ OPERATIONS = (
         {200: Answer("All of them, as they are now.", Preferences)},
         about="What is not mentioned stays as it is.",
         body=Body(PreferencesBody),
-        codes=("out_of_range",),
+        codes=("out_of_range", "invalid_visibility"),
     ),
     Operation(
         "PUT",

@@ -12,7 +12,7 @@ from herenow.api.operations import Answer, Operation
 from herenow.api.presence import VIEWER
 from herenow.api.requests import Call, echo
 from herenow.api.shapes import Devices
-from herenow.core.model import devices
+from herenow.core.visibility import seen_by_oneself
 from herenow.errors import ProtocolError
 from herenow.wire.shapes import DeviceShape
 
@@ -20,7 +20,9 @@ from herenow.wire.shapes import DeviceShape
 async def read(call: Call) -> Response:
     """GET /presence/devices"""
     presence = await call.node.views.presence(call.myself)
-    rows = tuple(DeviceShape(d.device, d.platform.word, d.active, d.since) for d in devices(presence))
+    rows = tuple(
+        DeviceShape(d.device, d.platform.word, d.active, d.since) for d in seen_by_oneself(presence).devices
+    )
     return answered(Devices(rows))
 
 

@@ -11,16 +11,22 @@ from starlette.responses import Response
 from herenow.api.answers import answered, done
 from herenow.api.bodies import Decoder
 from herenow.api.operations import Access, Answer, Body, Media, Operation
-from herenow.api.requests import Call
-from herenow.api.shapes import Contact, ContactBody, Follow, Imported, Member, RelationLine
+from herenow.api.requests import Call, plain_id, user_id
+from herenow.api.shapes import ChangedBody, Contact, ContactBody, Follow, Imported, Member, RelationLine
 from herenow.errors import ProtocolError
-from herenow.ports import RelationRow
+from herenow.ports import LedgerChange, RelationRow
 from herenow.wire.instants import parse_until
-from herenow.wire.relation_rows import BadRow, parse_ndjson
+from herenow.wire.relation_rows import BadRow, parse_ndjson, relations_elsewhere
 
 MOST = 10_000
 """Rows in one import: what the ledger writes well within its deadline."""
 
+MOST_WHOLE = 1_000
+"""Users and rooms of which everything changed, in one request: each is looked for in all that a node knows."""
+
+_changed = Decoder(
+    ChangedBody, "an object of pairs, users, members and rooms, each a list, and no other fields"
+)
 _contact = Decoder(ContactBody, "an object of until, and no other fields")
 
 
@@ -29,19 +35,19 @@ _contact = Decoder(ContactBody, "an object of until, and no other fields")
 
 async def put_follow(call: Call) -> Response:
     """PUT /follows/{a}/{b}"""
-    a, b = _two_users(call)
+    a, b = _two_users(call, "follow")
     return await _write(call, RelationRow("follow", a, b))
 
 
 async def delete_follow(call: Call) -> Response:
     """DELETE /follows/{a}/{b}"""
-    a, b = _two_users(call)
+    a, b = _two_users(call, "follow")
     return await _write(call, RelationRow("follow", a, b, remove=True))
 
 
 async def read_follow(call: Call) -> Response:
     """GET /follows/{a}/{b}"""
-    a, b = _two_users(call)
+    a, b = _two_users(call, "follow")
     if not await call.node.graph.follows(a, b):
         raise ProtocolError("not_found", "The one does not follow the other.")
     return answered(Follow(a, b))
@@ -52,20 +58,20 @@ async def read_follow(call: Call) -> Response:
 
 async def put_contact(call: Call) -> Response:
     """PUT /contacts/{a}/{b}"""
-    a, b = _two_users(call)
+    a, b = _two_users(call, "contact")
     until = parse_until((await call.body(_contact)).until, "until", call.now)
     return await _write(call, RelationRow("contact", a, b, until))
 
 
 async def delete_contact(call: Call) -> Response:
     """DELETE /contacts/{a}/{b}"""
-    a, b = _two_users(call)
+    a, b = _two_users(call, "contact")
     return await _write(call, RelationRow("contact", a, b, remove=True))
 
 
 async def read_contact(call: Call) -> Response:
     """GET /contacts/{a}/{b}"""
-    a, b = _two_users(call)
+    a, b = _two_users(call, "contact")
     in_contact, until = await call.node.graph.contact(a, b)
     if not in_contact:
         raise ProtocolError("not_found", "They are not in contact.")
@@ -77,17 +83,17 @@ async def read_contact(call: Call) -> Response:
 
 async def put_member(call: Call) -> Response:
     """PUT /rooms/{room}/members/{user}"""
-    return await _write(call, RelationRow("room", call.path_id("room"), call.path_user()))
+    return await _write(call, RelationRow("room", *_room_and_user(call)))
 
 
 async def delete_member(call: Call) -> Response:
     """DELETE /rooms/{room}/members/{user}"""
-    return await _write(call, RelationRow("room", call.path_id("room"), call.path_user(), remove=True))
+    return await _write(call, RelationRow("room", *_room_and_user(call), remove=True))
 
 
 async def read_member(call: Call) -> Response:
     """GET /rooms/{room}/members/{user}"""
-    room, user = call.path_id("room"), call.path_user()
+    room, user = _room_and_user(call)
     if not await call.node.graph.is_member(room, user):
         raise ProtocolError("not_found", "Not a member of this room, or there is no such room.")
     return answered(Member(room, user))
@@ -102,6 +108,7 @@ async def import_rows(call: Call) -> Response:
     for row in parse_ndjson(await call.lines()):
         if isinstance(row, BadRow):
             raise ProtocolError(row.code, f"Line {row.line}: {row.message} Nothing was imported.")
+        _kept_here(call, row.kind)
         rows.append(row)
         if len(rows) > MOST:
             raise ProtocolError(
@@ -110,8 +117,40 @@ async def import_rows(call: Call) -> Response:
     return answered(Imported(len(rows), await call.node.graph.apply(rows)))
 
 
-def _two_users(call: Call) -> tuple[str, str]:
-    a, b = call.path_user("a"), call.path_user("b")
+async def relations_changed(call: Call) -> Response:
+    """POST /relations/changed"""
+    body = await call.body(_changed)
+    changes = [
+        *(LedgerChange("relation", *_different(user_id(a), user_id(b))) for a, b in body.pairs),
+        *(LedgerChange("relations", user_id(user), "") for user in body.users),
+        *(LedgerChange("member", plain_id(room, "room"), user_id(user)) for room, user in body.members),
+        *(LedgerChange("members", plain_id(room, "room"), "") for room in body.rooms),
+    ]
+    if len(changes) > MOST or len(body.users) + len(body.rooms) > MOST_WHOLE:
+        raise ProtocolError(
+            "too_many_rows",
+            f"One request tells of at most {MOST} changes, and of those at most {MOST_WHOLE} are whole users or rooms.",
+        )
+    await call.node.graph.changed_elsewhere(changes)
+    return done()
+
+
+def _room_and_user(call: Call) -> tuple[str, str]:
+    _kept_here(call, "room")
+    return call.path_id("room"), call.path_user()
+
+
+def _two_users(call: Call, kind: str) -> tuple[str, str]:
+    _kept_here(call, kind)
+    return _different(call.path_user("a"), call.path_user("b"))
+
+
+def _kept_here(call: Call, kind: str) -> None:
+    if kind not in call.settings.edges_kept_here:
+        raise ProtocolError("relations_elsewhere", relations_elsewhere(kind, call.settings.relations))
+
+
+def _different(a: str, b: str) -> tuple[str, str]:
     if a == b:
         raise ProtocolError("invalid_relation", "A relation needs two different users.")
     return a, b
@@ -123,6 +162,7 @@ async def _write(call: Call, row: RelationRow) -> Response:
 
 
 _SO = {204: Answer("It is so now.")}
+_ELSEWHERE = "relations_elsewhere"
 _UNTIL_CODES = ("invalid_instant", "instant_in_past", "instant_too_far")
 _FOLLOWS = "/api/v1/follows/{a}/{b}"
 _CONTACTS = "/api/v1/contacts/{a}/{b}"
@@ -137,7 +177,7 @@ OPERATIONS = (
         _SO,
         about="Two users who follow each other see each other's presence.",
         access=Access.SERVICE,
-        codes=("invalid_relation",),
+        codes=("invalid_relation", _ELSEWHERE),
     ),
     Operation(
         "DELETE",
@@ -146,7 +186,7 @@ OPERATIONS = (
         "a no longer follows b",
         _SO,
         access=Access.SERVICE,
-        codes=("invalid_relation",),
+        codes=("invalid_relation", _ELSEWHERE),
     ),
     Operation(
         "GET",
@@ -155,7 +195,7 @@ OPERATIONS = (
         "Does a follow b?",
         {200: Answer("Yes; 404: no.", Follow)},
         access=Access.SERVICE,
-        codes=("invalid_relation", "not_found"),
+        codes=("invalid_relation", "not_found", _ELSEWHERE),
     ),
     Operation(
         "PUT",
@@ -166,7 +206,7 @@ OPERATIONS = (
         about="An open conversation, in both directions; it may have an end.",
         access=Access.SERVICE,
         body=Body(ContactBody, required=False),
-        codes=("invalid_relation", *_UNTIL_CODES),
+        codes=("invalid_relation", _ELSEWHERE, *_UNTIL_CODES),
     ),
     Operation(
         "DELETE",
@@ -175,7 +215,7 @@ OPERATIONS = (
         "a and b are no longer in contact",
         _SO,
         access=Access.SERVICE,
-        codes=("invalid_relation",),
+        codes=("invalid_relation", _ELSEWHERE),
     ),
     Operation(
         "GET",
@@ -184,11 +224,25 @@ OPERATIONS = (
         "Are a and b in contact?",
         {200: Answer("Yes, and until when; 404: no.", Contact)},
         access=Access.SERVICE,
-        codes=("invalid_relation", "not_found"),
+        codes=("invalid_relation", "not_found", _ELSEWHERE),
     ),
-    Operation("PUT", _MEMBERS, put_member, "The user is a member of the room", _SO, access=Access.SERVICE),
     Operation(
-        "DELETE", _MEMBERS, delete_member, "The user is no longer a member", _SO, access=Access.SERVICE
+        "PUT",
+        _MEMBERS,
+        put_member,
+        "The user is a member of the room",
+        _SO,
+        access=Access.SERVICE,
+        codes=(_ELSEWHERE,),
+    ),
+    Operation(
+        "DELETE",
+        _MEMBERS,
+        delete_member,
+        "The user is no longer a member",
+        _SO,
+        access=Access.SERVICE,
+        codes=(_ELSEWHERE,),
     ),
     Operation(
         "GET",
@@ -197,7 +251,7 @@ OPERATIONS = (
         "Is the user a member of the room?",
         {200: Answer("Yes; 404: no.", Member)},
         access=Access.SERVICE,
-        codes=("not_found",),
+        codes=("not_found", _ELSEWHERE),
     ),
     Operation(
         "POST",
@@ -208,6 +262,25 @@ OPERATIONS = (
         about=f"One JSON object per line, at most {MOST}; all or nothing. An error names its line.",
         access=Access.SERVICE,
         body=Body(RelationLine, media=Media.NDJSON),
-        codes=("invalid_relation", "invalid_user_id", "invalid_id", "invalid_instant", "too_many_rows"),
+        codes=(
+            "invalid_relation",
+            "invalid_user_id",
+            "invalid_id",
+            "invalid_instant",
+            "too_many_rows",
+            _ELSEWHERE,
+        ),
+    ),
+    Operation(
+        "POST",
+        "/api/v1/relations/changed",
+        relations_changed,
+        "Something changed where relations come from",
+        {204: Answer("Noted: this node looks again at once, the others within two seconds.")},
+        about="For an application that is asked who is related (the setting relations): pairs, all of a user, members of "
+        f"rooms, all of a room. At most {MOST} in all, {MOST_WHOLE} of them whole users or rooms. To repeat it is harmless.",
+        access=Access.SERVICE,
+        body=Body(ChangedBody),
+        codes=("invalid_relation", "invalid_user_id", "invalid_id", "too_many_rows"),
     ),
 )

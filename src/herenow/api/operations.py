@@ -36,6 +36,7 @@ class Media(Enum):
     PROBLEM = "application/problem+json"
     NDJSON = "application/x-ndjson"
     TEXT = "text/plain"
+    EVENTS = "text/event-stream"
     HTML = "text/html"
 
 
@@ -92,6 +93,9 @@ TOKEN_CODES = (
     "token_bad_signature",
     "token_claims",
     "token_expired",
+    "token_revoked",
+    "token_unknown_key",
+    "keys_unavailable",
 )
 BODY_CODES = ("bad_json", "bad_shape", "body_too_large", "unsupported_media_type")
 STORE_CODES = ("not_ready", "unavailable", "unknown_outcome")

@@ -21,7 +21,6 @@ from herenow.api.requests import Call
 from herenow.api.shapes import Count
 from herenow.core.model import Status
 from herenow.errors import ProtocolError
-from herenow.service.node import Node
 
 FORWARDED = frozenset({"forwarded", "x-real-ip", "x-client-ip", "true-client-ip", "via"})
 """Headers by which a proxy says that the request comes from elsewhere, besides all that begin with `x-forwarded-` or
@@ -63,6 +62,7 @@ class Stats(Struct, frozen=True):
     ready: bool
     draining: bool
     connections: Count
+    streams: Count
     sessions: Count
     users: Users
     beats: Beats
@@ -85,7 +85,7 @@ async def readiness(call: Call) -> Response:
         raise ProtocolError("not_ready", "The node is draining.")
     if not node.ready:
         raise ProtocolError("not_ready", "The node is starting.")
-    return answered(Readiness("ready", tuple(_troubles(node))))
+    return answered(Readiness("ready", tuple(_troubles(call))))
 
 
 async def metrics(call: Call) -> Response:
@@ -104,6 +104,7 @@ async def stats(call: Call) -> Response:
             ready=node.ready,
             draining=node.draining,
             connections=counted.connections,
+            streams=counted.streams,
             sessions=counted.sessions,
             users=users,
             beats=Beats(counted.beats_accepted, counted.beats_dropped),
@@ -111,7 +112,7 @@ async def stats(call: Call) -> Response:
             deliveries=counted.deliveries,
             frames=counted.frames,
             ledger_backlog=node.recorder.backlog,
-            degraded=tuple(_troubles(node)),
+            degraded=tuple(_troubles(call)),
         )
     )
 
@@ -132,13 +133,22 @@ def _tells_of_a_proxy(name: str) -> bool:
     return name in FORWARDED or name.startswith("x-forwarded-") or name.endswith("-connecting-ip")
 
 
-def _troubles(node: Node) -> Iterator[Trouble]:
+def _troubles(call: Call) -> Iterator[Trouble]:
+    node = call.node
+    if call.auth.trouble is not None:
+        yield Trouble("jwks", call.auth.trouble)
     if node.recorder.is_late:
         yield Trouble(
             "ledger_backlog", f"{node.recorder.backlog} rows wait for the ledger, which does not take them."
         )
     if not node.relations.trusted:
         yield Trouble("relations", "The ledger cannot be read; nobody is taken to know anybody.")
+    if not node.revocations.whole:
+        yield Trouble(
+            "revocations", "The ledger cannot be read; what was revoked through other nodes may be missed."
+        )
+    if node.relations_health.trouble is not None:
+        yield Trouble("relations_source", node.relations_health.trouble)
     if node.hub.stale_shards:
         yield Trouble(
             "stale_shards", f"{node.hub.stale_shards} of {node.engine.shards} shards show what was."

@@ -13,15 +13,14 @@ from starlette.responses import Response
 from herenow.api.answers import already_json, answered, listed
 from herenow.api.bodies import Decoder
 from herenow.api.operations import Answer, Body, Operation, Parameter
+from herenow.api.problems import Refusal
 from herenow.api.requests import Call, user_id
 from herenow.api.shapes import ID_SCHEMA, Counts, Leaderboard, Myself, Status, UserIds
 from herenow.errors import ProtocolError
+from herenow.wire.ids import are_plain
 
 FRIENDS = 50
 """Entries of a leaderboard that does not say how many it wants."""
-
-RESERVED = frozenset({"stream"})
-"""Fixed words of the contract that this version does not answer: they are no ids in a path either."""
 
 _user_ids = Decoder(UserIds, 'an object {"user_ids": […]}')
 
@@ -41,24 +40,25 @@ async def query(call: Call) -> Response:
 
 
 async def _many(call: Call, ids: Sequence[object]) -> Response:
-    users = _distinct(ids, call.settings.max_bulk)
-    return already_json(listed(await call.node.views.statuses(call.viewer, users)))
+    users, viewer = distinct(ids, call.settings.max_bulk), call.viewer
+    await _not_too_often(call)
+    return already_json(listed(await call.node.views.statuses(viewer, users)))
 
 
-def _distinct(ids: Sequence[object], most: int) -> list[str]:
+def distinct(ids: Sequence[object], most: int, code: str = "too_many_ids") -> list[str]:
     """In the order asked, each at its first occurrence."""
     if len(ids) > most:
-        raise ProtocolError("too_many_ids", f"One request may ask for {most} ids; this one has {len(ids)}.")
+        raise ProtocolError(code, f"One request may ask for {most} ids; this one has {len(ids)}.")
     if "" in ids:
         raise ProtocolError("empty_item", "The list of ids has an empty item.")
+    if are_plain(ids):
+        return list(dict.fromkeys(ids))
     return list(dict.fromkeys(map(user_id, ids)))
 
 
 async def read_one(call: Call) -> Response:
     """GET /presence/{user}"""
     user = call.path_user()
-    if user in RESERVED:
-        raise ProtocolError("not_found", f"This version has no /api/v1/presence/{user}.")
     [status] = await call.node.views.statuses(call.viewer, [user])
     return already_json(status)
 
@@ -70,15 +70,31 @@ async def read_me(call: Call) -> Response:
 
 async def count(call: Call) -> Response:
     """GET /presence/count"""
-    return answered(await call.node.views.count(call.myself))
+    user = call.myself
+    await _not_too_often(call)
+    return answered(await call.node.views.count(user))
 
 
 async def leaderboard(call: Call) -> Response:
     """GET /presence/leaderboard"""
     most = call.settings.max_bulk
     limit = call.number("limit", min(FRIENDS, most), 1, most)
-    friends = await call.node.views.leaderboard(call.myself, limit)
+    user = call.myself
+    await _not_too_often(call)
+    friends = await call.node.views.leaderboard(user, limit)
     return already_json(b'{"friends":' + listed(friends) + b"}")
+
+
+async def _not_too_often(call: Call) -> None:
+    """Users who are not here may ask for many now and then; who wants to know more often opens a WebSocket or stream.
+    Asked last: a question that is refused for what it says costs nothing."""
+    wait = 0 if call.caller.service else await call.node.polling.wait(call.caller.user)
+    if wait:
+        raise Refusal(
+            "polling_too_fast",
+            "Bulk reads without a live session are limited; a WebSocket or GET /api/v1/presence/stream tells by itself.",
+            [("retry-after", str(-(-wait // 1000)))],
+        )
 
 
 VIEWER = Parameter(
@@ -100,6 +116,7 @@ _IDS = Parameter(
     required=True,
     codes=("empty_item", "too_many_ids", "invalid_user_id"),
 )
+_POLLED = ("polling_too_fast",)
 _MANY = Answer("In the order asked, each user once.", list[Status])
 
 OPERATIONS = (
@@ -111,6 +128,7 @@ OPERATIONS = (
         {200: _MANY},
         about="Nobody related, an unknown id and a deleted one answer alike: offline, never seen.",
         query=(_IDS, VIEWER),
+        codes=_POLLED,
     ),
     Operation(
         "POST",
@@ -121,7 +139,7 @@ OPERATIONS = (
         about="The same as `GET /presence`, with the ids in the body.",
         query=(VIEWER,),
         body=Body(UserIds),
-        codes=("empty_item", "too_many_ids", "invalid_user_id"),
+        codes=("empty_item", "too_many_ids", "invalid_user_id", *_POLLED),
     ),
     Operation(
         "GET",
@@ -138,6 +156,7 @@ OPERATIONS = (
         "One's contacts by status",
         {200: Answer("How many look how.", Counts)},
         query=(VIEWER,),
+        codes=_POLLED,
     ),
     Operation(
         "GET",
@@ -146,6 +165,7 @@ OPERATIONS = (
         "One's contacts, the most present first",
         {200: Answer("Online, busy, away, then offline by last seen.", Leaderboard)},
         query=(_LIMIT, VIEWER),
+        codes=_POLLED,
     ),
 )
 
@@ -158,7 +178,6 @@ LAST = (
         {200: Answer("As the caller may see it.", Status)},
         about="Fixed words (`me`, `count`, `devices`, …) win over ids here; `GET /presence?user_ids=` takes any id.",
         query=(VIEWER,),
-        codes=("not_found",),
     ),
 )
 """Behind everything else below /presence, where its parameter would swallow the fixed words."""

@@ -120,7 +120,7 @@ def _headers(error: ProtocolError) -> list[tuple[str, str]]:
     if code.http == 401:
         scheme = "Bearer" if code.name == "token_missing" else 'Bearer error="invalid_token"'
         headers.append(("www-authenticate", scheme))
-    if code.retry and code.http in RETRY_AFTER:
+    if code.retry and code.http in RETRY_AFTER and "retry-after" not in dict(headers):
         headers.append(("retry-after", RETRY_AFTER[code.http]))
     if code.http == 413:
         headers.append(("connection", "close"))  # the rest of that body is not worth reading

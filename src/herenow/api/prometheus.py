@@ -54,6 +54,7 @@ class _NodeCollector(Collector):
         yield build
         for name, about, value in (
             ("connections", "Open WebSockets of this node.", counted.connections),
+            ("streams", "Open event streams of this node.", counted.streams),
             ("sessions", "Sessions with a WebSocket of this node.", counted.sessions),
             ("ledger_backlog", "Rows that wait for the ledger.", node.recorder.backlog),
             ("stale_shards", "Shards of which this node shows what was.", node.hub.stale_shards),
@@ -89,6 +90,11 @@ class _NodeCollector(Collector):
             ("shards_lost", "Times a shard was found to have lost something.", counted.shards_lost),
             ("epochs", "Epochs this node had to take.", counted.epochs),
             ("ledger_errors", "Calls of the ledger that failed.", counted.ledger_errors),
+            (
+                "unknown_pairs",
+                "Times it could not be learned who may see whom, so that nothing was shown.",
+                counted.unknown_pairs,
+            ),
             ("engine_errors", "Calls of the engine that failed.", counted.engine_errors),
         ):
             yield CounterMetricFamily(f"herenow_{name}", about, value=value)
@@ -109,10 +115,20 @@ class _NodeCollector(Collector):
         for kind, times in sorted(counted.shed.items()):
             shed.add_metric([kind], times)
         yield shed
+        errors = CounterMetricFamily(
+            "herenow_relations_errors", "Times the source of relations did not say.", labels=["kind"]
+        )
+        for kind, times in sorted(self._node.relations_health.errors.items()):
+            errors.add_metric([kind], times)
+        yield errors
         closes = CounterMetricFamily("herenow_closes", "WebSockets closed.", labels=["code"])
         for close, times in sorted(counted.closes.items()):
             closes.add_metric([str(int(close))], times)
         yield closes
+        ends = CounterMetricFamily("herenow_stream_ends", "Event streams that ended.", labels=["code"])
+        for code, times in sorted(counted.stream_ends.items()):
+            ends.add_metric([code], times)
+        yield ends
 
 
 def _histogram(name: str, about: str, histogram: Histogram) -> Metric:

@@ -16,6 +16,8 @@ from starlette.requests import Request
 from herenow.api.bodies import Decoder, read_json, read_lines
 from herenow.errors import ProtocolError
 from herenow.gateway.auth import Auth, find_token
+from herenow.gateway.sse import Streaming
+from herenow.gateway.tokens import Claims
 from herenow.service.node import Node
 from herenow.settings import Settings
 from herenow.wire.ids import parse_id
@@ -36,30 +38,43 @@ class Api:
     node: Node
     auth: Auth
     settings: Settings
+    streaming: Streaming
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     user: str
     service: bool
+    issued_at: int = 0
+    """Of the token, in epoch milliseconds; 0: it does not say."""
 
 
 class Call:
-    __slots__ = ("_api", "_parameters", "_request", "caller")
+    __slots__ = ("_api", "_parameters", "_request", "caller", "claims")
 
     def __init__(self, api: Api, request: Request) -> None:
         self._api = api
         self._request = request
         self._parameters: list[tuple[str, str]] | None = None
         self.caller = _NOBODY
+        self.claims: Claims
+        """Of the token, once it has been looked at."""
 
     @property
     def node(self) -> Node:
         return self._api.node
 
     @property
+    def auth(self) -> Auth:
+        return self._api.auth
+
+    @property
     def settings(self) -> Settings:
         return self._api.settings
+
+    @property
+    def streaming(self) -> Streaming:
+        return self._api.streaming
 
     @property
     def now(self) -> int:
@@ -71,10 +86,10 @@ class Call:
     def token(self) -> str | None:
         return find_token(self.header("authorization"), self._query_text())
 
-    def identify(self) -> None:
-        """Raises `ProtocolError` with one of the `token_*` codes."""
-        claims = self._api.auth.check(self.token)
-        self.caller = Caller(claims.user, claims.is_service)
+    async def identify(self) -> None:
+        """Raises `ProtocolError` with one of the `token_*` codes, or `keys_unavailable`."""
+        claims = self.claims = await self._api.auth.checked(self.token)
+        self.caller = Caller(claims.user, claims.is_service, claims.issued_at_ms or 0)
 
     def header(self, name: str) -> str | None:
         return self._request.headers.get(name)

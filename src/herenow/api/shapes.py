@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from herenow.core.model import Mode, Platform
+from herenow.core.visibility import Visibility
 from herenow.wire.inputs import MAX_EMOJI, MAX_TEXT, Activity
 from herenow.wire.shapes import CustomShape, DeviceShape, SelfShape, StatusShape
 
@@ -26,12 +27,18 @@ _INSTANT = {
     "anyOf": [{"type": "integer"}, {"type": "string", "format": "date-time"}, {"type": "null"}],
 }
 
+_PAST = {
+    "description": "Epoch milliseconds, or RFC 3339 with a zone; not in the future.",
+    "anyOf": [{"type": "integer"}, {"type": "string", "format": "date-time"}, {"type": "null"}],
+}
+
 
 def _words(*words: str) -> dict[str, object]:
     return {"anyOf": [{"enum": list(words)}, {"type": "null"}]}
 
 
 Id = Annotated[Any, Meta(extra_json_schema=ID_SCHEMA)]
+Past = Annotated[Any, Meta(extra_json_schema=_PAST)]
 Until = Annotated[Any, Meta(extra_json_schema=_INSTANT)]
 ModeWord = Annotated[Any, Meta(extra_json_schema={"enum": [mode.word for mode in Mode]})]
 PlatformWord = Annotated[Any, Meta(extra_json_schema=_words(*(platform.word for platform in Platform)))]
@@ -41,6 +48,9 @@ Emoji = Annotated[Any, Meta(extra_json_schema={"type": ["string", "null"], "maxL
 Seconds = Annotated[
     Any, Meta(extra_json_schema={"type": ["number", "null"], "minimum": 30, "maximum": 86_400})
 ]
+
+VisibilityWord = Annotated[Any, Meta(extra_json_schema={"enum": [v.word for v in Visibility]})]
+Flag = Annotated[Any, Meta(extra_json_schema={"type": "boolean"})]
 
 # --- What comes in ---------------------------------------------------------------------------------------------------
 
@@ -85,11 +95,22 @@ class ModeBody(Body, frozen=True):
 class PreferencesBody(Body, frozen=True):
     """What is not mentioned stays as it is."""
 
+    visibility: VisibilityWord | UnsetType = UNSET
+    share_last_seen: Flag | UnsetType = UNSET
     idle_after: Seconds | UnsetType = UNSET
+    public: Flag | UnsetType = UNSET
 
 
 class ContactBody(Body, frozen=True):
     until: Until = None
+
+
+class DisconnectBody(Body, frozen=True):
+    device_id: Id | None = None
+
+
+class RevokeBody(Body, frozen=True):
+    issued_before: Past = None
 
 
 class RelationLine(Body, frozen=True):
@@ -99,6 +120,16 @@ class RelationLine(Body, frozen=True):
     a: Id
     b: Id
     until: Until = None
+
+
+class ChangedBody(Body, frozen=True):
+    """What an application knows to be different now. `users`: everything about them; `rooms`: all their members."""
+
+    pairs: list[tuple[Id, Id]] = []
+    users: list[Id] = []
+    members: list[tuple[Id, Id]] = []
+    """(room, user)"""
+    rooms: list[Id] = []
 
 
 # --- What goes out ---------------------------------------------------------------------------------------------------
@@ -160,8 +191,82 @@ class ModeAnswer(Struct, frozen=True):
 
 
 class Preferences(Struct, frozen=True):
+    visibility: Literal["everyone", "contacts", "nobody"]
+    share_last_seen: bool
+    """False: nobody gets exact times of one's last seen, and one gets none of others."""
     idle_after: float | None
     """Seconds; null: the server's default."""
+    public: bool
+    """Whether anybody at all may read `GET /public/{user}`."""
+
+
+class Blocked(Struct, frozen=True):
+    user_id: str
+
+
+class BlockList(Struct, frozen=True):
+    blocked: list[str]
+
+
+class UserPage(Struct, frozen=True):
+    users: list[Status]
+    cursor: str | None
+    """Where to go on; null: that was all. A page may be empty before the end."""
+
+
+class FactsShape(Struct, frozen=True):
+    """What is known about viewer and target."""
+
+    same_user: bool
+    blocked: bool
+    """Either by the other."""
+    mutual_follow: bool
+    contact: bool
+    shares_room: bool
+    visibility: str
+    share_last_seen: bool
+    viewer_shares_last_seen: bool
+    invisible: bool
+
+
+class SessionShape(Struct, frozen=True):
+    device_id: str
+    platform: str
+    state: Literal["live", "grace"]
+    by: Literal["socket", "rest"]
+    idle: Literal["no", "timed_out", "said"]
+    since: int
+    seen_at: int
+    active_at: int
+    lost_at: int | None
+
+
+class TruthShape(Struct, frozen=True):
+    """How the target truly is, and why."""
+
+    status: str
+    since: int | None
+    last_seen: int | None
+    because: Literal["no_session", "all_in_grace", "mode", "active", "idle"]
+    device_id: str | None
+    """The device that made it so, if one did."""
+    mode: str
+    mode_until: int | None
+    hidden: bool
+    look_at: int | None
+    """When something of it ends or falls due by itself."""
+    sessions: list[SessionShape]
+
+
+class Explanation(Struct, frozen=True):
+    viewer: str
+    target: str
+    rule: str
+    sight: Literal["truth", "full", "blurred", "offline"]
+    facts: FactsShape
+    truth: TruthShape
+    shown: Status
+    """What the viewer gets."""
 
 
 class Follow(Struct, frozen=True):
@@ -191,3 +296,9 @@ def seconds(milliseconds: int | None) -> float | None:
     if milliseconds is None:
         return None
     return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
+
+
+class Revoked(Struct, frozen=True):
+    user_id: str
+    issued_before: int
+    """Tokens issued before this are void."""

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import secrets
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from enum import Enum
 from pathlib import Path
 
 import click
+from pydantic import SecretStr
 from rich.console import Console
 from rich.markup import escape
 
@@ -24,6 +26,7 @@ from herenow.cli.flags import with_settings
 from herenow.errors import ConfigurationError, HerenowError
 from herenow.secret import resolve_secret, secret_path
 from herenow.settings import Settings
+from herenow.settings.model import MIN_SECRET_BYTES, without_password
 
 EXPECTED_FILES = 10_240  # a socket is a file: ten thousand clients on a node, and some for itself
 LEAST_FILES = 1_024  # what every common system grants
@@ -50,11 +53,13 @@ class Finding:
 @with_settings()
 @click.pass_context
 def doctor(ctx: click.Context, /, settings: Settings) -> None:
-    """Check configuration, engine, ledger, clock and file limits, and say what to fix."""
+    """Check configuration, keys, engine, ledger, relations, clock and file limits, and say what to fix."""
     findings = [
         *configuration(settings),
+        *keys(settings),
         *engine(settings),
         *ledger(settings),
+        *relations(settings),
         *clock(settings.ledger_path, time.time()),
         *files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
     ]
@@ -71,6 +76,33 @@ def configuration(settings: Settings) -> Iterator[Finding]:
     for warning in settings.warnings:
         yield Finding("configuration", Weight.ADVICE, warning)
     yield _secret(settings)
+
+
+def keys(settings: Settings) -> Iterator[Finding]:
+    """The public keys of an issuer, if tokens are verified with any."""
+    from herenow.app import key_source
+    from herenow.gateway.jwks import BadKeys, parse_jwks
+    from herenow.gateway.keyring import what_keys
+
+    source = key_source(settings)
+    if source is None:
+        return
+    try:
+        read = asyncio.run(source.read())
+        assert read is not None  # the first look finds what there is
+        document = parse_jwks(read.raw)
+    except BadKeys as error:
+        yield _problem("jwks", f"{source.where} cannot be used: {error}.")
+        return
+    yield _fine("jwks", f"{source.where} has keys: {what_keys(document)}.")
+    for why in document.left_out:
+        yield Finding("jwks", Weight.ADVICE, f"Not used: {why}.")
+    if not settings.jwt_issuer or not settings.jwt_audience:
+        yield Finding(
+            "jwks",
+            Weight.ADVICE,
+            "Tokens that the issuer made for others may be accepted here: set jwt_issuer and jwt_audience.",
+        )
 
 
 def engine(settings: Settings) -> Iterator[Finding]:
@@ -96,6 +128,29 @@ def ledger(settings: Settings) -> Iterator[Finding]:
         yield _place_for(path)
     else:
         yield from _opened(settings.ledger, path)
+
+
+def relations(settings: Settings) -> Iterator[Finding]:
+    where = without_password(settings.relations)
+    if settings.relations == "open":
+        yield Finding(
+            "relations", Weight.ADVICE, "Everybody sees everybody (relations = open): is that meant?"
+        )
+    if not settings.asks_the_application:
+        return
+    try:
+        strangers_related = asyncio.run(_asked_about_strangers(settings, settings.relations_secret))
+    except HerenowError as error:
+        yield _problem("relations", f"{where} does not say who is related: {error}")
+        return
+    if strangers_related:
+        yield _problem(
+            "relations",
+            f"{where} says that two made-up users are related: it must say no of ids it does not know.",
+        )
+    else:
+        yield _fine("relations", f"{where} answers.")
+    yield _signature_checked(settings, where)
 
 
 def clock(ledger_path: Path | None, now: float) -> Iterator[Finding]:
@@ -125,6 +180,8 @@ def files(limit: int) -> Iterator[Finding]:
 
 def _secret(settings: Settings) -> Finding:
     path = secret_path(settings)
+    if not settings.accepts_secret:
+        return _fine("secret", "None, and none is needed: tokens are verified with public keys.")
     if settings.secret is not None:
         return _fine("secret", f"Configured by {settings.source_of('secret')}.")
     if path is None or not path.exists():
@@ -144,6 +201,32 @@ async def _asked_for_the_time(settings: Settings) -> None:
         await made.store_time()
     finally:
         await made.close()
+
+
+def _signature_checked(settings: Settings, where: str) -> Finding:
+    try:
+        asyncio.run(_asked_about_strangers(settings, SecretStr(secrets.token_urlsafe(MIN_SECRET_BYTES))))
+    except HerenowError:
+        return _fine("relations", f"{where} refuses a question with a wrong signature.")
+    return _problem(
+        "relations",
+        f"{where} answers a question with a wrong signature: anybody may ask it who is related to whom.",
+    )
+
+
+async def _asked_about_strangers(settings: Settings, secret: SecretStr | None) -> bool:
+    """Whether they are related, according to the application."""
+    from herenow.ports import Relation, SourceHealth
+    from herenow.relations.callback import CallbackRelations
+
+    one, other = (f"herenow-doctor-{secrets.token_hex(8)}" for _ in range(2))
+    now = round(time.time() * 1000)
+    key = "" if secret is None else secret.get_secret_value()
+    asked = CallbackRelations(settings.relations, key, now=lambda: now, health=SourceHealth(), silent=True)
+    try:
+        return await asked.between(one, [other], now) != [Relation()]
+    finally:
+        await asked.close()
 
 
 def _place_for(path: Path) -> Finding:

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from herenow.cli.flags import with_settings
 from herenow.ports import RelationRow
 from herenow.settings import Settings
-from herenow.wire.relation_rows import BadRow, parse_csv, parse_ndjson
+from herenow.wire.relation_rows import BadRow, parse_csv, parse_ndjson, relations_elsewhere
 
 BATCH = 5_000  # rows per transaction: short enough that a running node's own writes hardly wait
 
@@ -35,21 +35,19 @@ def import_(settings: Settings, file: BinaryIO) -> None:
     with _bar() as bar:
         task = bar.add_task("rows", total=_size(file))
         counted = _counting(file, lambda bytes_read: bar.advance(task, bytes_read))
-        read, changed = asyncio.run(
-            _import(settings.ledger, _parsed(str(getattr(file, "name", "-")), counted))
-        )
+        read, changed = asyncio.run(_import(settings, _parsed(str(getattr(file, "name", "-")), counted)))
     click.echo(f"Imported {read} rows; {changed} of them were new.")
 
 
-async def _import(url: str, rows: Iterable[RelationRow | BadRow]) -> tuple[int, int]:
+async def _import(settings: Settings, rows: Iterable[RelationRow | BadRow]) -> tuple[int, int]:
     from herenow.ledgers import open_ledger
 
-    ledger = open_ledger(url)
+    ledger = open_ledger(settings.ledger)
     read = changed = 0
     try:
         await ledger.open()
         for batch in _batches(rows):
-            changed += await ledger.apply(_all_good(batch, read))
+            changed += await ledger.apply(_all_good(batch, read, settings))
             read += len(batch)
     finally:
         await ledger.close()
@@ -62,7 +60,7 @@ def _batches(rows: Iterable[RelationRow | BadRow]) -> Iterator[list[RelationRow 
         yield batch
 
 
-def _all_good(batch: list[RelationRow | BadRow], written: int) -> list[RelationRow]:
+def _all_good(batch: list[RelationRow | BadRow], written: int, settings: Settings) -> list[RelationRow]:
     good: list[RelationRow] = []
     for row in batch:
         if isinstance(row, BadRow):
@@ -70,6 +68,8 @@ def _all_good(batch: list[RelationRow | BadRow], written: int) -> list[RelationR
                 f"Line {row.line}: {row.message} {written} rows before it were imported; "
                 "fix the line and run the import again, repeating rows is harmless."
             )
+        if row.kind not in settings.edges_kept_here:
+            raise click.ClickException(relations_elsewhere(row.kind, settings.relations))
         good.append(row)
     return good
 

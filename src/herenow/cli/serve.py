@@ -16,4 +16,8 @@ def serve(ctx: click.Context, /, settings: Settings, *, demo: bool) -> None:
     """Run a node: WebSocket and REST on one port."""
     from herenow.app import serve as run
 
+    if demo and settings.asks_the_application:
+        raise click.ClickException(
+            "--demo writes relations of its own, but the setting relations asks an application: take one of them."
+        )
     ctx.exit(run(settings, demo=demo))

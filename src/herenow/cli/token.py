@@ -6,7 +6,7 @@ import click
 
 from herenow.cli.flags import with_settings
 from herenow.errors import ConfigurationError
-from herenow.gateway.tokens import SERVICE, mint
+from herenow.gateway.tokens import SERVICE, Expected, mint
 from herenow.secret import resolve_secret
 from herenow.settings import Settings
 
@@ -15,7 +15,7 @@ from herenow.settings import Settings
 @click.argument("user")
 @click.option("--scope", type=click.Choice([SERVICE]), help="What the token may do besides being the user.")
 @click.option("--ttl", type=float, default=3600.0, show_default=True, help="Seconds until it expires.")
-@with_settings("ledger", "secret", "token_max_ttl")
+@with_settings("ledger", "secret", "token_max_ttl", "jwks_url", "jwks_file", "jwt_issuer", "jwt_audience")
 def token(settings: Settings, user: str, scope: str | None, ttl: float) -> None:
     """Print a token for USER."""
     if not 0 < ttl <= settings.token_max_ttl:
@@ -23,8 +23,15 @@ def token(settings: Settings, user: str, scope: str | None, ttl: float) -> None:
             f"--ttl = {ttl:g} is not allowed: it must be greater than 0 and at most token_max_ttl, "
             f"which is {settings.token_max_ttl:g} s."
         )
+    if not settings.accepts_secret:
+        raise ConfigurationError(
+            "Tokens are verified with the keys of a JWKS, which an issuer has and herenow has not: "
+            "configure a secret as well to mint tokens here."
+        )
     if settings.secret is None and settings.ledger_path is None:
         raise ConfigurationError(
             f"ledger = {settings.ledger!r} lives in memory, and so would the secret: configure a secret to mint tokens."
         )
-    click.echo(mint(resolve_secret(settings), user, scope=scope, ttl=ttl, now=time.time()))
+    expected = Expected(settings.jwt_issuer, settings.jwt_audience)
+    minted = mint(resolve_secret(settings), user, scope=scope, ttl=ttl, now=time.time(), expected=expected)
+    click.echo(minted)

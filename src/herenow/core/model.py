@@ -63,6 +63,19 @@ class Idle(IntEnum):
     SAID = 2
 
 
+class Bucket(IntEnum):
+    """How long ago somebody was last seen, where the time itself is not told. The nearest first."""
+
+    RECENTLY = 0
+    WITHIN_WEEK = 1
+    WITHIN_MONTH = 2
+    LONG_AGO = 3
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
 @dataclass(frozen=True, slots=True)
 class Session:
     """One (user, device, holder): live while `lost_at` is None, in grace after that until it is removed."""
@@ -127,6 +140,9 @@ class Presence:
     """Set while `online_delay` still hides an arrival."""
     shown_at: int | None = None
     """When the user last stopped being invisible: no time that others get to see is from before."""
+    erased_at: int | None = None
+    """When the user was deleted, and everything forgotten. Kept for a while, so that nobody who missed it brings back what
+    was."""
     extra: bytes = b""
     """Fields written by a newer version of herenow, kept as they are."""
 
@@ -138,6 +154,11 @@ class Presence:
     def live(self) -> bool:
         return None in [session.lost_at for session in self.sessions]
 
+    @property
+    def active(self) -> bool:
+        """Somebody acts on one of the devices, whatever the status says."""
+        return any(session.idle is Idle.NO for session in self.sessions if session.live)
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -148,6 +169,8 @@ class View:
     last_seen: int | None = None
     custom: Custom | None = None
     platforms: tuple[Platform, ...] = ()
+    bucket: Bucket | None = None
+    """Instead of `last_seen`, for viewers who may not know it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ _HEAD = 8
 _SINCE, _LAST_SEEN, _SESSION, _SIGNED_OUT, _MODE_UNTIL, _CUSTOM, _CHOSEN, _IDLE_AFTER, _ARRIVING, _SHOWN = (
     range(1, 11)
 )
+_ERASED = 11
 
 _LOST = 0b0001_0000
 _LEASED = 0b0010_0000
@@ -80,6 +81,7 @@ def encode(presence: Presence) -> bytes:
         _put(out, _IDLE_AFTER, _varint(presence.idle_after))
     _put_time(out, _ARRIVING, presence.arriving_until, version)
     _put_time(out, _SHOWN, presence.shown_at, version)
+    _put_time(out, _ERASED, presence.erased_at, version)
     return bytes(out) + presence.extra
 
 
@@ -137,11 +139,12 @@ def _decode(record: bytes) -> Presence:
         platforms=_PLATFORM_SETS[flags >> 4],
         arriving_until=times.get(_ARRIVING),
         shown_at=times.get(_SHOWN),
+        erased_at=times.get(_ERASED),
         extra=extra,
     )
 
 
-_TIMES = frozenset({_SINCE, _LAST_SEEN, _MODE_UNTIL, _CHOSEN, _ARRIVING, _SHOWN})
+_TIMES = frozenset({_SINCE, _LAST_SEEN, _MODE_UNTIL, _CHOSEN, _ARRIVING, _SHOWN, _ERASED})
 _STATUSES = tuple(Status)
 _MODES = tuple(Mode)
 _PLATFORMS = tuple(Platform)

@@ -12,7 +12,7 @@ from itertools import permutations
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from herenow.gateway.tokens import mint
+from herenow.gateway.tokens import Expected, mint
 from herenow.ports import RelationRow
 from herenow.service.node import Node
 
@@ -22,9 +22,10 @@ DAY = 86_400.0
 
 
 class Demo:
-    def __init__(self, node: Node, secret: str, url: str) -> None:
+    def __init__(self, node: Node, secret: str, url: str, expected: Expected) -> None:
         self._node = node
         self._secret = secret
+        self._expected = expected
         self._url = url
         self._page = files("herenow.demo").joinpath("page.html").read_text(encoding="utf-8")
 
@@ -44,4 +45,5 @@ class Demo:
         return "\n".join(lines)
 
     def _token(self, user: str, scope: str | None = None) -> str:
-        return mint(self._secret, user, scope=scope, ttl=DAY - 1, now=self._node.clock.now() / 1000)
+        now = self._node.clock.now() / 1000
+        return mint(self._secret, user, scope=scope, ttl=DAY - 1, now=now, expected=self._expected)

@@ -11,11 +11,13 @@ import logging
 import sys
 from dataclasses import dataclass
 from http import HTTPStatus
+from weakref import WeakMethod
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import get_remote_addr, is_ssl
 
+from herenow.gateway.pipe import PIPE, Writer
 from herenow.gateway.sockets import Sockets
 from herenow.gateway.websocket import Accept, Acceptor, Limits, Refuse, Upgrade
 
@@ -154,6 +156,8 @@ class Http(HttpToolsProtocol):
     """uvicorn's HTTP, mended where it hands a connection over to WebSocket; for `uvicorn.Config(http=…)`."""
 
     _segment = b""
+    _writer: Writer | None = None
+    """Who has been lent the transport."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -161,6 +165,33 @@ class Http(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
         )
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        # Weakly: we hold the scope, and a connection that is closed must not wait for the garbage collector.
+        self.scope["extensions"] = {PIPE: WeakMethod(self._lend)}  # type: ignore[dict-item]
+
+    def _lend(self, writer: Writer) -> asyncio.Transport:
+        self._writer = writer
+        return self.transport
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._writer is not None:
+            self._writer.on_pause()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._writer is not None:
+            self._writer.on_resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        writer, self._writer = self._writer, None
+        super().connection_lost(exc)
+        if (
+            writer is not None
+        ):  # uvicorn tells the newest request, which is another one if the client did not wait
+            writer.on_gone()
 
     def on_url(self, url: bytes) -> None:
         # httptools cannot take more than 64 KiB apart, and uvicorn would gather it without end. Whoever reads an address

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from herenow.errors import ConfigurationError
 from herenow.gateway.handshake import Http
-from herenow.gateway.picows_socket import picows_protocol
+from herenow.gateway.picows_seam import picows_protocol
 from herenow.gateway.sockets import Sockets
 from herenow.gateway.websocket import Acceptor, Limits
 from herenow.gateway.websockets_socket import websockets_protocol

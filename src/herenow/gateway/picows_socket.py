@@ -5,17 +5,15 @@ strict server, so this module adds what it leaves out: whole messages out of fra
 bits, close codes, and an end in bounded time. The opening handshake is read by `handshake.Door`; picows gets to see
 a canonical one, so that nothing of the client's headers stays in memory.
 
-picows' protocol class is not public: its constructor is positional and undocumented. `check_seam` therefore tries
+picows' protocol class is not public: its constructor is positional and undocumented. `picows_seam` therefore tries
 what we lean on when the server starts, and says so when it is not as we know it. A new picows is the reason to
 change this module.
 """
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from functools import lru_cache
-from importlib.metadata import version
 from typing import Any
 
 from multidict import CIMultiDict
@@ -30,21 +28,18 @@ from picows import (
 )
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # not in its stubs
 
-from herenow.errors import ConfigurationError
 from herenow.gateway.framing import (
     HANDLER_FAILED,
     INTERNAL_ERROR,
     NORMAL,
     NOT_UTF8,
-    PROTOCOL_ERROR,
     Connection,
     Fault,
     Opcode,
     is_utf8,
 )
 from herenow.gateway.handshake import Door
-from herenow.gateway.sockets import Sockets
-from herenow.gateway.websocket import Accept, Acceptor, Farewell, Handler, Limits, Refuse, Socket
+from herenow.gateway.websocket import Accept, Handler, Refuse
 
 log = logging.getLogger(__name__)
 
@@ -62,19 +57,6 @@ _LARGE = 4096  # bytes; from here on a new read buffer is worth its 40 µs
 def _with_header_room(payload: bytes) -> bytearray:
     """One for all viewers of a frame: picows writes the same header each time, and keeps no reference."""
     return bytearray(_HEADER_ROOM) + payload
-
-
-def picows_protocol(
-    acceptor: Acceptor, limits: Limits, sockets: Sockets
-) -> Callable[..., asyncio.BaseProtocol]:
-    """For `uvicorn.Config(ws=…)`. Raises `ConfigurationError` if the installed picows is not the one known here."""
-    check_seam()
-    door = Door(acceptor, limits, sockets)
-
-    def protocol(**_of_uvicorn: object) -> asyncio.BaseProtocol:
-        return PicowsProtocol(door)
-
-    return protocol
 
 
 class PicowsSocket(Connection):
@@ -374,100 +356,3 @@ class Witness:
     def debug(self, *_line: object) -> None: ...
     def info(self, *_line: object) -> None: ...
     def warning(self, *_line: object) -> None: ...
-
-
-# ── The seam, tried at start ────────────────────────────────────────────────────────────────────────────────────
-
-
-def check_seam() -> None:
-    """Play one connection through, with nobody on the other side, and compare what was written and called."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        loop = asyncio.new_event_loop()
-        problem = loop.run_until_complete(_rehearse_in_loop())
-        loop.close()
-    else:
-        problem = _rehearse()
-    if problem:
-        raise ConfigurationError(
-            f"picows {version('picows')} does not fit this gateway ({problem}): install picows==2.3.* "
-            "or use the slower WebSocket implementation, websockets"
-        )
-
-
-async def _rehearse_in_loop() -> str:
-    return _rehearse()
-
-
-def _rehearse() -> str:
-    """What is not as it should be, in a few words."""
-    if not version("picows").startswith("2.3."):
-        return "it is not a known version"
-    echo = Echo()
-    try:
-        with socket.socket() as nowhere:
-            stage = Stage(nowhere)
-            protocol = PicowsProtocol(Door(lambda _upgrade: Accept(echo), Limits(), Sockets(max_open=1)))
-            protocol.connection_made(stage)
-            protocol.data_received(_HANDSHAKE)
-            protocol.data_received(b"\x81\x82\0\0\0\0hi")
-            protocol.data_received(b"\x83\x80\0\0\0\0")  # a reserved opcode
-            protocol.connection_lost(None)
-    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-        return str(error)
-    if not stage.sent.startswith(b"HTTP/1.1 101 "):
-        return "the handshake was not answered"
-    if b"\x81\x02hi\x88" not in stage.sent:
-        return "a text was not echoed, or a malformed frame not answered with CLOSE"
-    if echo.closed_with != [PROTOCOL_ERROR]:
-        return "a malformed frame was not reported"
-    return ""
-
-
-_HANDSHAKE = (
-    b"GET / HTTP/1.1\r\nhost: nowhere\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
-    b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-)
-
-
-class Echo(Farewell):
-    __slots__ = ("closed_with", "send")
-
-    def __init__(self) -> None:
-        self.closed_with: list[int | None] = []
-
-    def on_open(self, socket: Socket) -> None:
-        self.send = socket.send_text
-
-    def on_text(self, payload: bytes) -> None:
-        self.send(payload)
-
-    def on_closed(self, code: int | None, reason: str) -> None:
-        self.closed_with.append(code)
-
-
-class Stage(asyncio.Transport):
-    """A transport that leads nowhere and remembers what was written."""
-
-    def __init__(self, nowhere: socket.socket) -> None:
-        super().__init__({"socket": nowhere})
-        self.sent = b""
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self.sent += data
-
-    def get_write_buffer_size(self) -> int:
-        return 1  # as if the peer were slow: picows then writes here, and not to the descriptor
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return asyncio.Protocol()
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None: ...
-    def resume_reading(self) -> None: ...
-    def is_closing(self) -> bool:
-        return False
-
-    def can_write_eof(self) -> bool:
-        return False

@@ -17,11 +17,14 @@ import structlog
 
 from herenow.errors import ProtocolError
 from herenow.gateway.auth import SUBPROTOCOL, Auth, find_token
+from herenow.gateway.keyring import KeysPending
 from herenow.gateway.origins import is_allowed
 from herenow.gateway.session import ClientSession
 from herenow.gateway.sockets import Sockets
 from herenow.gateway.sweep import Sweep
-from herenow.gateway.websocket import Accept, Farewell, Refuse, Socket, Upgrade
+from herenow.gateway.tokens import Claims
+from herenow.gateway.waiting import Waiting
+from herenow.gateway.websocket import Accept, Farewell, Handler, Refuse, Socket, Upgrade
 from herenow.service.node import Node
 from herenow.service.tasks import Tasks
 from herenow.service.wheel import Wheel
@@ -34,6 +37,10 @@ PATH = "/ws/presence"
 
 COME_BACK = 5_000
 """Milliseconds over which those are spread that a full node sends away."""
+
+LOOK_AGAIN = 60_000
+"""Milliseconds after which the wheel looks at a token at the latest: it keeps who has gone until then, and a token may be
+good for a day."""
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +65,7 @@ class Gateway:
         self.limits = Limits(settings.max_subscriptions, settings.max_frame, settings.max_bulk)
         self._settings = settings
         self._sockets = sockets
-        self._expiry: Wheel[ClientSession] = Wheel(lambda session, now: session.expired(now))
+        self._expiry: Wheel[ClientSession] = Wheel(self._look)
         self._sweep: Sweep[ClientSession]
 
     def start(self) -> None:
@@ -79,6 +86,26 @@ class Gateway:
 
     async def _end_expired(self) -> None:
         self._expiry.turn(self.node.clock.now())
+
+    def _look(self, session: ClientSession, now: int) -> int | None:
+        """Has its token expired? When to look again; None: not by this entry."""
+        expires_at = session.expires_at
+        if (
+            expires_at is None or session.look_at is None or now < session.look_at
+        ):  # gone, or another entry counts
+            return None
+        if now >= expires_at:
+            session.end(Close.UNAUTHORIZED, "token_expired")
+            return None
+        session.look_at = min(expires_at, now + LOOK_AGAIN)
+        return session.look_at
+
+    def _look_in_time(self, session: ClientSession) -> None:
+        """One entry per session counts; another is put there only where it must come sooner."""
+        expires_at = session.expires_at
+        if expires_at is not None and (session.look_at is None or expires_at < session.look_at):
+            session.look_at = min(expires_at, self.node.clock.now() + LOOK_AGAIN)
+            self._expiry.put(session, session.look_at)
 
     # Handshakes
 
@@ -101,21 +128,35 @@ class Gateway:
         peer = ip_address(upgrade.peer[0])
         return any(peer in network for network in self._settings.trusted_proxies)
 
-    def _handler(self, upgrade: Upgrade) -> ClientSession | Farewell:
+    def _handler(self, upgrade: Upgrade) -> Handler:
         if self.node.draining:
             return Farewell(Close.DRAINING, _come_back())
         if self._sockets.full or not self.node.ready:
             return Farewell(Close.OVERLOADED, _come_back())
         token = find_token(upgrade.header("authorization"), upgrade.query, upgrade.subprotocols)
         try:
-            claims = self.auth.check(token)
+            return self._session(upgrade, self.auth.check(token))
+        except KeysPending:
+            return Waiting(self.tasks, lambda: self._late_handler(upgrade, token))
         except ProtocolError as error:
-            self.node.metrics.refusals[error.code] += 1
-            return Farewell(Close.UNAUTHORIZED, error.code)
+            return self._turned_away(error)
+
+    async def _late_handler(self, upgrade: Upgrade, token: str | None) -> Handler:
+        """Who it is depends on keys that are being read."""
         try:
-            asked = {
-                name: values[-1] for name, values in parse_qs(upgrade.query, keep_blank_values=True).items()
-            }
+            return self._session(upgrade, await self.auth.checked(token))
+        except ProtocolError as error:
+            return self._turned_away(error)
+
+    def _turned_away(self, error: ProtocolError) -> Farewell:
+        self.node.metrics.refusals[error.code] += 1
+        if error.code == "keys_unavailable":  # nothing is wrong with the token, as far as we know
+            return Farewell(Close.OVERLOADED, _come_back())
+        return Farewell(Close.UNAUTHORIZED, error.code)
+
+    def _session(self, upgrade: Upgrade, claims: Claims) -> ClientSession | Farewell:
+        try:
+            asked = _asked(upgrade.query)
             device = parse_id(asked["device_id"]) if asked.get("device_id") else None
             platform = parse_platform(asked.get("platform") or None)
         except ProtocolError as error:
@@ -125,15 +166,14 @@ class Gateway:
 
     # What sessions tell
 
-    def opened(self, session: ClientSession, expires_at: int) -> None:
+    def opened(self, session: ClientSession) -> None:
         session.slot = self._sweep.add(session)
-        self._expiry.put(session, expires_at)
+        self._look_in_time(session)
         log.info("connection.opened", **session.described)
 
-    def refreshed(self, session: ClientSession, *, was: int, expires_at: int) -> None:
+    def refreshed(self, session: ClientSession) -> None:
         """A later end needs nothing: the wheel asks when the old one has come."""
-        if expires_at < was:
-            self._expiry.put(session, expires_at)
+        self._look_in_time(session)
 
     def closed(self, session: ClientSession, code: int | None, reason: str) -> None:
         if session.slot >= 0:
@@ -141,7 +181,7 @@ class Gateway:
             log.info(
                 "connection.closed",
                 code=None if code is None else int(code),
-                reason=reason,
+                reason=reason if reason.isprintable() else ascii(reason),  # the peer's words, for a terminal
                 **session.described,
             )
 
@@ -158,6 +198,16 @@ class _Apology(Farewell):
     def on_open(self, socket: Socket) -> None:
         socket.send_text(self._frame)
         super().on_open(socket)
+
+
+def _asked(query: str) -> dict[str, str]:
+    """The parameters of a handshake, each once. Bytes that are no UTF-8 become surrogates, which no id has: refused, not
+    repaired."""
+    parameters = parse_qs(query, keep_blank_values=True, errors="surrogateescape")
+    for name in ("device_id", "platform"):
+        if len(parameters.get(name, ())) > 1:
+            raise ProtocolError("bad_shape", f"The parameter {name} stands in the address more than once.")
+    return {name: values[0] for name, values in parameters.items()}
 
 
 def _come_back() -> str:

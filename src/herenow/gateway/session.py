@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, assert_never
 import structlog
 
 from herenow.core.model import Platform
-from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
+from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.gateway.tokens import Claims
 from herenow.gateway.websocket import Socket
 from herenow.service.connection import Connection
 from herenow.service.subscriptions import Granted
 from herenow.wire.codes import Close
 from herenow.wire.frames import (
-    COMMON,
     Active,
     Away,
     Bye,
@@ -41,6 +40,7 @@ from herenow.wire.frames import (
 )
 from herenow.wire.inputs import Activity
 from herenow.wire.peer import Peer, Rejection
+from herenow.wire.reading import COMMON
 from herenow.wire.shapes import (
     closed_statuses_frame,
     denied_frame,
@@ -79,6 +79,7 @@ class ClientSession:
         "_socket",
         "_waiting",
         "_working",
+        "look_at",
         "slot",
     )
 
@@ -95,11 +96,16 @@ class ClientSession:
         self._ended_by_us = False
         self.slot = -1
         """Where the ping sweep keeps us."""
+        self.look_at: int | None = None
+        """When the token is next looked at."""
 
     # The socket's side
 
     def on_open(self, socket: Socket) -> None:
         self._socket = socket
+        if self._gateway.auth.is_void(self._claims):  # since the handshake
+            self.end(Close.UNAUTHORIZED, "token_revoked")
+            return
         try:
             self._connection = self._gateway.node.sessions.connect(
                 self._claims.user,
@@ -108,12 +114,13 @@ class ClientSession:
                 send=socket.send_text,
                 end=self.end,
                 abort=self._stuck,
+                issued_at=self._claims.issued_at_ms or 0,
             )
         except ProtocolError as error:
             self._gateway.node.metrics.refusals[error.code] += 1
             self.end(Close.TOO_MANY_CONNECTIONS, error.message)
             return
-        self._gateway.opened(self, self._claims.expires_at_ms)
+        self._gateway.opened(self)
         self._do_later(None)
 
     def on_text(self, payload: bytes) -> None:
@@ -157,6 +164,8 @@ class ClientSession:
     # Ends that we choose
 
     def end(self, code: int, reason: str) -> None:
+        if self._ended_by_us:
+            return  # the first reason counts
         self._ended_by_us = True
         self._gateway.node.metrics.closes[code] += 1
         self._socket.close(code, reason)
@@ -167,14 +176,10 @@ class ClientSession:
         self._gateway.node.metrics.closes[Close.NO_LIFE] += 1
         self._socket.abort()
 
-    def expired(self, now: int) -> int | None:
-        """When to look again; None: it is over."""
-        if self._connection is None:
-            return None
-        if now < self._claims.expires_at_ms:
-            return self._claims.expires_at_ms
-        self.end(Close.UNAUTHORIZED, "token_expired")
-        return None
+    @property
+    def expires_at(self) -> int | None:
+        """None: there is nothing left to expire."""
+        return None if self._connection is None else self._claims.expires_at_ms
 
     @property
     def last_life(self) -> int:
@@ -212,7 +217,8 @@ class ClientSession:
 
     async def _work(self) -> None:
         try:
-            while self._waiting and self._connection is not None:
+            # What still waits behind an end that we chose is not done: its answer would reach nobody.
+            while self._waiting and self._connection is not None and not self._ended_by_us:
                 command = self._waiting.popleft()
                 if command is None:
                     await self._welcome(self._connection)
@@ -229,7 +235,7 @@ class ClientSession:
         try:
             async with asyncio.timeout(WELCOME_WITHIN):
                 presence = await node.decider.decided(connection.user)
-        except (Unavailable, TimeoutError):
+        except (HerenowError, TimeoutError):
             presence = connection.session.person.presence
         if self._connection is None:
             return
@@ -261,6 +267,10 @@ class ClientSession:
             self._refuse(
                 "unknown_outcome", "The store did not answer; look before you repeat it.", command.id
             )
+        except Exception:
+            # A mistake of ours costs one command its answer, not those that wait behind it.
+            log.error("command.failed", command=type(command).__name__, exc_info=True)
+            self._refuse("internal", "The server failed; its log says how.", command.id)
 
     async def _do(self, connection: Connection, command: Command) -> None:  # noqa: C901 - a table of verbs
         node = self._gateway.node
@@ -269,15 +279,10 @@ class ClientSession:
                 await self._subscribe(connection, command)
                 return
             case Unsubscribe():
-                targets = list(command.targets)
-                if command.contacts:
-                    targets = await node.subscriptions.unsubscribe_contacts(connection.outbox)
-                else:
-                    node.subscriptions.unsubscribe(connection.outbox, targets)
-                self._send(unsubscribed_frame(targets, command.id))
+                await self._unsubscribe(connection, command)
                 return
             case Bye():
-                await self._bye(connection)
+                await self._bye(connection, command.id)
                 return
             case Heartbeat():
                 pass  # done on arrival; its answer waits its turn
@@ -295,7 +300,7 @@ class ClientSession:
             case RoomClose():
                 node.typing.close_room(connection, command.room)
             case Refresh():
-                self._refresh(command)
+                await self._refresh(connection, command)
             case _:
                 assert_never(command)
         if command.id is not None:
@@ -307,6 +312,8 @@ class ClientSession:
             granted = await subscriptions.subscribe_contacts(connection.outbox)
         else:
             granted = await subscriptions.subscribe(connection.outbox, command.targets)
+        if connection.outbox.closed:
+            return  # signed out meanwhile: nothing was granted, and nobody is told so
         granted.denied.extend(command.invalid)
         if command.single:
             self._send(_single(granted, command.id))
@@ -314,6 +321,20 @@ class ClientSession:
         self._send(closed_statuses_frame([with_as_of(*status) for status in granted.statuses], command.id))
         if granted.denied:
             self._send(denied_list_frame(granted.denied, command.id))
+
+    async def _unsubscribe(self, connection: Connection, command: Unsubscribe) -> None:
+        subscriptions, targets = self._gateway.node.subscriptions, list(command.targets)
+        if command.contacts:
+            targets = await subscriptions.unsubscribe_contacts(connection.outbox)
+        else:
+            subscriptions.unsubscribe(connection.outbox, targets)
+        if targets or not command.invalid:
+            self._send(unsubscribed_frame(targets, command.id))
+        if command.invalid:
+            first, _ = command.invalid[0]
+            raise ProtocolError(
+                "invalid_user_id", f"{len(command.invalid)} of these are no user ids, first {first!r}."
+            )
 
     async def _set(self, connection: Connection, command: SetPresence) -> None:
         choices, user = self._gateway.node.choices, connection.user
@@ -325,16 +346,19 @@ class ClientSession:
         else:
             await choices.set_custom(user, command.custom, saved=saved)
 
-    async def _bye(self, connection: Connection) -> None:
+    async def _bye(self, connection: Connection, frame_id: FrameId) -> None:
         await self._gateway.node.sessions.sign_out(connection.user, connection.session.device, but=connection)
+        if frame_id is not None:
+            self._send(ok_frame(frame_id))
         self.end(Close.NORMAL, "signed out")
 
-    def _refresh(self, command: Refresh) -> None:
-        claims = self._gateway.auth.check(command.token)
+    async def _refresh(self, connection: Connection, command: Refresh) -> None:
+        claims = await self._gateway.auth.checked(command.token)
         if claims.user != self._claims.user:
             raise ProtocolError("token_other_user", "The new token is for another user than this connection.")
-        was, self._claims = self._claims.expires_at_ms, claims
-        self._gateway.refreshed(self, was=was, expires_at=claims.expires_at_ms)
+        self._gateway.node.sessions.refreshed(connection, claims.issued_at_ms or 0)
+        self._claims = claims
+        self._gateway.refreshed(self)
 
     def _refuse(self, code: str, message: str, frame_id: FrameId) -> None:
         self._gateway.node.metrics.refusals[code] += 1

@@ -1,8 +1,11 @@
-"""Who does this token speak for? Minting and verifying HS256 tokens.
+"""Who does this token speak for? Minting HS256 tokens; verifying those and what an issuer signed with a key of its own.
 
 The signature is PyJWT's work; what the claims must look like is ours, because PyJWT lets pass what a presence
 server should not: no `exp`, an `exp` in text, one in the year 3000, a claim said twice. Verification never
 tells more than a code and a sentence, and neither ever contains the token.
+
+The algorithm a token names decides which keys it is tried with: HS256 the secret and nothing else, the others public keys
+of exactly that algorithm and nothing else. So no public key is ever taken for a secret, and `none` has no keys at all.
 
 Time is an argument. Revocation ("tokens issued before T are void") is a fact of the ledger and not known here;
 `issued_at_ms` is what it needs. A new algorithm or claim is a reason to change this module.
@@ -12,12 +15,14 @@ import base64
 import binascii
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import jwt
 
 from herenow.errors import ProtocolError
+from herenow.gateway.jwks import ALGORITHMS, MAX_KID, PublicKey
 from herenow.wire.ids import parse_id
 
 ALGORITHM = "HS256"
@@ -25,7 +30,7 @@ MAX_BYTES = 8192  # a token travels in a header or a URL; common servers stop th
 LEEWAY = 5.0  # seconds that the issuer's clock may run ahead of ours
 SERVICE = "service"
 
-_signatures = jwt.PyJWS(algorithms=[ALGORITHM])
+_signatures = jwt.PyJWS(algorithms=[ALGORITHM, *ALGORITHMS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,49 +47,103 @@ class Claims:
         return self.scope is not None and SERVICE in self.scope.split()
 
 
-def mint(secret: str, user: str, *, scope: str | None, ttl: float, now: float) -> str:
-    """A token for `user`, valid for `ttl` seconds from `now` (epoch seconds)."""
+class PublicKeys(Protocol):
+    """Keys of issuers; `keyring` has them."""
+
+    def find(self, algorithm: str, kid: str | None) -> Sequence[PublicKey]:
+        """At least one, or an error."""
+
+    def doubt(self) -> None:
+        """None of them fits a token that names no key; may raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What tokens must say besides: who issued them, and for whom. Nothing: it is not asked for."""
+
+    issuer: str | None = None
+    audience: tuple[str, ...] = ()
+    """One of them."""
+
+
+ANY = Expected()
+
+
+def mint(
+    secret: str, user: str, *, scope: str | None, ttl: float, now: float, expected: Expected = ANY
+) -> str:
+    """A token for `user`, valid for `ttl` seconds from `now` (epoch seconds), that says what is expected."""
     # Milliseconds, not whole seconds: a token minted right after a revocation must count as issued after it.
     payload: dict[str, object] = {"sub": parse_id(user), "iat": round(now, 3), "exp": round(now + ttl, 3)}
     if scope:
         payload["scope"] = scope
+    if expected.issuer is not None:
+        payload["iss"] = expected.issuer
+    if expected.audience:
+        payload["aud"] = expected.audience[0]
     return jwt.encode(payload, secret, algorithm=ALGORITHM)
 
 
-def verify(token: str | None, secret: str, *, now: float, max_ttl: float) -> Claims:
-    """What the token says, if it is ours and valid at `now` (epoch seconds).
+def verify(
+    token: str | None,
+    secret: str | None,
+    *,
+    now: float,
+    max_ttl: float,
+    keys: PublicKeys | None = None,
+    expected: Expected = ANY,
+) -> Claims:
+    """What the token says, if it is ours and valid at `now` (epoch seconds). Without a secret none is signed with one.
 
     Raises `ProtocolError` with one of the codes `token_missing`, `token_malformed`, `token_algorithm`,
-    `token_bad_signature`, `token_claims`, `token_expired`.
+    `token_bad_signature`, `token_claims`, `token_expired`, and those of `keys`.
     """
     if not token:
         raise ProtocolError("token_missing", "A token is required.")
     if len(token) > MAX_BYTES:
         raise ProtocolError("token_malformed", f"The token is longer than {MAX_BYTES} bytes.")
-    _check_header(token)
-    return _claims(_json_object(_signed_payload(token, secret)), now, max_ttl)
+    accepted = ([ALGORITHM] if secret is not None else []) + ([*ALGORITHMS] if keys is not None else [])
+    algorithm, kid = _header(token, accepted)
+    if algorithm == ALGORITHM:
+        payload = _signed_payload(token, algorithm, [secret])
+    else:
+        assert keys is not None
+        payload = _signed_payload(token, algorithm, [each.key for each in keys.find(algorithm, kid)])
+        if payload is None and kid is None:
+            keys.doubt()
+    if payload is None:
+        raise ProtocolError("token_bad_signature", "The token's signature does not fit.")
+    return _claims(_json_object(payload), now, max_ttl, expected)
 
 
-def _check_header(token: str) -> None:
+def _header(token: str, accepted: Sequence[str]) -> tuple[str, str | None]:
+    """(algorithm, the key's name). What else a header says about keys (jku, jwk, x5u, …) is the sender's word alone."""
     head, *rest = token.split(".")
     if len(rest) != 2:
         raise _malformed()
     header = _json_object(_decoded(head))
-    if header.get("alg") != ALGORITHM:
-        raise ProtocolError("token_algorithm", f"The token must be signed with {ALGORITHM}.")
+    algorithm, kid = header.get("alg"), header.get("kid")
+    if not isinstance(algorithm, str) or algorithm not in accepted:
+        raise ProtocolError("token_algorithm", f"The token must be signed with {' or '.join(accepted)}.")
     if "crit" in header or "b64" in header:
         raise ProtocolError("token_malformed", "The token's header demands an extension.")
+    if kid is not None and (not isinstance(kid, str) or not 1 <= len(kid) <= MAX_KID):
+        raise ProtocolError("token_malformed", "The token's kid is no text, or too long.")
+    return algorithm, kid
 
 
-def _signed_payload(token: str, secret: str) -> bytes:
-    try:
-        payload = _signatures.decode(token, secret, algorithms=[ALGORITHM])
-    except jwt.InvalidSignatureError:
-        raise ProtocolError("token_bad_signature", "The token's signature does not fit.") from None
-    except jwt.PyJWTError:
-        raise _malformed() from None
-    assert isinstance(payload, bytes)
-    return payload
+def _signed_payload(token: str, algorithm: str, keys: Sequence[object]) -> bytes | None:
+    """None: signed with none of them."""
+    for key in keys:
+        try:
+            payload = _signatures.decode(token, key, algorithms=[algorithm])  # type: ignore[arg-type]
+        except jwt.InvalidSignatureError:
+            continue
+        except jwt.PyJWTError:
+            raise _malformed() from None
+        assert isinstance(payload, bytes)
+        return payload
+    return None
 
 
 def _decoded(part: str) -> bytes:
@@ -116,7 +175,8 @@ def _no_constant(_name: str) -> object:
     raise _malformed()
 
 
-def _claims(payload: Mapping[str, object], now: float, max_ttl: float) -> Claims:
+def _claims(payload: Mapping[str, object], now: float, max_ttl: float, expected: Expected) -> Claims:
+    _check_parties(payload, expected)
     issued_at = _time(payload, "iat")
     not_before = _time(payload, "nbf")
     if max(issued_at or 0.0, not_before or 0.0) > now + LEEWAY:
@@ -125,8 +185,22 @@ def _claims(payload: Mapping[str, object], now: float, max_ttl: float) -> Claims
         user=_subject(payload),
         scope=_scope(payload),
         expires_at_ms=int(_expiry(payload, now, max_ttl) * 1000),
-        issued_at_ms=None if issued_at is None else int(issued_at * 1000),
+        issued_at_ms=None if issued_at is None else round(issued_at * 1000),
     )
+
+
+def _check_parties(payload: Mapping[str, object], expected: Expected) -> None:
+    issuer, audience = payload.get("iss"), payload.get("aud", [])
+    if expected.issuer is not None and issuer != expected.issuer:
+        raise ProtocolError("token_claims", "The token is of another issuer (claim iss).")
+    named = [audience] if isinstance(audience, str) else audience
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise ProtocolError("token_claims", "The claim aud is a string or a list of strings.")
+    # RFC 7519, section 4.1.3: who is not named must refuse, also who was never told its name.
+    if (named or expected.audience) and not set(named).intersection(expected.audience):
+        raise ProtocolError(
+            "token_claims", "The token is for another audience (claim aud, setting jwt_audience)."
+        )
 
 
 def _expiry(payload: Mapping[str, object], now: float, max_ttl: float) -> float:

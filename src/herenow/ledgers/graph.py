@@ -7,7 +7,7 @@ Nobody is connected with themselves: such an edge is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -42,6 +42,7 @@ class Graph:
         self._contacts = flavour.query(_contacts())
         self._follows = _is_edge(follows)
         self._is_member = _is_edge(members)
+        self._share_rooms = flavour.query(_share_rooms(flavour))
         self._kinds = {
             "follow": _Kind(flavour, follows),
             "contact": _Kind(flavour, contacts),
@@ -66,6 +67,10 @@ class Graph:
 
     def is_member(self, connection: Connection, room: str, user: str) -> bool:
         return bool(connection.scalar(self._is_member, {"a": room, "b": user}))
+
+    def share_rooms(self, connection: Connection, user: str, others: Collection[str]) -> set[str]:
+        found = self._share_rooms(connection, rows(sorted(others)) | {"viewer": user})
+        return {other for (other,) in found} - {user}
 
     def apply(self, connection: Connection, asked: Sequence[RelationRow]) -> tuple[int, list[LedgerChange]]:
         """How many edges changed, and what to tell about them."""
@@ -169,6 +174,17 @@ def _contacts() -> CompoundSelect[Any]:
         .where(forth.c.a == viewer),
         select(contacts.c.b).where(contacts.c.a == viewer, _open(contacts.c.until)),
         select(contacts.c.a).where(contacts.c.b == viewer, _open(contacts.c.until)),
+    )
+
+
+def _share_rooms(flavour: Flavour) -> Select[Any]:
+    mine, theirs = members.alias("mine"), members.alias("theirs")
+    viewer = bindparam("viewer", type_=members.c.user.type)
+    return (
+        select(theirs.c.user)
+        .join(mine, and_(mine.c.room == theirs.c.room, mine.c.user == viewer))
+        .where(theirs.c.user.in_(select(flavour.batch(members.c.user))))
+        .distinct()
     )
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, null, or_, select, update
 from herenow.core.model import Custom, Mode
 from herenow.ledgers.flavour import Flavour, Row, every, rows, upsert
 from herenow.ledgers.schema import choices, last_seen, preferences
+from herenow.ledgers.voids import outlived
 from herenow.ports import Choice, Remembered
 
 
@@ -33,16 +34,17 @@ class People:
                 )
             )
         )
+        seen, chosen = flavour.batch(*last_seen.c), flavour.batch(*choices.c)
         self._save_last_seen = upsert(
             flavour,
             last_seen,
-            every(flavour.batch(*last_seen.c)),
+            select(seen).where(outlived(seen, seen.c.at)),
             lambda new: new.at > last_seen.c.at,
         )
         self._save_choices = upsert(
             flavour,
             choices,
-            every(flavour.batch(*choices.c)),
+            select(chosen).where(outlived(chosen, chosen.c.version)),
             lambda new: new.version > choices.c.version,
         )
         self._set_idle_after = upsert(

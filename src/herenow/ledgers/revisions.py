@@ -29,8 +29,9 @@ def found(connection: Connection) -> str | None:
     return revision
 
 
-def upgrade(connection: Connection) -> None:
-    """Bring the schema up to date; `ConfigurationError` for one that only a newer herenow knows."""
+def upgrade(connection: Connection, to: str = "head") -> None:
+    """Bring the schema up to date, or to an older revision than the newest; `ConfigurationError` for one that only a
+    newer herenow knows."""
     from alembic import command
     from alembic.script import ScriptDirectory
 
@@ -44,7 +45,7 @@ def upgrade(connection: Connection) -> None:
         )
     config.attributes["connection"] = connection
     with _one_at_a_time:
-        command.upgrade(config, "head")
+        command.upgrade(config, to)
 
 
 def _config() -> Config:

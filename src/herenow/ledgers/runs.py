@@ -12,6 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select
 
 from herenow.ledgers.flavour import Flavour, every, rows, upsert
 from herenow.ledgers.schema import last_seen, open_marks, runs
+from herenow.ledgers.voids import outlived
 
 
 class Runs:
@@ -29,6 +30,7 @@ class Runs:
             last_seen,
             select(open_marks.c.user, func.max(runs.c.at).label("at"))
             .select_from(left_open)
+            .where(outlived(open_marks, runs.c.at))
             .group_by(open_marks.c.user),
             lambda new: new.at > last_seen.c.at,
         )

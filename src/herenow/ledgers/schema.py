@@ -7,9 +7,9 @@ The migrations say how a ledger comes to be; a test keeps them equal to this. Ch
 Every `*_at`, `at` and `until` is epoch milliseconds.
 """
 
-from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, SmallInteger, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, SmallInteger, Table, Text
 
-NEWEST = "0001"
+NEWEST = "0003"
 """The newest revision. Written here so that opening an up-to-date ledger does not have to import alembic."""
 
 VERSION_TABLE = "herenow_schema"
@@ -54,6 +54,11 @@ preferences = Table(
     metadata,
     Column("user", Text, primary_key=True),
     Column("idle_after", BigInteger),
+    Column("visibility", SmallInteger),
+    Column("hidden_at", BigInteger),
+    Column("hidden_last_seen", BigInteger),
+    Column("share_last_seen", Boolean),
+    Column("public", Boolean),
     sqlite_with_rowid=False,
 )
 """One nullable column per preference, NULL is the default: a later one is added by `ALTER TABLE ADD COLUMN`."""
@@ -63,9 +68,11 @@ follows = Table(
     metadata,
     Column("a", Text, primary_key=True),
     Column("b", Text, primary_key=True),
+    Index("follows_of_b", "b"),
     sqlite_with_rowid=False,
 )
-"""a follows b. Both directions of a mutual follow are looked up by this key: (a, b), then (b, a)."""
+"""a follows b. Both directions of a mutual follow are looked up by this key: (a, b), then (b, a). The index finds who
+follows somebody, for when they are deleted."""
 
 contacts = Table(
     "contacts",
@@ -83,8 +90,35 @@ members = Table(
     metadata,
     Column("room", Text, primary_key=True),
     Column("user", Text, primary_key=True),
+    Index("members_by_user", "user"),
     sqlite_with_rowid=False,
 )
+
+voids = Table(
+    "voids",
+    metadata,
+    Column("user", Text, primary_key=True),
+    Column("before", BigInteger, nullable=False),
+    Column("until", BigInteger, nullable=False),
+    Column("erased", BigInteger),
+    sqlite_with_rowid=False,
+)
+"""Tokens of this user issued before `before` are void. `until`: every token that could be meant has expired, and the row
+may go. `erased`: when the user was deleted, if so; what was known of them until then is not written again."""
+
+blocks = Table(
+    "blocks",
+    metadata,
+    Column("blocker", Text, primary_key=True),
+    Column("blocked", Text, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("blocker_seen", BigInteger),
+    Column("blocked_seen", BigInteger),
+    Column("lifted_at", BigInteger),
+    Index("blocks_of_blocked", "blocked"),
+    sqlite_with_rowid=False,
+)
+"""Who blocks whom, and what each knew of the other's last seen when it began. The index finds those who are blocked."""
 
 changes = Table(
     "changes",

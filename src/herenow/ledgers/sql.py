@@ -1,8 +1,8 @@
 """A ledger in SQL, whatever the database: the port's methods, each one transaction.
 
-What is asked stands in `people`, `graph`, `runs` and `changes`; what databases say differently in `flavour`; how one is
-reached, locked and found broken in a subclass (`sqlite`). A method is a plain function over a connection, handed whole
-to the subclass: it may run it in a thread, or on an async driver by `AsyncConnection.run_sync`.
+What is asked stands in `people`, `graph`, `privacy`, `runs`, `voids` and `changes`; what databases say differently in
+`flavour`; how one is reached, locked and found broken in a subclass (`sqlite`). A method is a plain function over a
+connection, handed whole to the subclass: it may run it in a thread, or on an async driver by `AsyncConnection.run_sync`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from typing import TypeVar
 
 from sqlalchemy import Connection, select
 
+from herenow.core.visibility import Preferences, PreferencesEdit
 from herenow.errors import Unavailable
 from herenow.ledgers.changes import Changes
 from herenow.ledgers.flavour import Flavour
 from herenow.ledgers.graph import Graph
 from herenow.ledgers.people import People
+from herenow.ledgers.privacy import Privacy
 from herenow.ledgers.runs import Runs
 from herenow.ledgers.schema import meta
-from herenow.ports import Choice, LedgerChange, Relation, RelationRow, Remembered
+from herenow.ledgers.voids import Voids
+from herenow.ports import BlockRow, Choice, LedgerChange, Relation, RelationRow, Remembered, Void
 
 T = TypeVar("T")
 
@@ -31,8 +34,10 @@ class Statements:
     def __init__(self, flavour: Flavour) -> None:
         self.people = People(flavour)
         self.graph = Graph(flavour)
+        self.privacy = Privacy(flavour)
         self.runs = Runs(flavour)
         self.changes = Changes(flavour)
+        self.voids = Voids(flavour)
 
 
 class SqlLedger(ABC):
@@ -44,8 +49,10 @@ class SqlLedger(ABC):
     def __init__(self, statements: Statements) -> None:
         self._people = statements.people
         self._graph = statements.graph
+        self._privacy = statements.privacy
         self._runs = statements.runs
         self._changes = statements.changes
+        self._voids = statements.voids
         self._id: str | None = None
 
     @abstractmethod
@@ -133,7 +140,84 @@ class SqlLedger(ABC):
 
         return await self._write(work) if asked else 0
 
+    # Void tokens, deleted users
+
+    async def void(self, row: Void) -> None:
+        def work(connection: Connection) -> None:
+            if self._voids.put(connection, row):
+                self._changes.tell(connection, [LedgerChange("void", row.user, "")])
+
+        await self._write(work)
+
+    async def erase(self, row: Void) -> list[LedgerChange]:
+        def work(connection: Connection) -> list[LedgerChange]:
+            changes = self._voids.erase(connection, row)
+            self._changes.tell(connection, changes)
+            return changes
+
+        return await self._write(work)
+
+    async def voids(self, after: str, limit: int) -> list[Void]:
+        return await self._read(lambda c: self._voids.walk(c, after, limit))
+
+    async def void_of(self, user: str) -> Void | None:
+        return await self._read(lambda c: self._voids.of(c, user))
+
+    async def forget_voids(self, now: int) -> None:
+        await self._write(lambda c: self._voids.forget(c, now))
+
+    async def share_rooms(self, user: str, others: Sequence[str]) -> set[str]:
+        asked = frozenset(others)
+        return await self._read(lambda c: self._graph.share_rooms(c, user, asked))
+
+    # What users decided about being seen
+
+    async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
+        asked = frozenset(users)
+        return await self._read(lambda c: self._privacy.preferences(c, asked))
+
+    async def set_preferences(
+        self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
+    ) -> Preferences:
+        def work(connection: Connection) -> Preferences:
+            after, changed = self._privacy.set_preferences(connection, user, edit, now, last_seen)
+            if changed:
+                self._changes.tell(connection, [LedgerChange("preferences", user, "")])
+            return after
+
+        return await self._write(work)
+
+    async def blocked(self, user: str) -> list[str]:
+        return await self._read(lambda c: self._privacy.blocked(c, user))
+
+    async def blocks(self, user: str, others: Sequence[str]) -> list[BlockRow]:
+        asked = frozenset(others)
+        return await self._read(lambda c: self._privacy.blocks(c, user, asked))
+
+    async def block(self, row: BlockRow) -> bool:
+        def work(connection: Connection) -> bool:
+            return self._told(connection, row.blocker, row.blocked, self._privacy.block(connection, row))
+
+        return await self._write(work)
+
+    async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
+        def work(connection: Connection) -> bool:
+            gone = self._privacy.unblock(connection, blocker, blocked, lifted_at)
+            return self._told(connection, blocker, blocked, gone)
+
+        return await self._write(work)
+
+    def _told(self, connection: Connection, a: str, b: str, changed: bool) -> bool:  # noqa: FBT001 - it is the answer
+        if changed:
+            self._changes.tell(connection, [LedgerChange("relation", a, b)])
+        return changed
+
     # What changed
+
+    async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
+        noted = tuple(changes)
+        if noted:
+            await self._write(lambda c: self._changes.tell(c, noted))
 
     async def changes_head(self) -> int:
         return await self._read(self._changes.head)

@@ -23,6 +23,7 @@ from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers import revisions
 from herenow.ledgers.lane import Lane
 from herenow.ledgers.schema import NEWEST, VERSION_TABLE
+from herenow.ledgers.sole_run import SoleRun
 from herenow.ledgers.sql import SqlLedger, Statements, read_id
 from herenow.ledgers.sqlite_flavour import MINIMUM, SqliteFlavour
 from herenow.ledgers.sqlite_trouble import at_open, is_locked, while_running
@@ -52,6 +53,7 @@ class SqliteLedger(SqlLedger):
         self._writer: Lane | None = None
         self._readers: Lane | None = None
         self._in_vain = 0
+        self._run = None if self._path is None else SoleRun(self._path)
 
     async def open(self) -> None:
         if self._writer is not None:
@@ -72,6 +74,14 @@ class SqliteLedger(SqlLedger):
             if lane is not None:
                 await lane.close()
         self._readers = self._writer = self._id = None
+        if self._run is not None:
+            self._run.end()
+
+    async def close_runs(self) -> int:
+        """Raises `ConfigurationError` if one of them is alive."""
+        if self._run is not None:
+            self._run.begin()
+        return await super().close_runs()
 
     async def schema(self) -> tuple[str | None, str]:
         self._check_place()

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from herenow.core.model import Status, public
+from herenow.core.model import Status
+from herenow.core.visibility import status_in_public
 from herenow.errors import Unavailable
 from herenow.ports import Engine, Entry
 from herenow.service.calls import reading
@@ -74,7 +75,7 @@ class Census:
         try:
             async for part in pages(self._engine, [shard]):
                 for user, presence in part:
-                    walk.seen[user] = public(presence).status
+                    walk.seen[user] = status_in_public(presence)
         except Unavailable:
             self.recount(shard)
             raise

@@ -5,7 +5,8 @@ A choice is accepted while the ledger is away and written when it is back; a pre
 
 from __future__ import annotations
 
-from herenow.core.machine import Edit, Timings, set_custom, set_idle_after, set_mode
+from herenow.core.edits import set_custom, set_idle_after, set_mode
+from herenow.core.machine import Edit, Timings
 from herenow.core.model import Custom, Mode, Presence
 from herenow.ports import Ledger
 from herenow.service.calls import LEDGER_DEADLINE, writing

@@ -9,13 +9,17 @@ from herenow.service.people import HeldSession
 
 
 class Connection:
-    __slots__ = ("end", "outbox", "rooms", "session", "welcomed")
+    __slots__ = ("end", "issued_at", "outbox", "rooms", "session", "welcomed")
 
-    def __init__(self, session: HeldSession, outbox: Outbox, end: Callable[[int, str], None]) -> None:
+    def __init__(
+        self, session: HeldSession, outbox: Outbox, end: Callable[[int, str], None], issued_at: int
+    ) -> None:
         self.session = session
         self.outbox = outbox
         self.end = end
         """Close the socket with a code and a reason."""
+        self.issued_at = issued_at
+        """When the token it last showed was issued."""
         self.rooms: frozenset[str] = frozenset()
         self.welcomed = False
         """It has been told who it is: the first frame of all."""

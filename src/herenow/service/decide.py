@@ -14,19 +14,12 @@ from contextlib import asynccontextmanager, suppress
 
 import structlog
 
-from herenow.core.machine import (
-    Edit,
-    Held,
-    Outcome,
-    Timings,
-    droppable,
-    set_custom,
-    set_mode,
-    settle,
-)
-from herenow.core.model import Presence, public
+from herenow.core.edits import set_custom, set_mode
+from herenow.core.machine import Edit, Held, Outcome, Timings, droppable, settle
+from herenow.core.model import Presence
 from herenow.core.record import UnknownFormat, encode
 from herenow.core.values import replace
+from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.ports import Conflict, Write
 from herenow.service.clock import Clock
@@ -64,9 +57,11 @@ class Decider:
         metrics: Metrics,
         on_ended: Callable[[HeldSession, str], None],
         on_standing: Callable[[HeldSession], None],
+        bar: Callable[[Person], list[Edit]],
     ) -> None:
         """`on_ended(session, why)`: a session we hold must be closed: `signed_out` elsewhere, or `refused`.
-        `on_standing(session)`: a session we hold stands in the record."""
+        `on_standing(session)`: a session we hold stands in the record. `bar(person)` ends what may no longer be held, and
+        answers what comes before everything that was asked."""
         self._people = people
         self._reader = reader
         self._writer = writer
@@ -79,6 +74,7 @@ class Decider:
         self._metrics = metrics
         self._on_ended = on_ended
         self._on_standing = on_standing
+        self._bar = bar
         self._waiting: dict[Person, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -188,6 +184,7 @@ class Decider:
         """Until nothing changes any more."""
         while True:
             await self._learn(person)
+            first = self._bar(person)
             epoch = self._standing.epoch
             asks = tuple(person.asks)
             held = [(session, session.facts(epoch)) for session in person.sessions]
@@ -198,7 +195,7 @@ class Decider:
                 self._timings,
                 epoch=epoch,
                 held=[facts for _, facts in held],
-                edits=[*_restored(person), *(ask.edit for ask in asks)],
+                edits=[*first, *_restored(person), *(ask.edit for ask in asks)],
             )
             if outcome.presence is not before:
                 if not await self._commit(person, outcome, epoch):
@@ -350,4 +347,4 @@ def _without_stamps(presence: Presence) -> Presence:
 
 def _note(before: Presence, after: Presence) -> bytes:
     """Beside the record in the log: what others saw before and see now, for whoever counts."""
-    return bytes((public(before).status << 4 | public(after).status,))
+    return bytes((status_in_public(before) << 4 | status_in_public(after),))

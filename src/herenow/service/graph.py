@@ -8,30 +8,27 @@ from collections.abc import Sequence
 from herenow.ports import Ledger, LedgerChange, RelationRow
 from herenow.service.calls import LEDGER_DEADLINE, reading, writing
 from herenow.service.clock import Clock
-from herenow.service.relations import Acquaintances
-from herenow.service.subscriptions import Subscriptions
+from herenow.service.news import News
 
 
 class Graph:
-    def __init__(
-        self, ledger: Ledger, relations: Acquaintances, subscriptions: Subscriptions, clock: Clock
-    ) -> None:
+    def __init__(self, ledger: Ledger, news: News, clock: Clock) -> None:
         self._ledger = ledger
-        self._relations = relations
-        self._subscriptions = subscriptions
+        self._news = news
         self._clock = clock
 
     async def apply(self, rows: Sequence[RelationRow]) -> int:
         """All or nothing; answers how many edges changed. Visible on this node when it returns."""
         changed = await writing(self._ledger.apply(rows), LEDGER_DEADLINE)
-        for row in rows:
-            kind = "member" if row.kind == "room" else "relation"
-            self._relations.changed(LedgerChange(kind, row.a, row.b))
-        for row in rows:
-            if row.kind != "room":
-                await self._subscriptions.look_again(row.a, [row.b])
-                await self._subscriptions.look_again(row.b, [row.a])
+        kinds = {"room": "member"}
+        await self._news.spread([LedgerChange(kinds.get(row.kind, "relation"), row.a, row.b) for row in rows])
         return changed
+
+    async def changed_elsewhere(self, changes: Sequence[LedgerChange]) -> None:
+        """What the relations' own source says has changed: this node looks again at once, the others hear of it by the
+        ledger. To say so twice is harmless, so no answer of the ledger means: say it again."""
+        await self._news.spread_soon(changes)
+        await reading(self._ledger.note_changes(changes), LEDGER_DEADLINE)
 
     async def follows(self, a: str, b: str) -> bool:
         return await reading(self._ledger.follows(a, b), LEDGER_DEADLINE)

@@ -30,6 +30,7 @@ class Metrics:
     def __init__(self) -> None:
         self.connections = 0
         self.sessions = 0
+        self.streams = 0
         self.beats_accepted = 0
         self.beats_dropped = 0
         self.changes = 0
@@ -46,11 +47,15 @@ class Metrics:
         """How late a due wake-up was decided."""
         self.refusals: Counter[str] = Counter()
         self.closes: Counter[int] = Counter()
+        self.stream_ends: Counter[str] = Counter()
+        """By the code that the stream's last event carried; `client`: the client went."""
         self.log_gaps = 0
         self.shards_lost = 0
         self.epochs = 0
         """How often this node had to take a new epoch."""
         self.ledger_errors = 0
+        self.unknown_pairs = 0
+        """Times it could not be learned who may see whom, so that nothing was shown."""
         self.engine_errors = 0
         self.typing = 0
         self.loop_late = 0.0

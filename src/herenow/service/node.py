@@ -4,7 +4,8 @@
                                  ▲  └──▶ recorder ─▶ ledger                  ▲
                     reaper, lease, healing                             relations (who may see whom)
 
-Gateways and APIs call the verbs of its parts: `sessions`, `subscriptions`, `choices`, `views`, `typing`, `graph`.
+Gateways and APIs call the verbs of its parts: `sessions`, `rest_beats`, `subscriptions`, `streams`, `choices`, `views`,
+`typing`, `graph`, `privacy`, `users`.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from functools import partial
 import msgspec
 import structlog
 
-from herenow.core.machine import Timings, wake_at
+from herenow.core.bucket import Rate
+from herenow.core.machine import Edit, Timings, wake_at
+from herenow.core.pacing import Crowds
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
 from herenow.errors import HerenowError, Unavailable
-from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations
+from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations, SourceHealth
 from herenow.service.calls import DEADLINE, reading
 from herenow.service.census import Census
 from herenow.service.choices import Choices
@@ -32,22 +35,31 @@ from herenow.service.freshness import Freshness
 from herenow.service.graph import Graph
 from herenow.service.healing import Healing
 from herenow.service.hub import Hub
+from herenow.service.inquiries import Inquiries
 from herenow.service.lease import LeaseKeeper
 from herenow.service.metrics import Metrics
+from herenow.service.news import ChangedMessage, News
 from herenow.service.overload import LOOK, Overload
-from herenow.service.people import HeldSession, People
+from herenow.service.people import HeldSession, People, Person
+from herenow.service.polling import Polling
+from herenow.service.privacy import Privacy
 from herenow.service.reader import Reader, from_ledger
 from herenow.service.reaper import POLL as POLL_WAKES
 from herenow.service.reaper import Reaper
 from herenow.service.recorder import STAMP_EVERY, Recorder
 from herenow.service.relations import POLL, Acquaintances
+from herenow.service.rest_beats import RestBeats
+from herenow.service.revocations import FORGET_EVERY, Revocations
 from herenow.service.sessions import Sessions
+from herenow.service.silence import Silence
 from herenow.service.standing import Standing, new_epoch
+from herenow.service.streams import Streams
 from herenow.service.subscriptions import Subscriptions
 from herenow.service.sweep import Sweep
 from herenow.service.tail import Tail
 from herenow.service.tasks import Tasks
 from herenow.service.typing import TypingMessage, TypingRooms
+from herenow.service.users import EndMessage, Users, VoidMessage
 from herenow.service.views import Views
 from herenow.service.writer import Writer
 from herenow.wire.codes import Close
@@ -60,6 +72,9 @@ FAREWELL = 5.0
 
 RENEW_AGAIN = 0.5
 """Seconds after which a renewal that failed is tried again: several times before the lease is in doubt."""
+
+Message = TypingMessage | EndMessage | VoidMessage | ChangedMessage
+"""What nodes say to each other."""
 
 log = structlog.get_logger(__name__)
 
@@ -76,11 +91,18 @@ class NodeSettings:
     typing_min: float = 2.0
     stuck_after: float = 10.0
     flush_every: float = 0.0
-    pace_above: int = 5_000
-    push_ceiling: int = 100_000
+    crowds: Crowds = field(default_factory=Crowds)
     ledger_flush: float = 1.0
     max_subscriptions: int = 500
     max_connections_per_user: int = 20
+    token_max_ttl: float = 86_400.0
+    """How far ahead a token may expire: for so long a revocation has to be kept."""
+    rooms_relate: bool = False
+    """Members of one room may see each other."""
+    polling: Rate = field(default_factory=lambda: Rate(every=30_000, burst=5))
+    """Bulk reads of users without a live session."""
+    relations_ttl: float | None = None
+    """How long a relation is believed that the ledger does not keep; None: the ledger keeps them, and tells of changes."""
     embedded: bool = True
     """The engine ends with this process: the ledger must know who was here (DESIGN section 7)."""
 
@@ -93,6 +115,7 @@ class Node:
         settings: NodeSettings,
         *,
         relations: Relations | None = None,
+        relations_health: SourceHealth | None = None,
         clock: NodeClock | None = None,
         tasks: Tasks | None = None,
         make_epoch: Callable[[], str] = new_epoch,
@@ -102,6 +125,7 @@ class Node:
         self.ledger = ledger
         self.clock = clock or NodeClock()
         self.metrics = Metrics()
+        self.relations_health = relations_health or SourceHealth()
         self.ready = False
         self.draining = False
         self._tasks = tasks or Tasks()
@@ -113,8 +137,7 @@ class Node:
             clock_,
             metrics,
             settings.flush_every,
-            pace_above=settings.pace_above,
-            push_ceiling=settings.push_ceiling,
+            crowds=settings.crowds,
         )
         self.overload = Overload(clock_, metrics, self.hub.shed)
         self.freshness = Freshness(self.hub, engine.shards)
@@ -153,17 +176,30 @@ class Node:
             metrics=metrics,
             on_ended=self._ended,
             on_standing=self._standing_now,
+            bar=self._bar,
         )
+        self.silence = Silence(self.people, self.decider, self.standing, clock_, timings)
         self.sessions = Sessions(
             people=self.people,
             decider=self.decider,
             hub=self.hub,
+            silence=self.silence,
             standing=self.standing,
             clock=clock_,
             timings=timings,
             metrics=metrics,
             beat_min=settings.beat_min,
             max_connections=settings.max_connections_per_user,
+        )
+        self.rest_beats = RestBeats(
+            people=self.people,
+            decider=self.decider,
+            sessions=self.sessions,
+            silence=self.silence,
+            standing=self.standing,
+            clock=clock_,
+            timings=timings,
+            beat_min=settings.beat_min,
         )
         self.census = Census(engine, metrics)
         self.tail = Tail(
@@ -203,6 +239,17 @@ class Node:
             tasks=tasks,
             max_subscriptions=settings.max_subscriptions,
         )
+        self.streams = Streams(
+            people=self.people,
+            hub=self.hub,
+            subscriptions=self.subscriptions,
+            clock=clock_,
+            metrics=metrics,
+            shards=engine.shards,
+            max_connections=settings.max_connections_per_user,
+            max_subscriptions=settings.max_subscriptions,
+        )
+        self.polling = Polling(self.people, self.reader, clock_, settings.polling)
         self.typing = TypingRooms(
             engine=engine,
             people=self.people,
@@ -221,7 +268,28 @@ class Node:
             clock_,
             metrics,
             self._relation_changed,
-            self.subscriptions.trust_changed,
+            self._trust_changed,
+            on_old=self.subscriptions.facts_old,
+            on_over=self.subscriptions.facts_over,
+            on_answers=self.subscriptions.look_again_at_all,
+            ttl=settings.relations_ttl,
+            rooms_relate=settings.rooms_relate,
+        )
+        self.revocations = Revocations(ledger, clock_, metrics, tasks, token_max_ttl=settings.token_max_ttl)
+        self.users = Users(
+            engine=engine,
+            ledger=ledger,
+            people=self.people,
+            reader=self.reader,
+            decider=self.decider,
+            sessions=self.sessions,
+            streams=self.streams,
+            relations=self.relations,
+            revocations=self.revocations,
+            standing=self.standing,
+            clock=clock_,
+            tasks=tasks,
+            origin=self.typing.origin,
         )
         self.views = Views(
             people=self.people,
@@ -234,7 +302,10 @@ class Node:
         self.subscriptions.attach(self.relations)
         self.typing.attach(self.relations)
         self.views.attach(self.relations)
-        self.graph = Graph(ledger, self.relations, self.subscriptions, clock_)
+        self.news = News(engine, self.relations, self.subscriptions, self.typing)
+        self.graph = Graph(ledger, self.news, clock_)
+        self.inquiries = Inquiries(engine, self.relations, self.decider, self.views, timings)
+        self.privacy = Privacy(ledger, self.relations, self.reader, self.news, clock_)
         self.sessions.on_gone = self.typing.leave_all
 
     # Life
@@ -246,6 +317,7 @@ class Node:
             await self._take_over_last_run()
         await self.lease.start()
         await self.relations.start()
+        await self.revocations.start()  # after the cursor of what changes: nothing is missed between them
         await self.tail.start()
         await self.census.keep(self.tail.cursors)
         self._run()
@@ -260,6 +332,7 @@ class Node:
         for shard in range(self.engine.shards):
             every(POLL_WAKES, partial(self.reaper.run, shard), f"reaper-{shard}")
         every(POLL, self.relations.poll, "relations")
+        every(FORGET_EVERY, self.revocations.forget_old, "voids")
         every(0, self._receive, "mail")
         every(TURN, self._turn, "wheel")
         every(1.0, self._look_around, "round")
@@ -273,6 +346,7 @@ class Node:
         self.draining = True
         self.ready = False
         self.sessions.end_all(Close.DRAINING, self._come_back)
+        self.streams.end_all(Close.DRAINING, self._come_back)
         handed_over = await self._farewell()
         await self.recorder.finish()
         if handed_over:
@@ -321,12 +395,18 @@ class Node:
             return
         for message in messages:
             try:
-                await self.typing.receive(msgspec.json.decode(message, type=TypingMessage))
+                told = msgspec.json.decode(message, type=Message)
             except msgspec.DecodeError:
                 continue  # of a newer node: best effort
+            if isinstance(told, TypingMessage):
+                self._tasks.spawn(self.typing.receive(told), "typing")  # who may hear it may take its time
+            elif isinstance(told, ChangedMessage):
+                self.news.receive(told)
+            else:
+                self.users.receive(told)
 
     async def _turn(self) -> None:
-        self.sessions.turn()
+        self.silence.turn()
         self.tail.listen()
         for outbox in self.hub.stuck(self.settings.stuck_after):
             outbox.abort()
@@ -334,9 +414,12 @@ class Node:
     async def _look_around(self) -> None:
         """What need not be done at once."""
         self.people.forget_old(self.clock.now())
+        self.hub.new_day()
         for person in await self.reader.confirm():
             if person.stands:  # else it is decided first
                 self.hub.publish(person)
+        if self.relations.in_doubt:
+            self._tasks.spawn(self.relations.resolve(), "doubts")  # a source may take its time
         await self.census.keep(self.tail.cursors)
 
     async def _take_over_last_run(self) -> None:
@@ -374,6 +457,14 @@ class Node:
     def _relation_changed(self, change: LedgerChange) -> None:
         self.subscriptions.changed(change)
         self.typing.changed(change)
+        self.revocations.changed(change)
+
+    def _trust_changed(self) -> None:
+        self.subscriptions.trust_changed()
+        self.revocations.ledger_is(within_reach=self.relations.trusted)
+
+    def _bar(self, person: Person) -> list[Edit]:
+        return self.users.bar(person)
 
     def _come_back(self) -> str:
         """When to return: spread over a third of the grace, so that nobody is missed and not all come at once."""

@@ -26,9 +26,12 @@ class Outbox:
         "paused_at",
         "ready",
         "send",
+        "truth",
         "unheard",
+        "unwanted",
         "user",
         "watching",
+        "wishes",
     )
 
     def __init__(self, user: str, send: Callable[[bytes], None], abort: Callable[[], None]) -> None:
@@ -41,6 +44,8 @@ class Outbox:
         self.closed = False
         self.follows_contacts = False
         """Subscribed to "contacts": whoever becomes one is watched too."""
+        self.unwanted: frozenset[str] = frozenset()
+        """Contacts it has unsubscribed from one by one: they are not brought back by following contacts."""
         self.paused_at: float | None = None
         """Since when the peer has not been reading."""
         self.hears_own = False
@@ -52,3 +57,7 @@ class Outbox:
         self.unheard: list[Channel] | None = None
         """Filled and emptied at the end of a tick: what changed in it."""
         self.watching: dict[str, Channel] = {}
+        self.truth = False
+        """A service looks, in nobody's name: it sees what is."""
+        self.wishes: frozenset[str] = frozenset()
+        """Whom it asked for and may not see; whoever of them it may see later is watched then."""

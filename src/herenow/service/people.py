@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from herenow.core.machine import Edit, Held
@@ -37,12 +37,14 @@ class HeldSession:
         "active_at",
         "asserted",
         "asserted_by",
+        "barred",
         "beat_at",
         "connections",
         "device",
         "fresh_until",
         "idle",
         "idle_at",
+        "issued_at",
         "look_at",
         "lost_at",
         "person",
@@ -74,6 +76,10 @@ class HeldSession:
         self.asserted = 0
         self.asserted_by = ""
         self.connections: list[Connection] = []
+        self.issued_at = 0
+        """When the latest token it was shown was issued."""
+        self.barred = False
+        """It was ended because the user was deleted after that."""
 
     def facts(self, epoch: str) -> Held:
         """A loss is that of the session as it stands in the record, which may be under an earlier epoch."""
@@ -201,8 +207,10 @@ class Person:
         return self.committing is not None and record == self.committing[0]
 
     def adopt(self, record: bytes | None, presence: Presence) -> None:
-        """A choice is never taken back by an older one: where it is, the store lost something and was written over."""
-        if self.known and presence.chosen < self.presence.chosen and not self.guessed:
+        """A choice is never taken back by an older one: where it is, the store lost something and was written over. Only
+        with the user it goes."""
+        deleted = (presence.erased_at or 0) > (self.presence.erased_at or 0)
+        if self.known and presence.chosen < self.presence.chosen and not (self.guessed or deleted):
             self.lost_choice = self.presence
         elif self.lost_choice is not None and presence.chosen >= self.lost_choice.chosen:
             self.lost_choice = None
@@ -248,6 +256,8 @@ class People:
     def __init__(self, shards: int) -> None:
         self._shards = shards
         self._people: dict[str, Person] = {}
+        self.find: Callable[[str], Person | None] = self._people.get
+        """Who is known here; the dictionary's own method, because a bulk read asks a thousand times."""
         self._recent: OrderedDict[str, tuple[int, Person]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -260,9 +270,6 @@ class People:
     def remembered(self) -> int:
         """How many of those who left us are still known."""
         return len(self._recent)
-
-    def find(self, user: str) -> Person | None:
-        return self._people.get(user)
 
     def get(self, user: str) -> Person:
         """The caller pins it, or gives it something that keeps it, before it next awaits."""

@@ -5,6 +5,9 @@ away the store's answer must do: a record with a mode or a custom status never l
 nothing; only an old last seen is missing until the ledger is back. When the store is away the ledger's answer must do,
 and is called a guess.
 
+Who looks offline costs what an offline one costs, whoever we hold and whatever is in the store: otherwise the time that an
+answer takes would tell the hidden from the gone.
+
 Everything that is read is also evidence about the store itself. Absence in an unsettled shard says nothing; a record that
 is older than one we know was there before, or none where a session that we hold stood, says that the shard lost
 something (see `healing`). What we know then stays as it is until the shard has healed.
@@ -18,8 +21,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from herenow.core.machine import droppable
-from herenow.core.model import Presence
+from herenow.core.model import Presence, Status
 from herenow.core.record import UnknownFormat, decode, version_of
+from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable
 from herenow.ports import Engine, Ledger, Loaded, Remembered
 from herenow.service.calls import LEDGER_DEADLINE, reading
@@ -62,6 +66,9 @@ class Reader:
         self._cold: OrderedDict[str, tuple[int, Presence]] = OrderedDict()
         self._asking: set[str] = set()
         """Whom the ledger is being asked about, as long as nothing was heard of them meanwhile."""
+        self._asked: OrderedDict[str, int] = OrderedDict()
+        """Who is in the store and looks offline, and until when the ledger need not be asked for them all the same. What
+        happens to them does not shorten it: somebody hidden may be busy."""
         self._decoded: OrderedDict[str, tuple[bytes, Presence]] = OrderedDict()
         self._guesses: dict[Person, None] = {}
         self._company: _Company | None = None
@@ -91,13 +98,15 @@ class Reader:
             raise
         company.read.set_result(None)
 
-    async def learn(self, people: Sequence[Person]) -> None:
-        """Read them for the first time; whoever became known by the log meanwhile stays so."""
+    async def learn(self, people: Sequence[Person], *, discreetly: bool = False) -> None:
+        """Read them for the first time; whoever is known, or became so by the log meanwhile, stays so. `discreetly`: for
+        a viewer, who may measure how long it takes."""
         if not people:
             return
-        loaded = await reading(self._engine.load([person.user for person in people]))
-        absent = [p.user for p, found in zip(people, loaded, strict=True) if found.record is None]
-        cold = await self._remembered(absent)
+        users = [person.user for person in people]
+        loaded = await reading(self._engine.load(users))
+        absent = [user for user, found in zip(users, loaded, strict=True) if found.record is None]
+        cold = await self._remembered(absent, self._decoys(users, loaded) if discreetly else ())
         for person, found in zip(people, loaded, strict=True):
             if not found.settled:
                 self._on_loss(person.shard, None)
@@ -189,17 +198,18 @@ class Reader:
 
     async def look(self, users: Sequence[str]) -> list[tuple[Presence, bool]]:
         """(presence, is it known to be fresh) of each, in order, for an answer; keeps nobody."""
+        find = self._people.find
+        people = [find(user) for user in users]
+        unknown = {user: None for user, person in zip(users, people, strict=True) if not is_at_hand(person)}
         found: dict[str, tuple[Presence, bool]] = {}
-        unknown: dict[str, None] = {}
-        for user in users:
-            person = self._people.find(user)
-            if person is not None and person.known:
-                found[user] = person.presence, not person.guessed
-            else:
-                unknown[user] = None
         if unknown:
-            found |= await self._look_up(list(unknown))
-        return [found[user] for user in users]
+            found = await self._look_up(list(unknown))
+            # Whoever became known meanwhile is known better; whoever left us was known until now.
+            people = [find(user) or person for user, person in zip(users, people, strict=True)]
+        return [
+            found[user] if person is None or not person.known else (person.presence, not person.guessed)
+            for user, person in zip(users, people, strict=True)
+        ]
 
     async def _look_up(self, users: list[str]) -> dict[str, tuple[Presence, bool]]:
         try:
@@ -209,7 +219,7 @@ class Reader:
             cold = await self._remembered(users, sure=True)
             return {user: (cold[user], False) for user in users}
         absent = [user for user, each in zip(users, loaded, strict=True) if each.record is None]
-        cold = await self._remembered(absent)
+        cold = await self._remembered(absent, self._decoys(users, loaded))
         return {user: self._looked_up(user, each, cold) for user, each in zip(users, loaded, strict=True)}
 
     def _looked_up(self, user: str, found: Loaded, cold: dict[str, Presence]) -> tuple[Presence, bool]:
@@ -232,6 +242,30 @@ class Reader:
 
     # How
 
+    def _decoys(self, users: Sequence[str], loaded: Sequence[Loaded]) -> list[str]:
+        """Who looks offline and is in the store all the same: the ledger is asked for them as often as for the others, and
+        what it says is not needed."""
+        now = self._clock.now()
+        decoys = [
+            user
+            for user, found in zip(users, loaded, strict=True)
+            if found.record is not None
+            and self._asked.get(user, 0) <= now
+            and self._looks_offline(user, found.record)
+        ]
+        for user in decoys:
+            self._asked[user] = now + KEEP_COLD
+            self._asked.move_to_end(user)
+        while len(self._asked) > COLD_USERS:
+            self._asked.popitem(last=False)
+        return decoys
+
+    def _looks_offline(self, user: str, record: bytes) -> bool:
+        try:
+            return status_in_public(self._decode(user, record)) is Status.OFFLINE
+        except UnknownFormat:
+            return True
+
     def _decode(self, user: str, record: bytes) -> Presence:
         """Records of people who are asked for again and again are decoded once."""
         kept = self._decoded.get(user)
@@ -243,8 +277,10 @@ class Reader:
             self._decoded.popitem(last=False)
         return presence
 
-    async def _remembered(self, users: Sequence[str], *, sure: bool = False) -> dict[str, Presence]:
-        """`sure`: everybody, or `Unavailable`; otherwise those of whom something is known."""
+    async def _remembered(
+        self, users: Sequence[str], decoys: Sequence[str] = (), *, sure: bool = False
+    ) -> dict[str, Presence]:
+        """`sure`: everybody, or `Unavailable`; otherwise those of whom something is known. `decoys` are asked for too."""
         now = self._clock.now()
         known: dict[str, Presence] = {}
         missing: list[str] = []
@@ -254,11 +290,11 @@ class Reader:
                 known[user] = kept[1]
             else:
                 missing.append(user)
-        if not missing:
+        if not missing and not decoys:
             return known
         self._asking.update(missing)
         try:
-            rows = await reading(self._ledger.remembered(missing), LEDGER_DEADLINE)
+            rows = await reading(self._ledger.remembered([*missing, *decoys]), LEDGER_DEADLINE)
         except Unavailable:
             self._metrics.ledger_errors += 1
             if sure:
@@ -290,6 +326,13 @@ def from_ledger(remembered: Remembered | None) -> Presence:
 
 def _above(presence: Presence, version: int) -> Presence:
     return replace(presence, version=max(presence.version, version))
+
+
+def is_at_hand(person: Person | None) -> bool:
+    """What we know of them may be shown without asking anybody: they are watched here, or seen to be here."""
+    if person is None or not person.known:
+        return False
+    return bool(person.channels) or status_in_public(person.presence) is not Status.OFFLINE
 
 
 _STRANGER = Presence()

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import structlog
 
 from herenow.core.machine import droppable
-from herenow.core.model import Presence, Status, public
+from herenow.core.model import Presence, Status
 from herenow.core.record import UnknownFormat, decode
 from herenow.core.shards import shard_of
+from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.ports import Choice, Engine, Ledger
 from herenow.service.calls import LEDGER_DEADLINE, reading, writing
@@ -115,6 +116,8 @@ class Recorder:
                 await done
         except TimeoutError:
             log.warning("ledger.late", backlog=len(self._rows))
+        finally:
+            self._written = [each for each in self._written if each[1] is not done]
 
     async def run(self) -> None:
         """Flush when asked, or when it is time."""
@@ -133,6 +136,13 @@ class Recorder:
                 self.is_late = True
                 self._metrics.ledger_errors += 1
                 log.warning("ledger.unavailable", error=str(error), backlog=len(self._rows))
+                await asyncio.sleep(self._flush_every)
+            except (
+                Exception
+            ) as error:  # a mistake: said, and tried again, for what waits must not be lost by it
+                self.is_late = True
+                self._metrics.ledger_errors += 1
+                log.error("ledger.failed", error=repr(error), backlog=len(self._rows), exc_info=True)
                 await asyncio.sleep(self._flush_every)
 
     async def stamp(self) -> None:
@@ -242,7 +252,7 @@ class Recorder:
 
 
 def _in_view(presence: Presence) -> bool:
-    return public(presence).status is not Status.OFFLINE
+    return status_in_public(presence) is not Status.OFFLINE
 
 
 def _last_evidence(presence: Presence) -> int:

@@ -1,24 +1,33 @@
-"""Who is connected with whom, as far as this node has asked, and until it hears otherwise.
+"""Who may see whom, as far as this node has asked, and until it hears otherwise.
 
-Facts are read from a `Relations` source in batches and kept per viewer. They are dropped pair by pair when the ledger's
-change table says so (polled every second: a lost message never lets somebody see who may not), when this node itself
-writes an edge, and when a contact ends by its own time. A node that cannot read the change table believes what it knows
-for `TRUST`, then nobody is related to anybody: it fails closed.
+Who is connected with whom comes from a `Relations` source, blocks and preferences from the ledger; both are read in
+batches and kept (`facts`). They are dropped when the ledger's change table says so (polled every second: a lost message
+never lets somebody see who may not), when this node itself writes one, and when a contact ends by its own time. A node
+that cannot read the change table believes what it knows for `TRUST`, then nobody may see anybody: it fails closed.
+
+A source outside of the ledger may forget to tell us of a change: its facts have an age (`ages`). Either may be away: whoever
+could not be asked about looks offline, and is looked at again as soon as there are answers (`doubts`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import heapq
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import structlog
 
+from herenow.core.visibility import Facts, Preferences, Sight, Verdict
 from herenow.errors import Unavailable
-from herenow.ports import Ledger, LedgerChange, Relation, Relations
+from herenow.ports import BlockRow, Ledger, LedgerChange, Relations
+from herenow.service.ages import Ages
 from herenow.service.calls import LEDGER_DEADLINE, reading
 from herenow.service.clock import Clock
+from herenow.service.doubts import Doubts
+from herenow.service.facts import FOREVER, ONESELF, Known, Tie, block_between, tie
 from herenow.service.metrics import Metrics
 
 POLL = 1.0
@@ -29,8 +38,6 @@ KEEP_CHANGES = 600.0
 """Seconds that rows of the change table are kept: twenty times `TRUST`, after which a node that missed them believes
 nothing it knew."""
 
-VIEWERS = 50_000
-PAIRS_PER_VIEWER = 20_000
 MEMBERS = 200_000
 CHANGES = 2_000
 
@@ -40,7 +47,16 @@ OVERLAP = 5
 TRIES = 3
 """How often we ask again because what we asked about has changed meanwhile."""
 
-FOREVER = 1 << 62
+ANYBODY = "*"
+"""Beside a user in a list of changed pairs: everything between them and whomever. No id is changed by looking like it:
+at worst something is asked for again."""
+
+EVERYTHING = (ANYBODY, ANYBODY)
+
+WHOLE = ("relations", "members")
+"""Kinds of changes that make us look through all that we know."""
+
+Answer = TypeVar("Answer")
 
 log = structlog.get_logger(__name__)
 
@@ -54,19 +70,34 @@ class Acquaintances:
         metrics: Metrics,
         on_change: Callable[[LedgerChange], None],
         on_trust: Callable[[], None],
+        *,
+        on_old: Callable[[str], None],
+        on_over: Callable[[str], None],
+        on_answers: Callable[[list[str] | None], Awaitable[None]],
+        ttl: float | None = None,
+        rooms_relate: bool = False,
     ) -> None:
-        """`on_change`: something about these two is different now. `on_trust`: we stopped, or resumed, believing."""
+        """`on_change`: something about these two is different now. `on_trust`: we stopped, or resumed, believing.
+        `on_old`: what this viewer may see should be asked anew (`renew`). `on_over`: it was not, and is forgotten.
+        `on_answers`: of what these viewers (None: all) look at, something could not be learned; now it may be.
+        `ttl`: seconds that a fact of the source is believed; None: until we hear otherwise.
+        `rooms_relate`: members of one room may see each other."""
         self._source = source
         self._ledger = ledger
         self._clock = clock
         self._metrics = metrics
         self._on_change = on_change
         self._on_trust = on_trust
-        self._until: OrderedDict[str, dict[str, int]] = OrderedDict()
-        """viewer → target → until when they are related (0: they are not)."""
+        self._on_old = on_old
+        self._on_over = on_over
+        self.rooms_relate = rooms_relate
+        self._known = Known()
         self._members: OrderedDict[tuple[str, str], bool] = OrderedDict()
         self._ends: list[tuple[int, str, str]] = []
         self._changes = _Changes()
+        self._ages: Ages[str | tuple[str, str]] = Ages(ttl, clock.monotonic)
+        """Of what stands between a viewer and others, and of a (room, user)."""
+        self._doubts = Doubts(self._is_answered, on_answers)
         self._cursors: deque[int] = deque(maxlen=OVERLAP)
         """Where the last polls ended. We begin again at the oldest: rows appear out of the order of their ids."""
         self._heard = float("-inf")
@@ -83,63 +114,208 @@ class Acquaintances:
         self._cursors.append(await reading(self._ledger.changes_head(), LEDGER_DEADLINE))
         self._heard = self._clock.monotonic()
 
+    # Getting to know
+
     async def relate(self, viewer: str, targets: Sequence[str]) -> None:
-        """Get to know what `are_related` needs. An unreachable source leaves them unknown."""
+        """Get to know what `verdict` needs. What cannot be said is left unknown."""
         for _ in range(TRIES):
-            known = self._until.get(viewer, _NONE)
-            unknown = [
-                target for target in dict.fromkeys(targets) if target not in known and target != viewer
-            ]
-            if not unknown:
+            untied = self._known.untied(viewer, targets)
+            unasked = self._known.unasked([viewer, *targets])
+            if not (untied or unasked):
                 return
-            try:
-                await self._ask(viewer, unknown)
-            except Unavailable:
-                self._metrics.ledger_errors += 1
+            if not await self._try([(viewer, _first(untied))], self._ask(viewer, untied, unasked)):
                 return
 
-    async def _ask(self, viewer: str, targets: Sequence[str]) -> None:
-        """What changes while we ask is not known afterwards: the answer may be from before."""
+    async def relate_to(self, target: str, viewers: Sequence[str]) -> None:
+        """The other way round, as one question: what stands between two has no direction."""
+        for _ in range(TRIES):
+            untied = self._known.untied_to(target, viewers)
+            unasked = self._known.unasked([target, *viewers])
+            if not (untied or unasked):
+                return
+            concerned = [(viewer, target) for viewer in viewers]
+            if not await self._try(concerned, self._ask(target, untied, unasked, looked_at=True)):
+                return
+
+    async def renew(self, viewer: str, targets: Sequence[str]) -> None:
+        """Ask all that stands between this viewer and others anew; until there is an answer, what is known holds."""
+        await self._try([(viewer, _first(targets))], self._ask(viewer, targets, (), anew=True))
+
+    async def _try(
+        self, pairs: Sequence[tuple[str, str]], ask: Coroutine[object, object, list[tuple[str, str]]]
+    ) -> bool:
+        """`pairs`: (viewer, target) of those who stay in doubt if there is no answer at all."""
+        try:
+            unsaid: Sequence[tuple[str, str]] = await ask
+        except Unavailable:
+            unsaid = pairs
+        if unsaid:
+            self._metrics.unknown_pairs += 1
+        for viewer, target in unsaid:
+            self._doubts.add("between", viewer, target)
+        return not unsaid
+
+    async def _ask(
+        self,
+        one: str,
+        others: Sequence[str],
+        users: Sequence[str],
+        *,
+        looked_at: bool = False,
+        anew: bool = False,
+    ) -> list[tuple[str, str]]:
+        """Answers the (viewer, target) of whom nothing could be said. What changes while we ask is not known afterwards:
+        the answer may be from before."""
         with self._changes.watched() as changed:
-            found = await reading(self._source.between(viewer, targets, self._clock.now()), LEDGER_DEADLINE)
-            pairs = self._pairs(viewer)
-            for target, relation in zip(targets, found, strict=True):
-                if (viewer, target) not in changed:
-                    until = pairs[target] = _related_until(relation)
-                    if 0 < until < FOREVER:
-                        heapq.heappush(self._ends, (until, viewer, target))
+            asked = self._clock.monotonic()
+            ties = await self._ties(one, others, looked_at=looked_at) if others else {}
+            preferences = await self._from_ledger(self._ledger.preferences(users)) if users else {}
+            before: dict[str, Tie] = {}
+            if anew:
+                before = self._known.forget_sights_of(one)
+                self._ages.asked_anew(one, asked)
+            for other, what in ties.items():
+                if not changed.isdisjoint(((one, other), (ANYBODY, one), (ANYBODY, other), EVERYTHING)):
+                    continue
+                viewer, target = (other, one) if looked_at else (one, other)
+                self._known.learn_tie(viewer, target, what)
+                self._ages.asked(viewer, asked)
+                noted = before.get(other)
+                if 0 < what.until < FOREVER and (noted is None or noted.until != what.until):
+                    heapq.heappush(self._ends, (what.until, viewer, target))
+            for user in users:
+                if changed.isdisjoint(((user, ""), EVERYTHING)):
+                    self._known.learn_preferences(user, preferences.get(user))
+            unsaid = [other for other in others if other not in ties]
+            return [(other, one) if looked_at else (one, other) for other in unsaid]
 
-    def are_related(self, viewer: str, target: str) -> bool | None:
-        """None: not known (any more): `relate` them first. Unknown must be treated as no."""
-        if not self._trusted:
+    async def _ties(self, one: str, others: Sequence[str], *, looked_at: bool = False) -> dict[str, Tie]:
+        """Without those of whom the source cannot say anything."""
+        found = await self._from_source(self._source.between(one, others, self._clock.now()))
+        rows: dict[str, list[BlockRow]] = defaultdict(list)
+        for row in await self._from_ledger(self._ledger.blocks(one, others)):
+            rows[row.blocked if row.blocker == one else row.blocker].append(row)
+        mates: set[str] = set()
+        if self.rooms_relate:
+            mates = await self._from_ledger(self._ledger.share_rooms(one, others))
+        return {
+            other: tie(
+                relation,
+                shares_room=other in mates,
+                block=block_between(rows.get(other, ()), one if looked_at else other),
+            )
+            for other, relation in zip(others, found, strict=True)
+            if relation is not None
+        }
+
+    async def _from_source(self, call: Coroutine[Any, Any, Answer]) -> Answer:
+        if self._source is self._ledger:
+            return await self._from_ledger(call)
+        return await reading(call, LEDGER_DEADLINE)  # it keeps its own count of failures
+
+    async def _from_ledger(self, call: Coroutine[Any, Any, Answer]) -> Answer:
+        try:
+            return await reading(call, LEDGER_DEADLINE)
+        except Unavailable:
+            self._metrics.ledger_errors += 1
+            raise
+
+    # What nobody answered
+
+    @property
+    def in_doubt(self) -> bool:
+        """Somebody could not be asked about, and nobody is about to `resolve` it."""
+        return self._doubts.waiting
+
+    async def resolve(self) -> None:
+        """Is there an answer now? Then whoever is in doubt looks again."""
+        await self._doubts.resolve()
+
+    async def _is_answered(self, question: str, user: str, other: str) -> bool:
+        try:
+            match question:
+                case "between":
+                    await self._from_ledger(self._ledger.preferences([user]))
+                    return not other or other in await self._ties(user, [other])
+                case "contacts":
+                    await self._from_source(self._source.contacts(user, self._clock.now()))
+                case _:
+                    await self._from_source(self._source.is_member(other, user))
+        except Unavailable:
             return False
-        until = self._until.get(viewer, _NONE).get(target)
-        return None if until is None else until > self._clock.now()
+        return True
 
-    def related(self, viewer: str, targets: Iterable[str]) -> set[str]:
-        """Those of the targets that are known to be related to the viewer; `relate` them first."""
+    # What is known
+
+    def verdict(self, viewer: str, target: str) -> Verdict | None:
+        """What this user may see of that one, and why. None: not known (any more), which must be treated as nothing:
+        `relate` them first."""
+        if viewer == target:
+            return ONESELF
+        return self._known.verdict(viewer, target, self._clock.now()) if self._trusted else None
+
+    def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, Sight]:
+        """Unknown is nothing; `relate` them first."""
         if not self._trusted:
-            return set()
-        now, until = self._clock.now(), self._until.get(viewer, _NONE)
-        return {target for target in targets if until.get(target, 0) > now}
+            return {target: ONESELF.sight if target == viewer else Sight.NONE for target in targets}
+        return self._known.sights(viewer, targets, self._clock.now())
+
+    def sights_of(self, target: str, viewers: Sequence[str]) -> dict[str, Sight]:
+        """What each of these may see of one; `relate_to` them first."""
+        if not self._trusted:
+            return {viewer: ONESELF.sight if target == viewer else Sight.NONE for viewer in viewers}
+        return self._known.sights_of(target, viewers, self._clock.now())
+
+    async def facts(self, viewer: str, target: str, *, invisible: bool = False) -> Facts:
+        """All that is known about two different users, for whoever wants to know why. Raises `Unavailable`."""
+        await self.relate(viewer, [target])
+        facts = self._known.facts(viewer, target, self._clock.now(), invisible=invisible)
+        if facts is None or not self._trusted:
+            raise Unavailable("The relations are out of reach.")
+        return facts
+
+    async def preferences(self, user: str) -> Preferences:
+        """Raises `Unavailable`."""
+        await self.relate(user, [])
+        preferences = self._known.preferences(user)
+        if preferences is None or not self._trusted:
+            raise Unavailable("The preferences are out of reach.")
+        return preferences
 
     async def contacts(self, user: str) -> list[str]:
         """Fails closed: raises `Unavailable`."""
         if not self._trusted:
             raise Unavailable("The relations are out of reach.")
-        return await reading(self._source.contacts(user, self._clock.now()), LEDGER_DEADLINE)
+        try:
+            return await self._from_source(self._source.contacts(user, self._clock.now()))
+        except Unavailable:
+            self._doubts.add("contacts", user, "")
+            raise
+
+    def membership(self, room: str, user: str) -> bool | None:
+        """None: not known (any more): ask `is_member`."""
+        known = self._members.get((room, user))
+        return None if known is None else known and self._trusted
 
     async def is_member(self, room: str, user: str) -> bool:
-        known = self._members.get((room, user))
+        known = self.membership(room, user)
         if known is not None:
-            return known and self._trusted
+            return known
         with self._changes.watched() as changed:
-            member = await reading(self._source.is_member(room, user), LEDGER_DEADLINE)
-            if (room, user) not in changed:
+            asked = self._clock.monotonic()
+            try:
+                member = await self._from_source(self._source.is_member(room, user))
+            except Unavailable:
+                self._doubts.add("member", user, room)
+                raise
+            if changed.isdisjoint(((room, user), (room, ""), (ANYBODY, user), EVERYTHING)):
                 self._members[room, user] = member
+                self._ages.asked_anew((room, user), asked)
         if len(self._members) > MEMBERS:
             self._members.popitem(last=False)
         return member
+
+    # Hearing otherwise
 
     async def poll(self) -> None:
         """Hear what has changed, from whomever."""
@@ -150,6 +326,8 @@ class Acquaintances:
                 self._heard = self._clock.monotonic()
                 for change in changes:
                     self.changed(change)
+                    if change.kind in WHOLE:
+                        await asyncio.sleep(0)  # it looked through all that we know
                 if len(changes) < CHANGES:
                     break
             self._cursors.append(cursor)
@@ -158,6 +336,7 @@ class Acquaintances:
             self._metrics.ledger_errors += 1
         self._end_contacts()
         self._judge_trust()
+        self._grow_old()
 
     async def _forget_old(self) -> None:
         """The change table is a bell, not a history: what is older than every node's patience is removed."""
@@ -168,13 +347,34 @@ class Acquaintances:
             self._old = None
 
     def changed(self, change: LedgerChange) -> None:
+        """From somewhere else: forget, and let those who look see what is true now."""
+        self.forget(change)
+        self._on_change(change)
+
+    def forget(self, change: LedgerChange) -> None:
+        """What we knew of these two (or this one) is not true any more."""
         self._changes.note((change.a, change.b), (change.b, change.a))
         if change.kind == "relation":
-            for viewer, target in ((change.a, change.b), (change.b, change.a)):
-                self._until.get(viewer, {}).pop(target, None)
+            self._known.forget_pair(change.a, change.b)
+        elif change.kind == "preferences":
+            self._known.forget_preferences(change.a)
         elif change.kind == "member":
             self._members.pop((change.a, change.b), None)
-        self._on_change(change)
+            if self.rooms_relate:
+                self._changes.note((ANYBODY, change.b))
+                self._known.forget_ties_of(change.b)
+        elif change.kind == "relations":
+            self._changes.note((ANYBODY, change.a))
+            self._known.forget_ties_of(change.a)
+            self._forget_members(lambda _, user: user == change.a)
+        elif (
+            change.kind == "members"
+        ):  # not of a room that relates: those are the ledger's, which names the member
+            self._forget_members(lambda room, _: room == change.a)
+
+    def _forget_members(self, which: Callable[[str, str], bool]) -> None:
+        for member in [member for member in self._members if which(*member)]:
+            del self._members[member]
 
     def _end_contacts(self) -> None:
         now = self._clock.now()
@@ -182,23 +382,27 @@ class Acquaintances:
             _, viewer, target = heapq.heappop(self._ends)
             self.changed(LedgerChange("relation", viewer, target))
 
+    def _grow_old(self) -> None:
+        old, over = self._ages.turns()
+        for key in old:
+            if isinstance(key, str):
+                self._on_old(key)
+        for key in over:
+            if isinstance(key, str):
+                self._known.forget_sights_of(key)
+                self._on_over(key)
+            else:
+                self.changed(LedgerChange("member", *key))
+
     def _judge_trust(self) -> None:
         trusted = self._clock.monotonic() - self._heard < TRUST
         if trusted != self._trusted:
             self._trusted = trusted
             log.warning("relations.trust", trusted=trusted)
-            self._until.clear()  # what changed meanwhile may be forgotten already
+            self._changes.note(EVERYTHING)
+            self._known.forget_all()  # what changed meanwhile may be forgotten already
             self._members.clear()
             self._on_trust()
-
-    def _pairs(self, viewer: str) -> dict[str, int]:
-        pairs = self._until.get(viewer)
-        if pairs is None or len(pairs) > PAIRS_PER_VIEWER:
-            pairs = self._until[viewer] = {}
-        self._until.move_to_end(viewer)
-        if len(self._until) > VIEWERS:
-            self._until.popitem(last=False)
-        return pairs
 
 
 class _Changes:
@@ -221,12 +425,5 @@ class _Changes:
             changed.update(pairs)
 
 
-_NONE: dict[str, int] = {}
-
-
-def _related_until(relation: Relation) -> int:
-    if relation.mutual_follow:
-        return FOREVER
-    if not relation.contact:
-        return 0
-    return FOREVER if relation.contact_until is None else relation.contact_until
+def _first(users: Sequence[str]) -> str:
+    return users[0] if users else ""

@@ -3,14 +3,19 @@
 Register, read, let versions decide: a person is in `People` (and so followed by the log) before it is read, so nothing
 that happens between the snapshot and the first update can be missed. Permission is judged when it is used: a subscription
 once granted is remembered while its connection lives, and what it shows follows the rules of the moment.
+
+What cannot be known (the relations are out of reach) is not denied, for that would be an answer: it is granted and looks
+like somebody who was never here, until it is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from herenow.core.visibility import Facts, Sight, judge
+from herenow.core.model import NOBODY_HERE
+from herenow.core.visibility import Sight
 from herenow.errors import Unavailable
 from herenow.ports import LedgerChange
 from herenow.service.clock import Clock
@@ -18,10 +23,16 @@ from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
 from herenow.service.people import People, Person
-from herenow.service.reader import Reader
+from herenow.service.reader import Reader, is_at_hand
 from herenow.service.relations import Acquaintances
 from herenow.service.tasks import Tasks
-from herenow.wire.shapes import closed_statuses_frame, with_as_of
+from herenow.wire.shapes import closed_statuses_frame, status_body, with_as_of
+
+HIDE_AFTER = 0.5
+"""Seconds that a viewer goes on seeing what may be forbidden since, while its source takes its time to say so."""
+
+AT_A_TIME = 100
+"""Viewers who look again together after an outage: each may ask for a list of contacts."""
 
 
 @dataclass(slots=True)
@@ -31,6 +42,8 @@ class Granted:
     statuses: list[tuple[bytes, int]] = field(default_factory=list)
     """(body, as of)"""
     denied: list[tuple[str, str]] = field(default_factory=list)
+    news: list[tuple[bytes, int]] = field(default_factory=list)
+    """Those of the statuses that were not watched before."""
 
 
 class Subscriptions:
@@ -58,25 +71,35 @@ class Subscriptions:
         self._relations = relations
 
     async def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, Sight]:
-        """What this user may see of each, as of now. Unknown is no."""
+        """What this user may see of each, as of now. Unknown is nothing."""
         await self._relations.relate(viewer, targets)
-        related = self._relations.related(viewer, targets)
-        return {target: _SIGHTS[target == viewer, target in related] for target in targets}
+        return self._relations.sights(viewer, targets)
 
     async def sights_of(self, target: str, viewers: Sequence[str]) -> dict[str, Sight]:
-        """The other way round: what each of these users may see of one. A relation has no direction."""
-        return await self.sights(target, viewers)
+        """The other way round: what each of these users may see of one."""
+        await self._relations.relate_to(target, viewers)
+        return self._relations.sights_of(target, viewers)
+
+    async def _relate(self, outbox: Outbox, targets: Sequence[str]) -> None:
+        if not outbox.truth:
+            await self._relations.relate(outbox.user, targets)
 
     async def subscribe(self, outbox: Outbox, targets: Sequence[str]) -> Granted:
         """The caller sends the answer before it next awaits: the first update may follow at once."""
+        if outbox.unwanted:
+            outbox.unwanted -= frozenset(targets)
+        return await self._subscribe(outbox, targets)
+
+    async def _subscribe(self, outbox: Outbox, targets: Sequence[str], *, following: bool = False) -> Granted:
+        """`following`: nobody asked for these targets, they are contacts now."""
         granted = Granted()
         targets = list(dict.fromkeys(targets))
-        sights = await self.sights(outbox.user, targets)
+        await self._relate(outbox, targets)
         people: list[Person] = []
         room = self._max - len(outbox.watching)
         for target in targets:
             watched = target in outbox.watching
-            if sights[target] is Sight.NONE and not watched:
+            if not watched and self._is_denied(outbox, target):
                 granted.denied.append((target, "not_mutual_followers"))
             elif not watched and room <= 0:
                 granted.denied.append((target, "too_many_subscriptions"))
@@ -85,11 +108,13 @@ class Subscriptions:
                 people.append(self._people.get(target))
                 people[-1].pins += 1
         try:
-            await self._get_to_know([person for person in people if not person.known])
-            await self._relations.relate(
-                outbox.user, [person.user for person in people]
-            )  # if that changed meanwhile
-            self._grant(outbox, people, granted)
+            await self._get_to_know([person for person in people if not is_at_hand(person)])
+            await self._relate(outbox, [person.user for person in people])  # if that changed meanwhile
+            if following:  # as wanted now, not as it was when we began to read
+                people_now = [person for person in people if _follows(outbox, person.user)]
+            else:
+                people_now = people
+            self._grant(outbox, people_now, granted)
         finally:
             for person in people:
                 person.pins -= 1
@@ -101,7 +126,7 @@ class Subscriptions:
     async def _get_to_know(self, people: list[Person]) -> None:
         """Whatever can be known of them: while the store is away, what the ledger says."""
         try:
-            await self._reader.learn(people)
+            await self._reader.learn(people, discreetly=True)
         except Unavailable:
             await self._reader.guess(people)
 
@@ -109,37 +134,108 @@ class Subscriptions:
         if outbox.closed:
             return
         for person in people:
-            sight = self._sight(outbox.user, person.user)
-            if not sight and person.user not in outbox.watching:  # taken back while we read
-                granted.denied.append((person.user, "not_mutual_followers"))
+            watched = person.user in outbox.watching
+            if not watched and self._is_denied(outbox, person.user):
+                granted.denied.append((person.user, "not_mutual_followers"))  # taken back while we read
                 continue
-            channel = self._hub.watch(outbox, person, sight or Sight.NONE)
+            if not watched and len(outbox.watching) >= self._max:  # others were granted while we read
+                granted.denied.append((person.user, "too_many_subscriptions"))
+                continue
+            sight = Sight.TRUTH if outbox.truth else self._sight(outbox.user, person.user)
+            channel = self._hub.watch(outbox, person, sight)
             granted.statuses.append((channel.said, self._hub.as_of(person.shard)))
+            if not watched:
+                granted.news.append(granted.statuses[-1])
 
     async def subscribe_contacts(self, outbox: Outbox) -> Granted:
-        outbox.follows_contacts = True
-        return await self.subscribe(outbox, await self._relations.contacts(outbox.user))
+        outbox.unwanted = frozenset()
+        before, outbox.follows_contacts = (
+            outbox.follows_contacts,
+            True,
+        )  # at once: nobody is missed while we read
+        try:
+            contacts = await self._relations.contacts(outbox.user)
+        except Unavailable:
+            outbox.follows_contacts = before
+            raise
+        return await self.subscribe(outbox, contacts)
 
     def unsubscribe(self, outbox: Outbox, targets: Sequence[str]) -> list[str]:
         """Nothing for those targets after this."""
+        if outbox.follows_contacts:
+            outbox.unwanted |= {target for target in targets if self._may_come_back(outbox, target)}
         for target in targets:
             self._hub.unwatch(outbox, target)
         return list(targets)
 
-    async def unsubscribe_contacts(self, outbox: Outbox) -> list[str]:
-        outbox.follows_contacts = False
-        contacts = [c for c in await self._relations.contacts(outbox.user) if c in outbox.watching]
-        return self.unsubscribe(outbox, contacts)
+    def _may_come_back(self, outbox: Outbox, target: str) -> bool:
+        """By following contacts. Others need not be remembered, so that rubbish takes no room."""
+        return target in outbox.watching or self._sight(outbox.user, target) != Sight.NONE
 
-    # When the graph changes
+    async def unsubscribe_contacts(self, outbox: Outbox) -> list[str]:
+        """Those who are contacts, and those who were: the graph may bring them back."""
+        outbox.follows_contacts = False
+        outbox.unwanted = frozenset()
+        contacts = set(await self._relations.contacts(outbox.user))
+        return self.unsubscribe(
+            outbox,
+            [
+                user
+                for user, channel in outbox.watching.items()
+                if user in contacts or channel.sight == Sight.NONE
+            ],
+        )
+
+    # When the rules change
 
     def changed(self, change: LedgerChange) -> None:
-        """The edge between two users is different now: each of them may see more or less of the other."""
+        """Heard from elsewhere: somebody may see more or less of somebody."""
+        if change.kind == "relations" or any(self._concerns(user) for user in (change.a, change.b)):
+            self._tasks.spawn(self.follow(change), change.kind)
+
+    def _concerns(self, user: str) -> bool:
+        person = self._people.find(user)
+        return person is not None and bool(person.outboxes or person.channels)
+
+    async def follow(self, change: LedgerChange) -> None:
+        """Returns when everybody here sees what they may see now."""
         if change.kind == "relation":
-            for viewer, target in ((change.a, change.b), (change.b, change.a)):
-                person = self._people.find(viewer)
-                if person is not None and person.outboxes:
-                    self._tasks.spawn(self.look_again(viewer, [target]), "relation")
+            await self.look_again(change.a, [change.b])
+            await self.look_again(change.b, [change.a])
+        elif change.kind == "preferences":
+            await self._look_again_at(change.a)
+            await self.look_again(change.a, None)  # who does not share their last seen gets none
+        elif change.kind == "member" and self._relations.rooms_relate:
+            await self._look_again_at(change.b)
+            await self.look_again(change.b, None)
+        elif change.kind == "relations":
+            await self._look_all_round(change.a)
+
+    async def _look_all_round(self, user: str) -> None:
+        """Everything about this user may be different: for them, for who watches them, for who would if they knew."""
+        await asyncio.gather(self.look_again(user, None), self._look_again_at(user))
+        try:
+            contacts = await self._relations.contacts(user)
+        except Unavailable:
+            return
+        for contact in contacts:
+            await self.look_again(contact, [user])
+
+    def facts_old(self, viewer: str) -> None:
+        """What this viewer may see should be asked anew; if nobody looks through their eyes, it may end."""
+        person = self._people.find(viewer)
+        if person is not None and person.outboxes:
+            self._tasks.spawn(self._renew(viewer), "renew")
+
+    def facts_over(self, viewer: str) -> None:
+        """What this viewer may see is not known any more."""
+        self._tasks.spawn(self.look_again(viewer, None), "facts-over")
+
+    async def _renew(self, viewer: str) -> None:
+        person = self._people.find(viewer)
+        if person is not None:
+            await self._relations.renew(viewer, sorted(_watched(person) - {viewer}))
+            await self.look_again(viewer, None)
 
     def trust_changed(self) -> None:
         """We no longer know who may see whom, or know it again."""
@@ -147,19 +243,51 @@ class Subscriptions:
             if person.outboxes:
                 self._tasks.spawn(self.look_again(person.user, None), "trust")
 
+    async def look_again_at_all(self, viewers: Sequence[str] | None) -> None:
+        """What could not be known of what these viewers (None: all who are here) look at, may be known now. A few at a
+        time: it was hidden from them until now, and they can wait."""
+        if viewers is None:
+            viewers = [person.user for person in self._people if person.outboxes]
+        for start in range(0, len(viewers), AT_A_TIME):
+            some = viewers[start : start + AT_A_TIME]
+            await asyncio.wait([self._tasks.spawn(self.look_again(v, None), "look-again") for v in some])
+
     async def look_again(self, viewer: str, targets: Sequence[str] | None) -> None:
-        """What this viewer's connections see of these targets (None: of all they watch), under the rules of now."""
+        """What this viewer's connections see of these targets (None: of all they watch), under the rules of now; whom
+        they would like to watch and may by now, they get."""
         person = self._people.find(viewer)
-        if person is None:
+        if person is None or not person.outboxes:
             return
-        watched = {user for outbox in person.outboxes for user in outbox.watching}
+        watched = _watched(person)
         wanted = watched if targets is None else watched.intersection(targets)
-        await self._relations.relate(viewer, sorted(wanted))
-        for outbox in list(person.outboxes):
-            for target in wanted.intersection(outbox.watching):
-                sight = self._sight(viewer, target) or Sight.NONE
-                self._hub.resight(outbox, outbox.watching[target].person, sight)
+        await _learned(
+            lambda: self._relations.relate(viewer, sorted(wanted)), lambda: self._resight(person, wanted)
+        )
         await self._follow_contacts(person)
+        await self._grant_wishes(person, targets)
+
+    def _resight(self, person: Person, targets: set[str]) -> None:
+        for outbox in list(person.outboxes):
+            for target in targets.intersection(outbox.watching):
+                sight = self._sight(person.user, target)
+                self._hub.resight(outbox, outbox.watching[target].person, sight)
+
+    async def _look_again_at(self, target: str) -> None:
+        """What everybody here who watches this user sees of them, under the rules of now."""
+        person = self._people.find(target)
+        if person is None or not person.channels:
+            return
+        await _learned(
+            lambda: self._relations.relate_to(target, _viewers(person)), lambda: self._resight_of(person)
+        )
+
+    def _resight_of(self, person: Person) -> None:
+        sights = self._relations.sights_of(person.user, _viewers(person))
+        for channel in person.channels:
+            for outbox in tuple(channel.outboxes):
+                sight = channel.sight if outbox.truth else sights[outbox.user]
+                if sight != channel.sight:
+                    self._hub.resight(outbox, person, sight)
 
     async def _follow_contacts(self, person: Person) -> None:
         followers = [outbox for outbox in person.outboxes if outbox.follows_contacts]
@@ -170,21 +298,56 @@ class Subscriptions:
         except Unavailable:
             return
         for outbox in followers:
-            new = [contact for contact in contacts if contact not in outbox.watching]
-            granted = await self.subscribe(outbox, new) if new else None
-            if granted is not None and granted.statuses and not outbox.closed:
-                outbox.send(closed_statuses_frame([with_as_of(*status) for status in granted.statuses]))
+            new = [c for c in contacts if c not in outbox.watching and _follows(outbox, c)]
+            granted = await self._subscribe(outbox, new, following=True) if new else None
+            # The same change may be heard of twice: whom it watches by now, it was told of.
+            if granted is not None and granted.news and not outbox.closed:
+                outbox.send(closed_statuses_frame([with_as_of(*status) for status in granted.news]))
 
-    def _sight(self, viewer: str, target: str) -> Sight | None:
-        """None: they are not related, or we do not know."""
-        related = viewer != target and bool(self._relations.are_related(viewer, target))
-        sight = _SIGHTS[viewer == target, related]
-        return None if sight is Sight.NONE else sight
+    async def _grant_wishes(self, person: Person, targets: Sequence[str] | None) -> None:
+        """A stream cannot ask again: whom it asked for and may see by now, it gets."""
+        for outbox in list(person.outboxes):
+            wishes = sorted(outbox.wishes if targets is None else outbox.wishes.intersection(targets))
+            sights = await self.sights(person.user, wishes) if wishes else {}
+            visible = [user for user in wishes if sights[user] != Sight.NONE]
+            if not visible:
+                continue
+            granted = await self.subscribe(outbox, visible)
+            outbox.wishes = outbox.wishes.difference(outbox.watching)
+            unseen = {status_body(user, NOBODY_HERE) for user in visible}  # as they looked so far
+            news = [with_as_of(*status) for status in granted.news if status[0] not in unseen]
+            if news and not outbox.closed:
+                outbox.send(closed_statuses_frame(news))
+
+    def _sight(self, viewer: str, target: str) -> Sight:
+        verdict = self._relations.verdict(viewer, target)
+        return Sight.NONE if verdict is None else verdict.sight
+
+    def _is_denied(self, outbox: Outbox, target: str) -> bool:
+        """We know that there is nothing to see for them; not to know it is no reason to deny."""
+        verdict = None if outbox.truth else self._relations.verdict(outbox.user, target)
+        return verdict is not None and verdict.sight == Sight.NONE
 
 
-_SIGHTS = {
-    (same, related): judge(Facts(same_user=same, related=related)).sight
-    for same in (False, True)
-    for related in (False, True)
-}
-"""All that can come of the facts there are, judged once: thousands are asked for at a time."""
+async def _learned(learn: Callable[[], Awaitable[None]], show: Callable[[], None]) -> None:
+    """Show what is known when it is learned; if that takes its time, what is unknown is hidden meanwhile."""
+    try:
+        async with asyncio.timeout(HIDE_AFTER):
+            await learn()
+    except TimeoutError:
+        show()
+        await learn()
+    show()
+
+
+def _watched(person: Person) -> set[str]:
+    return {user for outbox in person.outboxes for user in outbox.watching}
+
+
+def _viewers(person: Person) -> list[str]:
+    return list({o.user for channel in person.channels for o in channel.outboxes if not o.truth})
+
+
+def _follows(outbox: Outbox, contact: str) -> bool:
+    """Does it want to hear of a contact it has not named?"""
+    return outbox.follows_contacts and contact not in outbox.unwanted

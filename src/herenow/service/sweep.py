@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
-from herenow.core.machine import retire
+from herenow.core.edits import retire
 from herenow.core.model import UNLEASED
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Engine

@@ -7,13 +7,14 @@ Faster repetitions than `typing_min` are conflated: what the viewers know is sti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
 
 import msgspec
 
-from herenow.core.visibility import may_hear_typing
+from herenow.core.visibility import Sight, may_hear_typing
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.ports import Engine, LedgerChange
 from herenow.service.calls import writing
@@ -101,11 +102,28 @@ class TypingRooms:
 
     def changed(self, change: LedgerChange) -> None:
         """Somebody is no member any more: their open doors close."""
-        if change.kind == "member" and change.a in self._rooms:
-            self._tasks.spawn(self._check_member(change.a, change.b), "member")
+        for room, user in self._doors(change):
+            self._tasks.spawn(self._check_member(room, user), "member")
+
+    def _doors(self, change: LedgerChange) -> set[tuple[str, str]]:
+        match change.kind:
+            case "member" if change.a in self._rooms:
+                return {(change.a, change.b)}
+            case "members":
+                return {(change.a, outbox.user) for outbox in self._rooms.get(change.a, ())}
+            case "relations":
+                user = change.a
+                return {
+                    (room, user) for room, doors in self._rooms.items() if any(o.user == user for o in doors)
+                }
+        return set()
 
     async def _check_member(self, room: str, user: str) -> None:
-        if await self._relations.is_member(room, user):
+        """Whether it can be said or not: what is heard through an open door is judged when it is heard."""
+        try:
+            if await self._relations.is_member(room, user):
+                return
+        except Unavailable:
             return
         for outbox in [o for o in self._rooms.get(room, ()) if o.user == user]:
             self._leave(outbox, room)
@@ -124,21 +142,28 @@ class TypingRooms:
         user = connection.user
         if room is not None and not await self._relations.is_member(room, user):
             raise _not_a_member(room)
-        if to is not None and to != user:
-            await self._relations.relate(user, [to])
-            if not self._relations.are_related(user, to):
-                raise ProtocolError(
-                    "not_mutual_followers", f"{to} and you neither follow each other nor are in contact."
-                )
+        if to is not None and to != user and not await self._may_address(user, to):
+            return
         if not self._worth_telling((user, to, room), typing=typing):
             return
         self._metrics.typing += 1
         message = TypingMessage(self.origin, user, to, room, typing)
-        await self.pass_on(message)
+        # Nobody waits for it: how long it takes depends on who is there to hear it.
+        self._tasks.spawn(self.pass_on(message), "typing")
         with suppress(
             Unavailable, UnknownOutcome
         ):  # best effort: the viewers elsewhere miss a few seconds of dots
             await writing(self._engine.send(msgspec.json.encode(message)))
+
+    async def _may_address(self, user: str, to: str) -> bool:
+        """A stranger is refused as in `presence.subscribe`; who hides, or who cannot be known now, is not told apart."""
+        await self._relations.relate(user, [to])
+        verdict = self._relations.verdict(user, to)
+        if verdict is not None and verdict.sight == Sight.NONE:
+            raise ProtocolError(
+                "not_mutual_followers", f"{to} and you neither follow each other nor are in contact."
+            )
+        return verdict is not None
 
     async def receive(self, message: TypingMessage) -> None:
         """From another node."""
@@ -166,14 +191,33 @@ class TypingRooms:
             self._metrics.shed["typing"] += 1
             return
         viewers = sorted({outbox.user for outbox in outboxes})
+        if message.room is not None:
+            viewers = await self._still_members(message.room, viewers)
         sights = await self._subscriptions.sights_of(message.user, viewers)
         [(presence, _)] = await self._reader.look([message.user])
         expires_in = self._typing_for if message.typing else 0
         frame = typing_frame(message.user, to=message.to, room=message.room, expires_in=expires_in)
-        for outbox in outboxes:
-            hears = may_hear_typing(presence, sights[outbox.user])
+        for outbox in self._audience(
+            message
+        ):  # of now: somebody may have unsubscribed or left while we asked
+            hears = outbox.user in sights and may_hear_typing(presence, sights[outbox.user])
             if hears and not outbox.closed and outbox.paused_at is None:
                 outbox.send(frame)
+
+    async def _still_members(self, room: str, users: Sequence[str]) -> list[str]:
+        """Doors stay open while the source of memberships is away, but nothing comes through."""
+        members = {user: self._relations.membership(room, user) for user in users}
+        unknown = [user for user, member in members.items() if member is None]
+        if unknown:
+            told = await asyncio.gather(*(self._is_member(room, user) for user in unknown))
+            members.update(zip(unknown, told, strict=True))
+        return [user for user, member in members.items() if member]
+
+    async def _is_member(self, room: str, user: str) -> bool:
+        try:
+            return await self._relations.is_member(room, user)
+        except Unavailable:
+            return False
 
     def _audience(self, message: TypingMessage) -> list[Outbox]:
         if message.room is not None:

@@ -6,11 +6,11 @@ Answers carry the same bytes as the frames. Who asks is a user, or a service tha
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from herenow.core.model import Presence, Status, View, own
+from herenow.core.model import Bucket, Presence, Status, View
 from herenow.core.shards import shard_of
-from herenow.core.visibility import Sight, seen
+from herenow.core.visibility import Facts, Kind, Sight, judge, seen, seen_by_oneself
 from herenow.service.decide import Decider
 from herenow.service.hub import Hub
 from herenow.service.people import People
@@ -42,7 +42,7 @@ class Views:
         self._decider = decider
         self._subscriptions = subscriptions
         self._shards = shards
-        self._bodies: OrderedDict[tuple[str, Sight], tuple[Presence, bool, bytes]] = OrderedDict()
+        self._bodies: OrderedDict[tuple[str, Sight], tuple[Presence, bool, int, bytes]] = OrderedDict()
         self._relations: Acquaintances
 
     def attach(self, relations: Acquaintances) -> None:
@@ -53,7 +53,7 @@ class Views:
 
         Who may not be seen is not looked up: strangers and the unknown answer alike, and take the same time."""
         sights = await self._sights(viewer, users)
-        seen_ones = [user for user in users if sights[user] is not Sight.NONE]
+        seen_ones = [user for user in users if sights[user].kind is not Kind.NONE]
         found = dict(zip(seen_ones, await self._reader.look(seen_ones), strict=True))
         if not self._hub.stale_shards:  # then all are true as of now, and nobody's shard matters
             closing = closing_as_of(self._hub.as_of(0))
@@ -67,8 +67,22 @@ class Views:
             for user, shard in zip(users, shards, strict=True)
         ]
 
+    async def those(
+        self, viewer: str | None, records: Sequence[tuple[str, Presence]], wanted: Collection[Status]
+    ) -> list[bytes]:
+        """Of these records: complete statuses of who looks like one of the wanted to this viewer."""
+        sights = await self._sights(viewer, [user for user, _ in records])
+        found: list[bytes] = []
+        for user, presence in records:
+            view = seen(presence, sights[user], self._hub.today)
+            if view.status in wanted:
+                shard = shard_of(user, self._shards)
+                body = status_body(user, view, stale=self._hub.is_stale(shard))
+                found.append(with_as_of(body, self._hub.as_of(shard)))
+        return found
+
     async def me(self, user: str) -> bytes:
-        return self_body(own(await self._decider.decided(user)))
+        return self_body(seen_by_oneself(await self._decider.decided(user)))
 
     async def presence(self, user: str) -> Presence:
         """The truth, for the user themselves."""
@@ -80,38 +94,51 @@ class Views:
         return {status.word: counts[status] for status in _RANK}
 
     async def leaderboard(self, viewer: str, limit: int) -> list[bytes]:
-        """Online, busy, away, each by id; then offline by last seen, the unseen last."""
+        """Online, busy, away, each by id; then offline by last seen, by bucket, the unseen last."""
         ranked = sorted(await self._contacts(viewer), key=_rank)
         return await self.statuses(viewer, [user for user, _ in ranked[:limit]])
+
+    async def profile(self, user: str) -> tuple[bytes, int] | None:
+        """What anybody at all may see of who wants that: a body, the same until it changes, and as of when it is true.
+        None: it is nobody's business, or there is nobody. Raises `Unavailable` when that cannot be known."""
+        preferences = await self._relations.preferences(user)
+        if not preferences.public:
+            return None
+        sight = self._hub.as_answered({user: judge(Facts(contact=True, target=preferences)).sight})[user]
+        found = dict(zip([user], await self._reader.look([user]), strict=True))
+        shard = shard_of(user, self._shards)
+        body = self._open_status(user, sight, found, stale=self._hub.is_stale(shard))
+        return body, self._hub.as_of(shard)
 
     async def _contacts(self, viewer: str) -> list[tuple[str, View]]:
         contacts = await self._relations.contacts(viewer)
         sights = await self._sights(viewer, contacts)
         found = await self._reader.look(contacts)
         return [
-            (user, seen(presence, sights[user])) for user, (presence, _) in zip(contacts, found, strict=True)
+            (user, seen(presence, sights[user], self._hub.today))
+            for user, (presence, _) in zip(contacts, found, strict=True)
         ]
 
-    async def _sights(self, viewer: str | None, users: Sequence[str]) -> dict[str, Sight]:
+    async def _sights(self, viewer: str | None, users: Sequence[str]) -> Mapping[str, Sight]:
         if viewer is None:
             return dict.fromkeys(users, Sight.TRUTH)
-        return await self._subscriptions.sights(viewer, users)
+        return self._hub.as_answered(await self._subscriptions.sights(viewer, users))
 
     def _open_status(
         self, user: str, sight: Sight, found: Mapping[str, tuple[Presence, bool]], *, stale: bool
     ) -> bytes:
         person = self._people.find(user)
-        if person is not None and person.channels and sight is not Sight.NONE:
+        if person is not None and person.channels and sight.kind is not Kind.NONE:
             return self._hub.body(person, sight)
         presence, fresh = found.get(user, _UNSEEN)
         return self._body(user, sight, presence, stale=stale or not fresh)
 
     def _body(self, user: str, sight: Sight, presence: Presence, *, stale: bool) -> bytes:
-        kept = self._bodies.get((user, sight))
-        if kept is not None and kept[0] is presence and kept[1] is stale:
-            return kept[2]
-        body = status_body(user, seen(presence, sight), stale=stale)
-        self._bodies[user, sight] = presence, stale, body
+        kept, today = self._bodies.get((user, sight)), self._hub.today
+        if kept is not None and kept[0] is presence and kept[1] is stale and kept[2] == today:
+            return kept[3]
+        body = status_body(user, seen(presence, sight, today), stale=stale)
+        self._bodies[user, sight] = presence, stale, today, body
         if len(self._bodies) > BODIES:
             self._bodies.popitem(last=False)
         return body
@@ -120,6 +147,8 @@ class Views:
 _UNSEEN = Presence(), True
 
 
-def _rank(contact: tuple[str, View]) -> tuple[int, int, str]:
+def _rank(contact: tuple[str, View]) -> tuple[int, bool, int, int, str]:
+    """Exact times first, then buckets, then those who were never seen; what is not told orders nothing."""
     user, view = contact
-    return _RANK[view.status], -(view.last_seen or 0), user
+    bucket = len(Bucket) if view.bucket is None else int(view.bucket)
+    return _RANK[view.status], view.last_seen is None, -(view.last_seen or 0), bucket, user

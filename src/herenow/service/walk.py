@@ -1,4 +1,4 @@
-"""Over all records of a store, page by page. For what happens rarely: a count, a dead node, a farewell."""
+"""Over all records of a store, page by page. For what happens rarely: a count, a dead node, a farewell, a listing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,20 @@ async def pages(
     for shard in range(engine.shards) if shards is None else shards:
         cursor: str | None = None
         while True:
-            page = await reading(engine.walk(shard, cursor, PAGE))
-            part: list[tuple[str, Presence]] = []
-            for user, record in page.records:
-                try:
-                    part.append((user, decode(record)))
-                except UnknownFormat:
-                    continue
+            part, cursor = await page_of(engine, shard, cursor, PAGE)
             yield part
-            cursor = page.cursor
             if cursor is None:
                 break
+
+
+async def page_of(
+    engine: Engine, shard: int, cursor: str | None, limit: int
+) -> tuple[list[tuple[str, Presence]], str | None]:
+    page = await reading(engine.walk(shard, cursor, limit))
+    part: list[tuple[str, Presence]] = []
+    for user, record in page.records:
+        try:
+            part.append((user, decode(record)))
+        except UnknownFormat:
+            continue
+    return part, page.cursor

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
@@ -32,10 +33,14 @@ from herenow.settings.kinds import (
     SecondsOrZero,
     Shards,
     Unit,
+    Words,
     refused,
 )
 
 MIN_SECRET_BYTES = 32  # RFC 7518, section 3.2: an HS256 key is at least as long as the hash
+
+
+_KEYS = ("secret", "jwks_url", "jwks_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,22 @@ class Settings(BaseSettings):
         About("HMAC secret that signs tokens; without one, one is generated beside the ledger"),
         Allowed(f"at least {MIN_SECRET_BYTES} bytes long"),
     ] = None
+    jwks_url: Annotated[
+        str | None,
+        About("address of the public keys (JWKS) that verify tokens of an issuer"),
+        Allowed("an https:// address; http:// only on this machine"),
+    ] = None
+    jwks_file: Annotated[
+        ExistingFile,
+        About("file of the public keys (JWKS) that verify tokens of an issuer; re-read when it changes"),
+    ] = None
+    jwt_issuer: Annotated[
+        str | None,
+        Field(min_length=1),
+        About("the issuer (iss) that tokens must name"),
+        Allowed("a name, not empty"),
+    ] = None
+    jwt_audience: Annotated[Words, About("the audiences (aud) of which tokens must name one")] = ()
     host: Annotated[Host, About("address to listen on")] = "127.0.0.1"
     port: Annotated[Port, About("port to listen on, for WebSocket and HTTP")] = 8000
     tls_cert: Annotated[ExistingFile, About("TLS certificate chain, PEM")] = None
@@ -84,11 +105,29 @@ class Settings(BaseSettings):
         About("where durable facts live"),
         Allowed("sqlite:///path, or sqlite:// to keep it in memory (the ledgers of this version)"),
     ] = "sqlite:///herenow.db"
+    relations_secret: Annotated[
+        SecretStr | None,
+        About("HMAC secret that signs questions to the application that relations names"),
+        Allowed(f"at least {MIN_SECRET_BYTES} bytes long"),
+    ] = None
+    relations_network: Annotated[
+        Literal["public", "private"],
+        About("the way to the application; private allows plain http:// beyond this machine"),
+        Allowed("public or private"),
+    ] = "public"
     relations: Annotated[
-        Literal["ledger"],
-        About("who knows who may see whom"),
-        Allowed("ledger, the only source of relations in this version"),
+        str,
+        About("who knows who may see whom: the ledger, everybody (open), or the application at a URL"),
+        Allowed("ledger, open, or the https:// address of your application (http:// on this machine)"),
     ] = "ledger"
+    relations_ttl: Annotated[
+        Seconds, About("how long a relation from the application is believed unless it tells of a change")
+    ] = 300.0
+    shares_room: Annotated[
+        Literal["off", "on"],
+        About("whether members of one room may see each other"),
+        Allowed("on or off"),
+    ] = "off"
     workers: Annotated[
         int,
         Field(ge=1, le=1),
@@ -135,6 +174,10 @@ class Settings(BaseSettings):
     max_bulk: Annotated[Count, Unit("ids"), About("people one request may ask for")] = 1000
     max_sessions_per_user: Annotated[Count, Unit("per user"), About("devices of a user in the cluster")] = 50
     max_connections_per_user: Annotated[Count, Unit("per node"), About("sockets of a user on one node")] = 20
+    poll_every: Annotated[
+        SecondsOrZero, About("pause between two bulk reads of a user without a live session; 0: no limit")
+    ] = 30.0
+    poll_burst: Annotated[Count, Unit("reads"), About("bulk reads such a user may make at once")] = 5
     max_frame: Annotated[Bytes, About("largest WebSocket message")] = 65_536
     max_body: Annotated[Bytes, About("largest HTTP request body")] = 2_097_152
 
@@ -160,7 +203,7 @@ class Settings(BaseSettings):
             raise ValueError("a boolean")
         return value
 
-    @field_validator("secret")
+    @field_validator("secret", "relations_secret")
     @classmethod
     def _secret_is_long_enough(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
@@ -172,12 +215,32 @@ class Settings(BaseSettings):
     @field_validator("host")
     @classmethod
     def _strangers_need_a_secret(cls, value: str, info: ValidationInfo) -> str:
-        # If the secret was refused, that is the sentence to show, not this one.
-        if not _is_loopback(value) and "secret" in info.data and info.data["secret"] is None:
+        # If one of them was refused, that is the sentence to show, not this one.
+        if not _is_loopback(value) and all(info.data.get(name, "refused") is None for name in _KEYS):
             raise refused(
-                "listening beyond this machine needs a configured secret (HERENOW_SECRET or HERENOW_SECRET_FILE); "
-                "without one it must be a loopback address"
+                "listening beyond this machine needs a configured secret (HERENOW_SECRET or HERENOW_SECRET_FILE) "
+                "or public keys (jwks_url or jwks_file); without them it must be a loopback address"
             )
+        return value
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _keys_come_from_where_they_say(cls, value: str | None) -> str | None:
+        """Whoever can change them on their way can be anybody."""
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname or any(map(str.isspace, value)):
+            raise ValueError("not an address")
+        if parts.scheme == "http" and not _is_loopback(parts.hostname):
+            raise refused("public keys must come by https:// (or from this machine, or by jwks_file)")
+        return value
+
+    @field_validator("jwks_file")
+    @classmethod
+    def _one_source_of_keys(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is not None and info.data.get("jwks_url") is not None:
+            raise refused("jwks_url and jwks_file are two sources of the same keys: give one of them")
         return value
 
     @field_validator("tls_key")
@@ -202,6 +265,36 @@ class Settings(BaseSettings):
             raise ValueError("unknown ledger")
         return value
 
+    @field_validator("relations")
+    @classmethod
+    def _relations_exist(cls, value: str, info: ValidationInfo) -> str:
+        if value in ("ledger", "open"):
+            return value
+        host = _callback_host(value)
+        plain = value.startswith("http://") and not _is_loopback(host)
+        if plain and info.data.get("relations_network") == "public":
+            raise refused(
+                "who is related to whom would cross the network for everybody to read and change; use https://, or "
+                "set relations_network to private if only machines you trust are on the way"
+            )
+        # If the secret was refused, that is the sentence to show, not this one.
+        if "relations_secret" in info.data and info.data["relations_secret"] is None:
+            raise refused(
+                "questions to the application are signed, which needs relations_secret "
+                "(HERENOW_RELATIONS_SECRET or HERENOW_RELATIONS_SECRET_FILE)"
+            )
+        return value
+
+    @field_validator("shares_room")
+    @classmethod
+    def _rooms_are_known(cls, value: str, info: ValidationInfo) -> str:
+        if value == "on" and info.data.get("relations", "ledger") not in ("ledger", "open"):
+            raise refused(
+                "with an application behind relations it is the application that says who may see whom: let it say of "
+                "members of one room that they are in contact"
+            )
+        return value
+
     @field_validator("dead_after")
     @classmethod
     def _one_lost_beat_is_not_death(cls, value: float, info: ValidationInfo) -> float:
@@ -222,10 +315,31 @@ class Settings(BaseSettings):
         return self._warnings
 
     @property
+    def has_jwks(self) -> bool:
+        return self.jwks_url is not None or self.jwks_file is not None
+
+    @property
+    def accepts_secret(self) -> bool:
+        """Tokens may be signed with the secret: one is configured, or there is nothing else."""
+        return self.secret is not None or not self.has_jwks
+
+    @property
     def ledger_path(self) -> Path | None:
         """The ledger's file; None when it lives in memory."""
         path = self.ledger.removeprefix("sqlite://").removeprefix("/")
         return Path(path) if path not in ("", ":memory:") else None
+
+    @property
+    def asks_the_application(self) -> bool:
+        """Whether the application is asked who is related."""
+        return self.relations not in ("ledger", "open")
+
+    @property
+    def edges_kept_here(self) -> frozenset[str]:
+        """Kinds of edges that the ledger is the source of."""
+        if self.relations == "ledger":
+            return frozenset({"follow", "contact", "room"})
+        return frozenset({"room"} if self.relations == "open" else ())
 
     def source_of(self, name: str) -> str:
         """Where the value comes from: a flag, a variable, a file, or "default"."""
@@ -297,6 +411,20 @@ def _shown(value: object) -> str:
             return f"{value:g}"
         case _:
             return without_password(str(value))
+
+
+def _callback_host(url: str) -> str:
+    """The host of the application's address."""
+    if re.search(r"[\s\x00-\x1f\x7f]", url):
+        raise ValueError("not a URL")
+    parts = urlsplit(url)
+    if not url.startswith(("http://", "https://")) or not parts.hostname or parts.port == 0:
+        raise ValueError("not an HTTP URL")
+    if parts.username is not None or parts.password is not None:
+        raise refused("an address without a user name or password is needed; questions are signed instead")
+    if parts.fragment:
+        raise ValueError("a fragment is not sent")
+    return parts.hostname
 
 
 def _is_loopback(host: str) -> bool:

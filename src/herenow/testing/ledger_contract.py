@@ -23,7 +23,8 @@ from collections.abc import Iterable
 import pytest
 
 from herenow.core.model import Custom, Mode
-from herenow.ports import Choice, Ledger, LedgerChange, Relation, RelationRow, Remembered
+from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
+from herenow.ports import BlockRow, Choice, Ledger, LedgerChange, Relation, RelationRow, Remembered, Void
 
 NOW = 1_750_000_000_000
 MANY = 5_000
@@ -79,6 +80,8 @@ class LedgerContract:
         await ledger.save_choices([Choice("ana", 3, Mode.BUSY, NOW, Custom("lunch", "🍜", NOW))])
         await ledger.set_idle_after("ana", 60_000)
         await ledger.apply([*mutual("ana", "bo"), contact("ana", "cy"), room("r", "ana")])
+        await ledger.set_preferences("ana", PreferencesEdit(Visibility.NOBODY, False, True), NOW, NOW - 1)  # noqa: FBT003
+        await ledger.block(BlockRow("ana", "bo", NOW, NOW - 1, None))
         before = (ledger.id, await everything(ledger))
         await ledger.close()
         await ledger.open()
@@ -362,6 +365,132 @@ class LedgerContract:
         assert await ledger.apply([gone(follow(other, "me")) for other in others[::2]]) == MANY // 2
         assert await ledger.contacts("me", NOW) == others[1::2]
 
+    async def test_who_is_in_a_room_with_whom(self, ledger: Ledger) -> None:
+        await ledger.apply([room("r1", user) for user in ("ana", "bo", "cy")])
+        await ledger.apply([room("r2", user) for user in ("ana", "bo", "dee")])
+        assert await ledger.share_rooms("ana", ["bo", "dee", "eve", "ana", "bo"]) == {"bo", "dee"}
+        assert await ledger.share_rooms("cy", ["dee", "bo"]) == {"bo"}
+        assert await ledger.share_rooms("eve", ["ana"]) == set()
+        assert await ledger.share_rooms("ana", []) == set()
+
+    # --- What users decided about being seen
+
+    async def test_who_decided_nothing_has_no_preferences(self, ledger: Ledger) -> None:
+        await ledger.set_idle_after("ana", 60_000)
+        assert await ledger.preferences(["ana", "bo"]) == {}
+        assert await ledger.preferences([]) == {}
+
+    async def test_preferences_are_merged(self, ledger: Ledger) -> None:
+        edits = (
+            (PreferencesEdit(), Preferences()),
+            (PreferencesEdit(visibility=Visibility.EVERYONE), Preferences(Visibility.EVERYONE)),
+            (PreferencesEdit(share_last_seen=False), Preferences(Visibility.EVERYONE, share_last_seen=False)),
+            (
+                PreferencesEdit(public=True),
+                Preferences(Visibility.EVERYONE, share_last_seen=False, public=True),
+            ),
+            (
+                PreferencesEdit(share_last_seen=True, public=False),
+                Preferences(Visibility.EVERYONE),
+            ),
+        )
+        for edit, result in edits:
+            assert await ledger.set_preferences("ana", edit, NOW, None) == result
+            assert (await ledger.preferences(["ana"])).get("ana", Preferences()) == result
+        await ledger.set_preferences("ana", PreferencesEdit(visibility=Visibility.CONTACTS), NOW, None)
+        assert await ledger.preferences(["ana"]) == {}
+
+    async def test_preferences_and_idle_after_leave_each_other_alone(self, ledger: Ledger) -> None:
+        await ledger.set_preferences("ana", PreferencesEdit(public=True), NOW, None)
+        await ledger.set_idle_after("ana", 60_000)
+        await ledger.set_preferences("ana", PreferencesEdit(share_last_seen=False), NOW, None)
+        assert await ledger.preferences(["ana"]) == {"ana": Preferences(public=True, share_last_seen=False)}
+        assert await ledger.remembered(["ana"]) == {"ana": Remembered(idle_after=60_000)}
+        await ledger.set_idle_after("ana", None)
+        assert await ledger.preferences(["ana"]) == {"ana": Preferences(public=True, share_last_seen=False)}
+
+    async def test_nobody_keeps_the_last_seen_of_the_moment_it_was_chosen(self, ledger: Ledger) -> None:
+        nobody = PreferencesEdit(visibility=Visibility.NOBODY)
+        hidden = Preferences(Visibility.NOBODY, hidden_at=NOW, hidden_last_seen=NOW - 5)
+        assert await ledger.set_preferences("ana", nobody, NOW, NOW - 5) == hidden
+        assert await ledger.set_preferences("ana", nobody, NOW + 9, NOW + 9) == hidden
+        assert await ledger.preferences(["ana"]) == {"ana": hidden}
+        await ledger.set_preferences("ana", PreferencesEdit(visibility=Visibility.CONTACTS), NOW + 10, 0)
+        again = await ledger.set_preferences("ana", nobody, NOW + 11, None)
+        assert again == Preferences(Visibility.NOBODY, hidden_at=NOW + 11, hidden_last_seen=None)
+
+    async def test_a_block_is_found_from_either_side(self, ledger: Ledger) -> None:
+        placed = BlockRow("ana", "bo", NOW, NOW - 1, NOW - 2)
+        assert await ledger.block(placed)
+        assert await ledger.blocks("ana", ["cy", "bo", "bo"]) == [placed]
+        assert await ledger.blocks("bo", ["ana"]) == [placed]
+        assert await ledger.blocks("cy", ["ana", "bo"]) == []
+        assert await ledger.blocks("ana", []) == []
+        assert await ledger.blocked("ana") == ["bo"]
+        assert await ledger.blocked("bo") == []
+
+    async def test_two_may_block_each_other(self, ledger: Ledger) -> None:
+        forth, back = BlockRow("ana", "bo", NOW), BlockRow("bo", "ana", NOW + 1, 5, None)
+        await ledger.block(forth)
+        await ledger.block(back)
+        assert sorted(await ledger.blocks("ana", ["bo"]), key=lambda row: row.at) == [forth, back]
+        assert await ledger.unblock("ana", "bo", None)
+        assert await ledger.blocks("ana", ["bo"]) == [back]
+
+    async def test_blocking_again_changes_nothing(self, ledger: Ledger) -> None:
+        placed = BlockRow("ana", "bo", NOW, NOW - 1, NOW - 2)
+        await ledger.block(placed)
+        assert not await ledger.block(BlockRow("ana", "bo", NOW + 1, NOW + 1, NOW + 1))
+        assert await ledger.blocks("ana", ["bo"]) == [placed]
+
+    async def test_whom_one_blocks_is_sorted_and_taken_to_the_letter(self, ledger: Ledger) -> None:
+        for user in ODD_IDS:
+            await ledger.block(BlockRow("me", user, NOW))
+        assert await ledger.blocked("me") == sorted(ODD_IDS)
+        assert len(await ledger.blocks("me", ODD_IDS)) == len(ODD_IDS)
+
+    async def test_who_was_not_blocked_cannot_be_unblocked(self, ledger: Ledger) -> None:
+        await ledger.block(BlockRow("ana", "bo", NOW))
+        for lifted_at in (None, NOW):
+            assert not await ledger.unblock("bo", "ana", lifted_at)
+            assert not await ledger.unblock("ana", "cy", lifted_at)
+        assert await ledger.blocked("ana") == ["bo"]
+
+    async def test_a_lifted_block_is_kept_but_blocks_nobody(self, ledger: Ledger) -> None:
+        await ledger.block(BlockRow("ana", "bo", NOW, 1, 2))
+        assert await ledger.unblock("ana", "bo", NOW + 5)
+        assert not await ledger.unblock("ana", "bo", NOW + 6)
+        assert await ledger.blocked("ana") == []
+        assert await ledger.blocks("bo", ["ana"]) == [BlockRow("ana", "bo", NOW, 1, 2, NOW + 5)]
+        again = BlockRow("ana", "bo", NOW + 9, 3, 4)
+        assert await ledger.block(again)
+        assert await ledger.blocks("bo", ["ana"]) == [again]
+
+    async def test_a_lifted_block_is_forgotten_when_nobody_of_the_two_hides(self, ledger: Ledger) -> None:
+        nobody, contacts = (PreferencesEdit(visibility=v) for v in (Visibility.NOBODY, Visibility.CONTACTS))
+        for user in ("ana", "bo"):
+            await ledger.set_preferences(user, nobody, NOW, None)
+        for pair in (("ana", "bo"), ("cy", "ana"), ("bo", "cy")):
+            await ledger.block(BlockRow(*pair, NOW))
+            await ledger.unblock(*pair, NOW + 1)
+        await ledger.block(BlockRow("ana", "dee", NOW))
+        await ledger.set_preferences("ana", contacts, NOW + 2, None)
+        assert await ledger.blocks("ana", ["cy"]) == []
+        assert len(await ledger.blocks("ana", ["bo"])) == 1
+        assert len(await ledger.blocks("cy", ["bo"])) == 1
+        await ledger.set_preferences("bo", contacts, NOW + 3, None)
+        assert await ledger.blocks("bo", ["ana", "cy"]) == []
+        assert await ledger.blocked("ana") == ["dee"]
+
+    async def test_thousands_of_blocks_are_found_at_once(self, ledger: Ledger) -> None:
+        others = [f"user-{number:05}" for number in range(200)]
+        for other in others:
+            await ledger.block(BlockRow("me", other, NOW, 1, 2))
+        asked = [f"user-{number:05}" for number in range(MANY)]
+        found = await ledger.blocks("me", asked)
+        assert sorted(row.blocked for row in found) == others
+        assert await ledger.preferences(asked) == {}
+
     # --- What changed
 
     async def test_a_new_ledger_has_no_changes(self, ledger: Ledger) -> None:
@@ -375,15 +504,36 @@ class LedgerContract:
         await ledger.apply([contact("cy", "ana")])
         await ledger.apply([room("r", "ana")])
         await ledger.set_idle_after("ana", 60_000)
+        await ledger.set_preferences("ana", PreferencesEdit(public=True), NOW, None)
+        await ledger.block(BlockRow("ana", "bo", NOW))
+        await ledger.unblock("ana", "bo", NOW)
+        await ledger.block(BlockRow("bo", "ana", NOW))
+        await ledger.unblock("bo", "ana", None)
         told, last = await ledger.changes(head, 10)
         assert list(map(pair, told)) == [
             ("relation", {"ana", "bo"}),
             ("relation", {"ana", "cy"}),
             ("member", {"r", "ana"}),
             ("preferences", {"ana", ""}),
+            ("preferences", {"ana", ""}),
+            *[("relation", {"ana", "bo"})] * 4,
         ]
         assert (told[2].a, told[2].b) == ("r", "ana")
         assert (told[3].a, told[3].b) == ("ana", "")
+        assert await ledger.changes_head() == last > head
+
+    async def test_what_changed_elsewhere_is_told_as_it_was_noted(self, ledger: Ledger) -> None:
+        head = await ledger.changes_head()
+        noted = [
+            LedgerChange("relation", "bo", "ana"),
+            LedgerChange("relations", "ana", ""),
+            LedgerChange("member", "r", "ana"),
+            LedgerChange("members", "r", ""),
+        ]
+        await ledger.note_changes(noted)
+        await ledger.note_changes([])
+        told, last = await ledger.changes(head, 10)
+        assert told == noted
         assert await ledger.changes_head() == last > head
 
     async def test_taking_away_and_changing_an_end_are_told_too(self, ledger: Ledger) -> None:
@@ -403,6 +553,8 @@ class LedgerContract:
         await ledger.apply([*rows, gone(follow("bo", "ana")), gone(contact("x", "y")), gone(room("r", "bo"))])
         await ledger.set_idle_after("ana", 60_000)
         await ledger.set_idle_after("stranger", None)
+        await ledger.set_preferences("ana", PreferencesEdit(Visibility.CONTACTS), NOW, NOW)
+        await ledger.unblock("ana", "bo", None)
         await ledger.save_last_seen({"ana": NOW})
         await ledger.save_choices([Choice("ana", 1)])
         assert await ledger.changes(head, 10) == ([], head)
@@ -445,6 +597,93 @@ class LedgerContract:
         told, head = await ledger.changes(0, 2 * MANY)
         assert len({frozenset((change.a, change.b)) for change in told}) == MANY
         assert head == await ledger.changes_head()
+
+    # --- Void tokens, deleted users
+
+    async def test_a_void_is_kept_told_and_found(self, ledger: Ledger) -> None:
+        assert await ledger.void_of("ana") is None
+        await ledger.void(Void("ana", NOW, NOW + 10))
+        assert await ledger.void_of("ana") == Void("ana", NOW, NOW + 10)
+        told, _ = await ledger.changes(0, 10)
+        assert told == [LedgerChange("void", "ana", "")]
+
+    async def test_the_later_void_counts_and_an_earlier_one_is_no_news(self, ledger: Ledger) -> None:
+        await ledger.void(Void("ana", NOW, NOW + 10))
+        head = await ledger.changes_head()
+        await ledger.void(Void("ana", NOW - 1, NOW + 9))
+        assert await ledger.changes(head, 10) == ([], head)
+        await ledger.void(Void("ana", NOW + 1, NOW + 5))
+        assert await ledger.void_of("ana") == Void("ana", NOW + 1, NOW + 10)
+        assert (await ledger.changes(head, 10))[0] == [LedgerChange("void", "ana", "")]
+
+    async def test_voids_are_walked_in_the_order_of_ids_and_forgotten_at_their_end(
+        self, ledger: Ledger
+    ) -> None:
+        for number in range(7):
+            await ledger.void(Void(f"user-{number}", NOW, NOW + number))
+        first = await ledger.voids("", 4)
+        rest = await ledger.voids(first[-1].user, 4)
+        assert [void.user for void in [*first, *rest]] == [f"user-{number}" for number in range(7)]
+        await ledger.forget_voids(NOW + 4)
+        assert [void.user for void in await ledger.voids("", 9)] == ["user-5", "user-6"]
+
+    async def test_of_a_deleted_user_nothing_is_left(self, ledger: Ledger) -> None:
+        await ledger.save_last_seen({"ana": NOW, "bo": NOW})
+        await ledger.save_choices([Choice("ana", 3, Mode.BUSY), Choice("bo", 3, Mode.BUSY)])
+        await ledger.set_idle_after("ana", 60_000)
+        await ledger.apply(
+            [*mutual("ana", "bo"), follow("ana", "cy"), follow("di", "ana"), *mutual("bo", "cy")]
+        )
+        await ledger.apply([contact("ana", "bo"), contact("zed", "ana"), room("r", "ana"), room("r", "bo")])
+        await ledger.stamp_run("run", NOW)
+        await ledger.open_marks("run", ["ana"], [])
+        head = await ledger.changes_head()
+        answered = await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
+        assert await ledger.remembered(["ana", "bo"]) == {
+            "bo": Remembered(last_seen=NOW, choice=Choice("bo", 3, Mode.BUSY))
+        }
+        assert await ledger.contacts("ana", NOW) == []
+        assert await ledger.contacts("bo", NOW) == ["cy"]
+        assert not await ledger.follows("ana", "cy")
+        assert not await ledger.follows("di", "ana")
+        assert not await ledger.is_member("r", "ana")
+        assert await ledger.is_member("r", "bo")
+        assert await ledger.void_of("ana") == Void("ana", NOW, NOW + 10, NOW)
+        told, _ = await ledger.changes(head, 99)
+        assert set(told) == set(answered)
+        assert {frozenset((c.a, c.b)) for c in told if c.kind == "relation"} == {
+            frozenset(("ana", other)) for other in ("bo", "cy", "di", "zed")
+        }
+        assert {(c.a, c.b) for c in told if c.kind == "member"} == {("r", "ana")}
+        assert LedgerChange("void", "ana", "") in told
+        assert await ledger.close_runs() == 0
+        assert await ledger.remembered(["ana"]) == {}
+
+    async def test_what_is_from_before_the_deletion_is_not_written_again(self, ledger: Ledger) -> None:
+        await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
+        await ledger.save_last_seen({"ana": NOW, "bo": NOW})
+        await ledger.save_choices([Choice("ana", NOW, Mode.BUSY), Choice("bo", 1, Mode.BUSY)])
+        await ledger.stamp_run("run", NOW)
+        await ledger.open_marks("run", ["ana"], [])
+        await ledger.close_runs()
+        assert set(await ledger.remembered(["ana", "bo"])) == {"bo"}
+
+    async def test_who_comes_back_after_the_deletion_is_remembered(self, ledger: Ledger) -> None:
+        await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
+        choice = Choice("ana", NOW + 1, Mode.BUSY)
+        await ledger.save_last_seen({"ana": NOW + 1})
+        await ledger.save_choices([choice])
+        assert await ledger.remembered(["ana"]) == {"ana": Remembered(NOW + 1, choice)}
+
+    async def test_a_revocation_does_not_forget_the_deletion(self, ledger: Ledger) -> None:
+        await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
+        await ledger.void(Void("ana", NOW + 5, NOW + 15))
+        assert await ledger.void_of("ana") == Void("ana", NOW + 5, NOW + 15, NOW)
+
+    async def test_deleting_twice_and_deleting_a_stranger_is_fine(self, ledger: Ledger) -> None:
+        await ledger.erase(Void("ana", NOW, NOW + 10, NOW))
+        await ledger.erase(Void("ana", NOW + 1, NOW + 11, NOW + 1))
+        assert await ledger.void_of("ana") == Void("ana", NOW + 1, NOW + 11, NOW + 1)
 
     # --- Many at once
 
@@ -525,5 +764,7 @@ async def everything(ledger: Ledger, users: Iterable[str] = ("ana", "bo", "cy"))
         await ledger.remembered(known),
         [await ledger.contacts(user, NOW) for user in known],
         await ledger.is_member("r", "ana"),
+        await ledger.preferences(known),
+        await ledger.blocks("ana", known),
         await ledger.changes(0, 100),
     )

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from herenow.core.model import Mode
+from herenow.core.visibility import Preferences, PreferencesEdit, Visibility, edited
 from herenow.errors import Unavailable
-from herenow.ports import Choice, LedgerChange, Relation, RelationRow, Remembered
+from herenow.ports import BlockRow, Choice, LedgerChange, Relation, RelationRow, Remembered, Void
 
 KINDS = ("follow", "contact", "room")
 
@@ -39,6 +40,9 @@ class MemoryLedger:
         self._follows: set[tuple[str, str]] = set()
         self._contacts: dict[tuple[str, str], int | None] = {}
         self._rooms: set[tuple[str, str]] = set()
+        self._voids: dict[str, Void] = {}
+        self._preferences: dict[str, Preferences] = {}
+        self._blocks: dict[tuple[str, str], BlockRow] = {}
         self._changes: list[tuple[int, LedgerChange]] = []
         self._head = 0
 
@@ -79,6 +83,8 @@ class MemoryLedger:
             self._save_last_seen(user, at)
 
     def _save_last_seen(self, user: str, at: int) -> None:
+        if not self._outlived(user, at):
+            return
         known = self.people.get(user, _STRANGER)
         self.people[user] = replace(known, last_seen=max(at, known.last_seen or 0))
 
@@ -87,7 +93,8 @@ class MemoryLedger:
         await self._answer()
         for row in rows:
             known = self.people.get(row.user, _STRANGER)
-            if known.choice is None or row.version > known.choice.version:
+            newer = known.choice is None or row.version > known.choice.version
+            if newer and self._outlived(row.user, row.version):
                 self.people[row.user] = replace(known, choice=row)
 
     async def chosen(self, after: str, limit: int) -> list[Choice]:
@@ -185,7 +192,134 @@ class MemoryLedger:
         (edges.remove if row.remove else edges.add)(pair)
         return True
 
+    # Void tokens, deleted users
+
+    async def void(self, row: Void) -> None:
+        await self._answer()
+        if self._void(row):
+            self._tell([LedgerChange("void", row.user, "")])
+
+    async def erase(self, row: Void) -> list[LedgerChange]:
+        await self._answer()
+        user = row.user
+        self._void(row)
+        changes = {LedgerChange("void", user, ""): None}
+        for edges in (self._follows, self._contacts, self._blocks):
+            gone = [edge for edge in edges if user in edge]
+            changes |= dict.fromkeys(LedgerChange("relation", *_pair(*edge)) for edge in gone)
+        self._follows = {edge for edge in self._follows if user not in edge}
+        self._contacts = {edge: until for edge, until in self._contacts.items() if user not in edge}
+        self._blocks = {pair: row for pair, row in self._blocks.items() if user not in pair}
+        self._preferences.pop(user, None)
+        rooms = [edge for edge in self._rooms if edge[1] == user]
+        changes |= dict.fromkeys(LedgerChange("member", *edge) for edge in rooms)
+        self._rooms.difference_update(rooms)
+        for run in self.runs.values():
+            run.open.discard(user)
+        self.people.pop(user, None)
+        changes[LedgerChange("preferences", user, "")] = None
+        self._tell(changes)
+        return list(changes)
+
+    def _void(self, row: Void) -> bool:
+        known = self._voids.get(row.user, Void(row.user, -1, 0))
+        if row.before <= known.before and (row.erased or 0) <= (known.erased or 0):
+            return False
+        erased = known.erased if row.erased is None else row.erased
+        self._voids[row.user] = Void(
+            row.user, max(row.before, known.before), max(row.until, known.until), erased
+        )
+        return True
+
+    def _outlived(self, user: str, at: int) -> bool:
+        void = self._voids.get(user)
+        return void is None or void.erased is None or at > void.erased
+
+    async def voids(self, after: str, limit: int) -> list[Void]:
+        await self._answer()
+        return [void for user, void in sorted(self._voids.items()) if user > after][:limit]
+
+    async def void_of(self, user: str) -> Void | None:
+        await self._answer()
+        return self._voids.get(user)
+
+    async def forget_voids(self, now: int) -> None:
+        await self._answer()
+        self._voids = {user: void for user, void in self._voids.items() if void.until > now}
+
+    async def share_rooms(self, user: str, others: Sequence[str]) -> set[str]:
+        others = tuple(others)
+        await self._answer()
+        mine = {room for room, member in self._rooms if member == user}
+        return {member for room, member in self._rooms if room in mine and member in others} - {user}
+
+    # What users decided about being seen
+
+    async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
+        users = tuple(users)
+        await self._answer()
+        return {user: self._preferences[user] for user in users if user in self._preferences}
+
+    async def set_preferences(
+        self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
+    ) -> Preferences:
+        await self._answer()
+        before = self._preferences.get(user, _UNDECIDED)
+        after = edited(before, edit, now, last_seen)
+        if after != before:
+            self._preferences[user] = after
+            self._tell([LedgerChange("preferences", user, "")])
+            if after == _UNDECIDED:
+                del self._preferences[user]
+            if before.visibility is Visibility.NOBODY and after.visibility is not Visibility.NOBODY:
+                self._forget_lifted(user)
+        return after
+
+    def _forget_lifted(self, user: str) -> None:
+        for (blocker, blocked), row in list(self._blocks.items()):
+            if row.lifted_at is not None and user in (blocker, blocked):
+                other = self._preferences.get(blocked if user == blocker else blocker, _UNDECIDED)
+                if other.visibility is not Visibility.NOBODY:
+                    del self._blocks[blocker, blocked]
+
+    async def blocked(self, user: str) -> list[str]:
+        await self._answer()
+        rows = self._blocks.values()
+        return sorted(row.blocked for row in rows if row.blocker == user and row.lifted_at is None)
+
+    async def blocks(self, user: str, others: Sequence[str]) -> list[BlockRow]:
+        others = tuple(dict.fromkeys(others))
+        await self._answer()
+        pairs = [pair for other in others for pair in ((user, other), (other, user))]
+        return [self._blocks[pair] for pair in pairs if pair in self._blocks]
+
+    async def block(self, row: BlockRow) -> bool:
+        await self._answer()
+        known = self._blocks.get((row.blocker, row.blocked))
+        if known is not None and known.lifted_at is None:
+            return False
+        self._blocks[row.blocker, row.blocked] = row
+        self._tell([LedgerChange("relation", row.blocker, row.blocked)])
+        return True
+
+    async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
+        await self._answer()
+        known = self._blocks.get((blocker, blocked))
+        if known is None or known.lifted_at is not None:
+            return False
+        if lifted_at is None:
+            del self._blocks[blocker, blocked]
+        else:
+            self._blocks[blocker, blocked] = replace(known, lifted_at=lifted_at)
+        self._tell([LedgerChange("relation", blocker, blocked)])
+        return True
+
     # What changed
+
+    async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
+        noted = tuple(changes)
+        await self._answer()
+        self._tell(noted)
 
     async def changes_head(self) -> int:
         await self._answer()
@@ -208,6 +342,7 @@ class MemoryLedger:
 
 _STRANGER = Remembered()
 _STRANGERS = Relation()
+_UNDECIDED = Preferences()
 
 
 def _is_more_than_default(choice: Choice) -> bool:

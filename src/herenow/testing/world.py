@@ -31,7 +31,7 @@ from herenow.core.model import Platform, Presence
 from herenow.core.record import EPOCH_BYTES, decode
 from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
-from herenow.ports import RelationRow
+from herenow.ports import RelationRow, Relations
 from herenow.service.clock import NodeClock
 from herenow.service.connection import Connection
 from herenow.service.node import Node, NodeSettings
@@ -61,12 +61,18 @@ class World:
         settings: NodeSettings | None = None,
         ledger: MemoryLedger | None = None,
         store: MemoryStore | None = None,
+        start: int = START,
+        relations: Relations | None = None,
     ) -> None:
-        self.clock = LoopClock()
+        """`start`: what the store's clock says when the loop begins, in epoch milliseconds."""
+        self.start_at = start
+        self.clock = LoopClock(start)
         self.store = store or MemoryStore(shards, clock=self.clock.now)
         self.faults = Faults(seed, store=self.store)
         self.ledger = ledger or MemoryLedger()
         self.settings = settings or NodeSettings(embedded=False)
+        self.relations = relations
+        """Where nodes ask who is related, if not the ledger."""
         self.rng = Random(seed)
         self.nodes: dict[str, SimNode] = {}
         self.clients: list[Client] = []
@@ -152,7 +158,8 @@ class SimNode:
             self.faulty,
             world.ledger,
             settings,
-            clock=NodeClock(START + round(loop.time() * 1000) + ahead, monotonic=loop.time),
+            relations=world.relations,
+            clock=NodeClock(world.start_at + round(loop.time() * 1000) + ahead, monotonic=loop.time),
             tasks=Tasks(self.freezer.spawn),
             make_epoch=lambda: urlsafe_b64encode(rng.randbytes(EPOCH_BYTES)).decode(),
         )
@@ -216,6 +223,7 @@ class Shown:
     custom: str | None = None
     platforms: tuple[str, ...] = ()
     stale: bool = False
+    bucket: str | None = None
     as_of: int = field(default=0, compare=False)
     answer: bool = field(default=False, compare=False)
     """It came as an answer, so it may repeat what is known."""
@@ -237,6 +245,7 @@ class Shown:
             custom=None if custom is None else custom["text"],
             platforms=tuple(status["platforms"]),
             stale=status.get("stale", False),
+            bucket=status.get("last_seen_bucket"),
             as_of=status["as_of"],
             answer=answer,
         )

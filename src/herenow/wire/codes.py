@@ -25,6 +25,8 @@ class Where(Flag):
     """As the reason in `presence.subscribe.denied`."""
     REST = auto()
     """In problem+json, and in the `errors` of a batch."""
+    STREAM = auto()
+    """In the `presence.error` that ends an event stream."""
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -64,6 +66,7 @@ class CloseCode(msgspec.Struct, frozen=True):
 _WS = Where.WEBSOCKET
 _DENIAL = Where.DENIAL
 _REST = Where.REST
+_STREAM = Where.STREAM
 _BOTH = _WS | _REST
 
 _TABLE = (
@@ -80,6 +83,7 @@ _TABLE = (
     Code("invalid_user_id", 400, _BOTH | _DENIAL, "What should name a user is not a valid id."),
     Code("invalid_instant", 400, _BOTH, "An instant is neither epoch milliseconds nor RFC 3339 with a zone."),
     Code("instant_in_past", 400, _BOTH, "An end must lie in the future."),
+    Code("instant_in_future", 400, _REST, "This instant must not lie in the future."),
     Code("instant_too_far", 400, _BOTH, "An end may lie at most 366 days ahead."),
     Code("invalid_text", 400, _BOTH, "A custom status has no text, or one with forbidden characters."),
     Code("text_too_long", 400, _BOTH, "The text of a custom status has at most 100 code points."),
@@ -87,11 +91,19 @@ _TABLE = (
         "invalid_emoji", 400, _BOTH, "The emoji of a custom status is too long or has forbidden characters."
     ),
     Code("invalid_mode", 400, _BOTH, "A mode is auto, busy, away or invisible."),
+    Code("invalid_visibility", 400, _REST, "A visibility is everyone, contacts or nobody."),
+    Code("blocking_oneself", 400, _REST, "Nobody can block themselves."),
     Code("invalid_platform", 400, _BOTH, "A platform is web, desktop, mobile or other."),
     Code("invalid_activity", 400, _BOTH, "An activity_type is active or idle."),
     Code("invalid_relation", 400, _REST, "A row of relations is not of a known kind or lacks a side."),
     Code("out_of_range", 400, _REST, "A number is outside of what is allowed."),
     Code("empty_item", 400, _REST, "A list has an empty item."),
+    Code(
+        "relations_elsewhere",
+        409,
+        _REST,
+        "This node does not keep such relations; their source is elsewhere.",
+    ),
     # There is too much of something.
     Code("too_many_ids", 400, _REST, "More ids than one request may ask for."),
     Code("too_many_rows", 400, _REST, "More rows than one request may carry."),
@@ -127,11 +139,24 @@ _TABLE = (
     Code("token_algorithm", 401, _BOTH, "The token is signed with an algorithm that is not accepted."),
     Code("token_bad_signature", 401, _BOTH, "The token's signature does not fit."),
     Code("token_claims", 401, _BOTH, "A claim of the token is missing or not acceptable."),
-    Code("token_expired", 401, _BOTH, "The token has expired."),
-    Code("token_revoked", 401, _BOTH, "The token was issued before the user's tokens were revoked."),
+    Code("token_expired", 401, _BOTH | _STREAM, "The token has expired."),
+    Code(
+        "token_revoked",
+        401,
+        _BOTH | _STREAM,
+        "The token was issued before the user's tokens were revoked.",
+    ),
+    Code("token_unknown_key", 401, _BOTH, "The token is signed with a key that its issuer does not publish."),
     Code("token_other_user", 401, _WS, "The fresh token is for another user than the connection."),
     # The server's side.
-    Code("not_ready", 503, _REST, "The node is starting or draining.", retry=True),
+    Code("not_ready", 503, _REST | _STREAM, "The node is starting or draining.", retry=True),
+    Code(
+        "keys_unavailable",
+        503,
+        _BOTH,
+        "The keys that tokens are verified with are out of reach; over a WebSocket with close code 1013.",
+        retry=True,
+    ),
     Code(
         "unavailable",
         503,
@@ -140,8 +165,8 @@ _TABLE = (
         retry=True,
     ),
     Code("unknown_outcome", 503, _BOTH, "It may or may not have been done; look before repeating."),
-    Code("overloaded", 503, _BOTH, "The node has more to do than it can.", retry=True),
-    Code("internal", 500, _BOTH, "The server made a mistake; its log says more.", retry=True),
+    Code("overloaded", 503, _BOTH | _STREAM, "The node has more to do than it can.", retry=True),
+    Code("internal", 500, _BOTH | _STREAM, "The server made a mistake; its log says more.", retry=True),
 )
 
 _CLOSES = (

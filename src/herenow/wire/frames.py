@@ -1,17 +1,15 @@
-"""What does a client want? From the bytes of a frame to a small command value.
+"""What may a client want, and in which words? Frames as they are sent, and the small command values they become.
 
-Two steps with a seam between them. Decoding gives a frame: typed by msgspec, fields we do not know ignored, so that
-newer clients can talk to older nodes. Understanding gives a command: ids, instants and words checked, the alternative
-forms of one wish made alike. Who asks and whether they may is not known here.
+Two steps with a seam between them. Decoding (`reading`) gives a frame: typed by msgspec, fields we do not know ignored,
+so that newer clients can talk to older nodes. Understanding gives a command: ids, instants and words checked, the
+alternative forms of one wish made alike. Who asks and whether they may is not known here.
 
-Where nothing is left to check after decoding, frame and command are one type. A frame that repeats a key is refused:
-two readers of it may see two wishes. A new kind of client frame is the reason to change this module.
+Where nothing is left to check after decoding, frame and command are one type. A new kind of client frame is the reason to
+change this module.
 """
 
 from __future__ import annotations
 
-import json
-import typing
 from typing import TypeAlias
 
 import msgspec
@@ -23,9 +21,7 @@ from herenow.wire.ids import parse_id
 from herenow.wire.inputs import Activity, parse_activity, parse_custom, parse_mode
 from herenow.wire.instants import parse_until
 
-MAX_ID = 64  # characters of a frame's `id` when printed
 MAX_ECHO = 128  # characters of something invalid that are sent back
-COMMON_LENGTH = 80  # bytes; no key of COMMON is longer, so that large frames need not be hashed
 
 FrameId: TypeAlias = str | int | None
 
@@ -232,79 +228,6 @@ Command: TypeAlias = (
 )
 
 
-# --- From bytes ------------------------------------------------------------------------------------------------------
-
-
-def decode_frame(payload: bytes) -> Frame:
-    """The frame, not yet understood: `frame.command(now)` checks its values.
-
-    Raises `ProtocolError` with `bad_json`, `bad_shape` or `unknown_type`, and nothing else, whatever the bytes are.
-    """
-    try:
-        frame = _decoder.decode(payload)
-        _refuse_repeated_keys(payload.decode())
-    except msgspec.ValidationError as error:
-        raise _misfit(payload, error) from None
-    except (ValueError, RecursionError) as error:
-        raise _unreadable(error) from None
-    if not _is_frame_id(frame.id):
-        raise ProtocolError("bad_shape", f"The id of a frame has at most {MAX_ID} characters.")
-    return frame
-
-
-def readable_id(payload: bytes) -> FrameId:
-    """The `id` of a frame that could not be decoded, if it can be read all the same."""
-    try:
-        value = msgspec.json.decode(payload)
-    except (ValueError, RecursionError):
-        return None
-    found = value.get("id") if isinstance(value, dict) else None
-    return found if _is_frame_id(found) else None
-
-
-def _is_frame_id(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, str | int | None):
-        return False
-    return value is None or len(str(value)) <= MAX_ID
-
-
-def _refuse_repeated_keys(text: str) -> None:
-    # msgspec keeps the last of two equal keys and cannot be told otherwise. A second reading costs 2 µs for a small
-    # frame; beats do not come here.
-    _key_checker.raw_decode(text.lstrip())
-
-
-def _no_repetition(pairs: list[tuple[str, object]]) -> None:
-    if len(dict(pairs)) != len(pairs):
-        raise ProtocolError("bad_json", "A key is repeated in this JSON object.")
-
-
-def _unreadable(error: Exception) -> ProtocolError:
-    match error:
-        case RecursionError():
-            return ProtocolError("bad_json", "This JSON is nested too deeply.")
-        case UnicodeDecodeError():
-            return ProtocolError("bad_json", "This JSON is not UTF-8.")
-        case msgspec.DecodeError():
-            return ProtocolError("bad_json", f"This is not JSON that can be read: {error}.")
-        case _:
-            return ProtocolError("bad_json", "This JSON has a number that is too large.")
-
-
-def _misfit(payload: bytes, mismatch: msgspec.ValidationError) -> ProtocolError:
-    """Why JSON that fits no frame does not: a type we do not know, or a shape that is not its type's."""
-    try:
-        value = msgspec.json.decode(payload)
-    except (ValueError, RecursionError) as error:
-        return _unreadable(error)
-    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
-        return ProtocolError("bad_shape", "A frame is a JSON object with a type, which is a string.")
-    kind = value["type"]
-    if kind not in TYPES:
-        return ProtocolError("unknown_type", f"There is no frame of type {kind[:MAX_ECHO]!r}.")
-    return ProtocolError("bad_shape", f"This is not the shape of {kind}: {mismatch}.")
-
-
 def _user_ids(values: list[object]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     targets: dict[str, None] = {}
     invalid: dict[str, str] = {}
@@ -335,28 +258,3 @@ def _echo(value: object) -> str:
             return str(value)[:MAX_ECHO]
         case _:
             return msgspec.json.encode(value).decode()
-
-
-def _spellings(frame: dict[str, str]) -> tuple[bytes, bytes]:
-    """As JavaScript writes it, and as Python does."""
-    return json.dumps(frame, separators=(",", ":")).encode(), json.dumps(frame).encode()
-
-
-def _common() -> dict[bytes, Command]:
-    beat = "presence.heartbeat"
-    known: list[tuple[dict[str, str], Command]] = [
-        ({"type": beat}, Heartbeat()),
-        ({"type": beat, "activity_type": "active"}, Heartbeat(Activity.ACTIVE)),
-        ({"type": beat, "activity_type": "idle"}, Heartbeat(Activity.IDLE)),
-        ({"type": "presence.active"}, Active()),
-        ({"type": "presence.away"}, Away()),
-    ]
-    return {payload: command for frame, command in known for payload in _spellings(frame)}
-
-
-TYPES = frozenset(str(kind.__struct_config__.tag) for kind in typing.get_args(Frame))
-COMMON = _common()
-"""The frames that make up nearly all traffic, by their exact bytes: a beat costs one look into a dict."""
-
-_decoder: msgspec.json.Decoder[Frame] = msgspec.json.Decoder(Frame)
-_key_checker = json.JSONDecoder(object_pairs_hook=_no_repetition)

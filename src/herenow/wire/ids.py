@@ -9,6 +9,8 @@ A change of the id syntax in the protocol is the only reason to change this modu
 
 import re
 import unicodedata
+from collections.abc import Sequence
+from typing import TypeGuard
 
 from herenow.errors import ProtocolError
 
@@ -16,6 +18,8 @@ MAX_BYTES = 128  # of UTF-8; from the protocol
 
 # The common case in one look: printable ASCII without space and comma.
 _PLAIN = re.compile(r"[!-+\--~]{1,128}")
+
+_PLAIN_LIST = re.compile(r"[!-+\--~]{1,128}(?:,[!-+\--~]{1,128})*")
 
 # Control characters, lone surrogates, and the three kinds of separators (every Unicode whitespace that is
 # not a control character is one of these). Format characters (Cf) are allowed: joiners are part of words.
@@ -36,6 +40,15 @@ def parse_id(value: object) -> str:
             return _check(_decimal(value))
         case _:
             raise _invalid("an id is a string or an integer")
+
+
+def are_plain(ids: Sequence[object]) -> TypeGuard[Sequence[str]]:
+    """Whether all of these are ids of the common kind, in one look: False says nothing, ask `parse_id` then."""
+    try:
+        joined = ",".join(ids)  # type: ignore[arg-type]  # that is what we ask
+    except TypeError:
+        return False
+    return _PLAIN_LIST.fullmatch(joined) is not None and joined.count(",") == len(ids) - 1
 
 
 def _check(text: str) -> str:

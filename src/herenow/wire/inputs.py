@@ -32,11 +32,11 @@ _PLATFORMS = {platform.word: platform for platform in Platform}
 _ACTIVITIES = {activity.value: activity for activity in Activity}
 _CUSTOM_KEYS = frozenset({"text", "emoji", "expires_at"})
 
-# Control characters (category Cc), what turns the direction of the text around it (embeddings, overrides, isolates:
-# "user is \u202egnp.exe"), and lone surrogates, which cannot be sent on. Joiners and variation selectors are no
-# control characters: emoji are built with them.
-_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_FORBIDDEN_SENTENCE = "has no control, bidirectional override or lone surrogate characters"
+# Control characters (category Cc), the two separators that break a line as they do, what turns the direction of the
+# text around it (embeddings, overrides, isolates: "user is \u202egnp.exe"), and lone surrogates, which cannot be sent
+# on. Joiners and variation selectors are no control characters: emoji are built with them.
+_FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_FORBIDDEN_SENTENCE = "has no control, line separator, bidirectional override or lone surrogate characters"
 
 
 def parse_mode(word: object) -> Mode:

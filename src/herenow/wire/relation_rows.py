@@ -8,6 +8,7 @@ the ledger are not known here, so the command and the REST endpoint share every 
 """
 
 import csv
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -53,6 +54,14 @@ def parse_ndjson(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
             yield BadRow(number, error.code, error.message)
 
 
+def relations_elsewhere(kind: str, source: str) -> str:
+    """Why a row of this kind is not taken: another source than the ledger is asked."""
+    what = {"follow": "follows", "contact": "contacts", "room": "rooms"}[kind]
+    if source == "open":
+        return f"Everybody sees everybody here (relations = open); there are no {what} to keep."
+    return f"Who is related comes from the application (the setting relations); {what} are not kept here."
+
+
 def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     for number, line in enumerate(lines, start=1):
         content = (line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line).rstrip(b"\r\n")
@@ -80,7 +89,8 @@ def _cells(text: str) -> list[str]:
 def _object(text: str) -> Mapping[str, object]:
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+        _key_checker.decode(text)
+    except (ValueError, RecursionError):
         raise _invalid("The line is not JSON.") from None
     if not isinstance(value, dict):
         raise _invalid("The line is not a JSON object.")
@@ -120,6 +130,15 @@ def _until(value: object) -> int | None:
     if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value):
         return parse_instant(int(value), "until")
     return parse_instant(value, "until")
+
+
+def _no_repetition(pairs: list[tuple[str, object]]) -> None:
+    # msgspec keeps the last of two equal keys, and an edge that another reader sees elsewhere is somebody's privacy.
+    if len(dict(pairs)) != len(pairs):
+        raise _invalid("A key is repeated in the line.")
+
+
+_key_checker = json.JSONDecoder(object_pairs_hook=_no_repetition)
 
 
 def _invalid(sentence: str) -> ProtocolError:

@@ -16,13 +16,14 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from herenow.core.model import Custom, Mode, OwnView, Platform, Status, View
+from herenow.core.model import Bucket, Custom, Mode, OwnView, Platform, Status, View
 from herenow.wire.frames import FrameId
 
 _encode = msgspec.json.Encoder().encode
 _STATUSES = tuple(status.word for status in Status)
 _MODES = tuple(mode.word for mode in Mode)
 _PLATFORMS = tuple(platform.word for platform in Platform)
+_BUCKETS = tuple(bucket.word for bucket in Bucket)
 
 _Echo = str | int | UnsetType
 
@@ -124,10 +125,21 @@ class OkFrame(_Frame, frozen=True, tag="presence.ok"):
     id: _Echo = UNSET
 
 
+SERVER_TYPES = frozenset(
+    (
+        "presence.status",
+        "presence.statuses",
+        "presence.self",
+        *(str(frame.__struct_config__.tag) for frame in _Frame.__subclasses__()),
+    )
+)
+"""Every type of frame that a node sends."""
+
+
 # --- A status --------------------------------------------------------------------------------------------------------
 
 
-def status_body(user_id: str, view: View, *, stale: bool = False, bucket: str | None = None) -> bytes:
+def status_body(user_id: str, view: View, *, stale: bool = False) -> bytes:
     """A status, deliberately unclosed: equal bodies are equal values. `with_as_of` closes it."""
     shape = StatusShape(
         user_id,
@@ -136,7 +148,7 @@ def status_body(user_id: str, view: View, *, stale: bool = False, bucket: str | 
         view.last_seen,
         None if view.custom is None else _custom(view.custom),
         tuple([_PLATFORMS[platform] for platform in view.platforms]),
-        UNSET if bucket is None else bucket,
+        UNSET if view.bucket is None else _BUCKETS[view.bucket],
         True if stale else UNSET,
     )
     return _encode(shape)[:-1]

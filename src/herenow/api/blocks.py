@@ -1,0 +1,88 @@
+"""Whom do I not want to meet? The caller's block list.
+
+A block works in both directions and takes effect at once; what each side then sees of the other is the core's business
+(`core.visibility`). Whether the other one exists makes no difference to any answer.
+"""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from herenow.api.answers import answered, done
+from herenow.api.operations import Answer, Operation
+from herenow.api.presence import VIEWER
+from herenow.api.requests import Call
+from herenow.api.shapes import Blocked, BlockList
+from herenow.errors import ProtocolError
+
+
+async def read_blocks(call: Call) -> Response:
+    """GET /blocks"""
+    return answered(BlockList(await call.node.privacy.blocked(call.myself)))
+
+
+async def read_block(call: Call) -> Response:
+    """GET /blocks/{user}"""
+    other = call.path_user()
+    if other not in await call.node.privacy.blocked(call.myself):
+        raise ProtocolError("not_found", "This user is not blocked.")
+    return answered(Blocked(other))
+
+
+async def put_block(call: Call) -> Response:
+    """PUT /blocks/{user}"""
+    await call.node.privacy.block(call.caller.user, _other(call))
+    return done()
+
+
+async def delete_block(call: Call) -> Response:
+    """DELETE /blocks/{user}"""
+    await call.node.privacy.unblock(call.caller.user, _other(call))
+    return done()
+
+
+def _other(call: Call) -> str:
+    other = call.path_user()
+    if other == call.caller.user:
+        raise ProtocolError(
+            "blocking_oneself", "Nobody can block themselves, nor needs to be unblocked by themselves."
+        )
+    return other
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/api/v1/blocks",
+        read_blocks,
+        "Whom one blocks",
+        {200: Answer("Sorted by id.", BlockList)},
+        query=(VIEWER,),
+    ),
+    Operation(
+        "GET",
+        "/api/v1/blocks/{user}",
+        read_block,
+        "Does one block this user?",
+        {200: Answer("Yes; 404: no.", Blocked)},
+        query=(VIEWER,),
+        codes=("not_found",),
+    ),
+    Operation(
+        "PUT",
+        "/api/v1/blocks/{user}",
+        put_block,
+        "Block a user",
+        {204: Answer("It is so now: neither sees the other.")},
+        about="Each looks to the other like somebody who signed out at this moment. Any id will do.",
+        codes=("blocking_oneself",),
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/blocks/{user}",
+        delete_block,
+        "No longer block a user",
+        {204: Answer("It is so now.")},
+        codes=("blocking_oneself",),
+    ),
+)

@@ -1,0 +1,153 @@
+"""Why does Ana see Bo as offline, and who is here at all? Questions of the operator's services.
+
+Everything here is the truth, for tokens with the scope `service` alone.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import msgspec
+from starlette.responses import Response
+
+from herenow.api.answers import already_json, answered, listed
+from herenow.api.operations import Access, Answer, Operation, Parameter
+from herenow.api.presence import VIEWER
+from herenow.api.requests import Call, user_id
+from herenow.api.shapes import (
+    ID_SCHEMA,
+    Explanation,
+    FactsShape,
+    SessionShape,
+    Status,
+    TruthShape,
+    UserPage,
+)
+from herenow.core.explain import Explained
+from herenow.core.model import Status as CoreStatus
+from herenow.core.visibility import Facts
+from herenow.errors import ProtocolError
+
+PRESENT = {status.word: status for status in (CoreStatus.ONLINE, CoreStatus.BUSY, CoreStatus.AWAY)}
+"""Offline users leave the store: nobody can list them."""
+
+USERS, MOST_USERS = 200, 1_000
+
+
+async def explain(call: Call) -> Response:
+    """GET /explain?viewer=&target="""
+    viewer, target = _named(call, "viewer"), _named(call, "target")
+    found = await call.node.inquiries.explain(viewer, target)
+    sight = cast('Literal["truth", "full", "blurred", "offline"]', found.verdict.sight.word)
+    return answered(
+        Explanation(
+            viewer,
+            target,
+            found.verdict.rule,
+            sight,
+            _facts(found.facts),
+            _truth(found.truth),
+            msgspec.json.decode(found.status, type=Status),
+        )
+    )
+
+
+async def users(call: Call) -> Response:
+    """GET /users?status=online&cursor="""
+    word = call.parameter("status")
+    if word is not None and word not in PRESENT:
+        raise ProtocolError(
+            "bad_shape", f"The parameter status is {', '.join(PRESENT)}; without it, any of them."
+        )
+    wanted = frozenset(PRESENT.values()) if word is None else frozenset({PRESENT[word]})
+    limit = call.number("limit", USERS, 1, MOST_USERS)
+    found, cursor = await call.node.inquiries.users(call.viewer, wanted, call.parameter("cursor"), limit)
+    return already_json(b'{"users":' + listed(found) + b',"cursor":' + msgspec.json.encode(cursor) + b"}")
+
+
+def _named(call: Call, name: str) -> str:
+    given = call.parameter(name)
+    if given is None:
+        raise ProtocolError("bad_shape", f"The parameter {name} is missing: a user's id.")
+    return user_id(given)
+
+
+def _facts(facts: Facts) -> FactsShape:
+    return FactsShape(
+        same_user=facts.same_user,
+        blocked=facts.block is not None and facts.block.lifted_at is None,
+        mutual_follow=facts.mutual_follow,
+        contact=facts.contact,
+        shares_room=facts.shares_room,
+        visibility=facts.target.visibility.word,
+        share_last_seen=facts.target.share_last_seen,
+        viewer_shares_last_seen=facts.viewer_shares,
+        invisible=facts.invisible,
+    )
+
+
+def _truth(truth: Explained) -> TruthShape:
+    because = cast('Literal["no_session", "all_in_grace", "mode", "active", "idle"]', truth.because)
+    return TruthShape(
+        truth.status.word,
+        truth.since,
+        truth.last_seen,
+        because,
+        truth.device,
+        truth.mode.word,
+        truth.mode_until,
+        truth.hidden,
+        truth.look_at,
+        [
+            SessionShape(
+                each.device,
+                each.platform,
+                cast('Literal["live", "grace"]', each.state),
+                cast('Literal["socket", "rest"]', each.by),
+                cast('Literal["no", "timed_out", "said"]', each.idle),
+                each.since,
+                each.seen_at,
+                each.active_at,
+                each.lost_at,
+            )
+            for each in truth.sessions
+        ],
+    )
+
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/api/v1/explain",
+        explain,
+        "Why does one user see another so?",
+        {200: Answer("The rule that decided, its facts, and the truth behind it.", Explanation)},
+        about="The rules, in their order: `self`, `service`, `blocked`, `not_related`, `nobody`, `invisible`, `blurred`, "
+        "`contacts`, `everyone`.",
+        access=Access.SERVICE,
+        query=(
+            Parameter("viewer", "Who looks.", ID_SCHEMA, required=True, codes=("invalid_user_id",)),
+            Parameter("target", "Who is looked at.", ID_SCHEMA, required=True, codes=("invalid_user_id",)),
+        ),
+    ),
+    Operation(
+        "GET",
+        "/api/v1/users",
+        users,
+        "Who is here",
+        {200: Answer("A page of them, in no particular order.", UserPage)},
+        about="Walks over the store: who stays throughout is there at least once. Go on until `cursor` is null.",
+        access=Access.SERVICE,
+        query=(
+            Parameter("status", "Only those with this status.", {"enum": list(PRESENT)}),
+            Parameter("cursor", "Where the last page ended.", {"type": "string"}),
+            Parameter(
+                "limit",
+                f"How many records to look at for a page: 1 to {MOST_USERS}.",
+                {"type": "integer", "minimum": 1, "maximum": MOST_USERS, "default": USERS},
+                codes=("out_of_range",),
+            ),
+            VIEWER,
+        ),
+    ),
+)

@@ -1,0 +1,111 @@
+"""Who is here, from now on? `GET /presence/stream`: server-sent events for a viewer that is not a session.
+
+Here the question is read and the answer begun; what is shown is `service.streams`' business, how it leaves
+`gateway.sse`'s. A new way to say whom one wants to see would be a reason to change this module.
+"""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from herenow.api.operations import Answer, Media, Operation, Parameter
+from herenow.api.presence import VIEWER, distinct
+from herenow.api.requests import Call
+from herenow.errors import ProtocolError, Unavailable
+from herenow.gateway.pipe import lender_of
+from herenow.gateway.sse import EventStream
+
+HEADERS = [
+    (b"content-type", Media.EVENTS.value.encode()),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-accel-buffering", b"no"),  # nginx would gather 4 or 8 KB before it passes anything on
+    (b"connection", b"close"),
+]
+
+
+async def stream(call: Call) -> Response:
+    """GET /presence/stream"""
+    given, contacts = call.parameters("user_ids"), call.parameter("contacts")
+    if contacts not in (None, "true"):
+        raise ProtocolError("bad_shape", "The parameter contacts is true or absent.")
+    if bool(given) == bool(contacts):
+        raise ProtocolError("bad_shape", "Say whom to watch: user_ids=a,b or contacts=true.")
+    if contacts:
+        return Events(call, call.myself, None)
+    text = ",".join(given)
+    most = call.settings.max_subscriptions
+    ids = text.split(",") if text else []
+    return Events(call, call.viewer, distinct(ids, most, "too_many_subscriptions"))
+
+
+class Events(Response):
+    """The answer, as an ASGI application. It lasts until one side has enough."""
+
+    def __init__(self, call: Call, viewer: str | None, targets: list[str] | None) -> None:
+        """`targets` None: the viewer's contacts."""
+        self.background = None
+        self._call = call
+        self._viewer = viewer
+        self._targets = targets
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        lender = lender_of(scope)
+        if lender is None:
+            raise Unavailable("streams need herenow's own server")
+        if scope["method"] == "HEAD":
+            self._call.streaming.check_room()
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        events = EventStream(self._call.streaming, lender, self._call.claims, self._viewer)
+        try:
+            snapshot = await self._look(events)
+            await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            events.begin(snapshot)
+            await events.ended
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            events.on_gone()
+
+    async def _look(self, events: EventStream) -> list[bytes]:
+        streams = self._call.node.streams
+        if self._targets is None:
+            return await streams.look_at_contacts(events.stream)
+        return await streams.look(events.stream, self._targets)
+
+
+_IDS = Parameter(
+    "user_ids",
+    "Ids separated by commas, at most `max_subscriptions`; empty for none. Not beside `contacts`.",
+    {"type": "string"},
+    codes=("empty_item", "too_many_subscriptions", "invalid_user_id"),
+)
+_CONTACTS = Parameter(
+    "contacts",
+    "Instead of `user_ids`: everybody the viewer may see, also those who come later.",
+    {"const": "true"},
+)
+
+OPERATIONS = (
+    Operation(
+        "GET",
+        "/api/v1/presence/stream",
+        stream,
+        "Presence as it changes",
+        {
+            200: Answer(
+                "Server-sent events: first `presence.statuses` with everybody asked for, then what changes.",
+                str,
+                Media.EVENTS,
+            )
+        },
+        about="For a viewer, not a session: looking makes nobody online. Event names are frame types, data are the "
+        "frames of the WebSocket. Who may not be seen looks like somebody who was never here, and is shown should "
+        "that change. An end that the server chooses is a last `presence.error`. `Last-Event-ID` is ignored: presence "
+        "is state, and a stream begins with all of it. For `EventSource`, the token may stand in the address.",
+        query=(_IDS, _CONTACTS, VIEWER),
+        codes=("too_many_connections", "overloaded"),
+    ),
+)

@@ -1,0 +1,116 @@
+"""What happens by itself, and when: what falls due in a record, and the losses that a node reports.
+
+Each happens at its own time, also when somebody looks later. Something else that ends or begins by the clock is the
+reason to change this module: a row in `next_due` and a line in `passed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from herenow.core.holding import joined
+from herenow.core.model import UNLEASED, Idle, Mode, Presence
+from herenow.core.question import Held, Timings
+from herenow.core.sessions import find, idle_limit, idled, lost, removed
+from herenow.core.stating import platforms_of, restated, shown
+from herenow.core.values import replace
+
+REMEMBER_SIGN_OUT = 600_000
+"""Milliseconds a sign-out (or a deletion) is kept for a holder that missed it: a node frozen for longer has lost its
+sockets anyway."""
+
+
+def next_happening(
+    presence: Presence, losses: Sequence[Held], now: int, timings: Timings
+) -> tuple[int, Held | None] | None:
+    """The earliest of what is due and what was lost, if it is not in the future."""
+    due = next_due(presence, timings)
+    if losses and (due is None or _lost_at(losses[0]) <= due):
+        return min(_lost_at(losses[0]), now), losses[0]
+    return (due, None) if due is not None and due <= now else None
+
+
+def next_due(presence: Presence, timings: Timings) -> int | None:
+    dues: list[int] = []
+    live = presence.live
+    idle_after = idle_limit(presence, timings)
+    for session in presence.sessions:
+        if session.lost_at is not None:
+            dues.append(session.lost_at + timings.grace)
+        elif session.holder == UNLEASED:
+            dues.append(session.seen_at + timings.dead_after)
+        if live and session.idle is Idle.NO:  # frozen while all are in grace: no idleness falls due then
+            dues.append(session.active_at + idle_after)
+    if live and presence.arriving_until is not None:
+        dues.append(presence.arriving_until)
+    if presence.mode_until is not None:
+        dues.append(presence.mode_until)
+    if presence.custom is not None and presence.custom.until is not None:
+        dues.append(presence.custom.until)
+    for note in presence.signed_out:
+        dues.append(note.at + REMEMBER_SIGN_OUT)
+    if presence.erased_at is not None:
+        dues.append(presence.erased_at + REMEMBER_SIGN_OUT)
+    return min(dues) if dues else None
+
+
+def passed(presence: Presence, at: int, timings: Timings) -> Presence:
+    """Everything that is due at this instant happens."""
+    presence = _sessions_at(presence, at, timings)
+    if presence.mode_until is not None and presence.mode_until <= at:
+        showing = presence.mode is Mode.INVISIBLE
+        presence = replace(presence, mode=Mode.AUTO, mode_until=None)
+        presence = shown(presence, at) if showing else presence
+    if presence.custom is not None and presence.custom.until is not None and presence.custom.until <= at:
+        presence = replace(presence, custom=None)
+    if presence.live and presence.arriving_until is not None and presence.arriving_until <= at:
+        presence = replace(presence, arriving_until=None, platforms=platforms_of(presence))
+    if presence.signed_out:
+        notes = tuple(n for n in presence.signed_out if n.at + REMEMBER_SIGN_OUT > at)
+        presence = replace(presence, signed_out=notes)
+    if presence.erased_at is not None and presence.erased_at + REMEMBER_SIGN_OUT <= at:
+        presence = replace(presence, erased_at=None)
+    return presence
+
+
+def _sessions_at(presence: Presence, at: int, timings: Timings) -> Presence:
+    for session in presence.sessions:
+        if session.lost_at is not None:
+            if session.lost_at + timings.grace <= at:
+                presence = removed(presence, session)
+        elif session.holder == UNLEASED and session.seen_at + timings.dead_after <= at:
+            presence = lost(presence, session.device, UNLEASED, session.seen_at, at)
+    if not presence.live:
+        return presence
+    sessions = idled(presence.sessions, at - idle_limit(presence, timings))
+    return presence if sessions is presence.sessions else replace(presence, sessions=sessions)
+
+
+def reported_losses(held: Sequence[Held]) -> list[Held]:
+    """In the order of their times. Once a device is back and stands in the record, its loss before that is history."""
+    back = {(h.device, h.holder) for h in held if h.lost_at is None and h.asserted}
+    losses = [h for h in held if h.lost_at is not None and (h.device, h.holder) not in back]
+    losses.sort(key=_lost_at)
+    return losses
+
+
+def with_loss(presence: Presence, loss: Held, at: int, timings: Timings) -> Presence:
+    session = find(presence.sessions, loss.device, loss.holder)
+    if loss.holder == UNLEASED and session is not None and session.seen_at > loss.seen_at:
+        return presence  # another node got a later beat
+    if (session is None or not session.live) and _came_and_went(presence, loss):
+        presence = restated(joined(presence, loss, at, timings), at)
+    return lost(presence, loss.device, loss.holder, loss.seen_at, at)
+
+
+def _came_and_went(presence: Presence, loss: Held) -> bool:
+    """A return within grace that was lost again before anybody settled: only the second grace may fire."""
+    return any(
+        s.device == loss.device and s.lost_at is not None and s.lost_at <= loss.since
+        for s in presence.sessions
+    )
+
+
+def _lost_at(held: Held) -> int:
+    assert held.lost_at is not None
+    return held.lost_at

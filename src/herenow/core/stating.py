@@ -1,0 +1,57 @@
+"""What does a record amount to? Its status, since when, and on which platforms: DESIGN section 3, rules 1 to 5.
+
+A record states its status, so that one can freeze: while nobody is live it stays what it was. What made the sessions
+what they are is not known here. Another rule for what a status is, is the reason to change this module.
+"""
+
+from __future__ import annotations
+
+from herenow.core.model import Idle, Mode, Platform, Presence, Status
+from herenow.core.values import replace
+
+
+def restated(presence: Presence, at: int) -> Presence:
+    """The record says again what it amounts to: DESIGN section 3, rules 1 to 5."""
+    if not presence.sessions:
+        return stated(presence, Status.OFFLINE, at)
+    if not presence.live:
+        return presence  # frozen: what it was when the last live one was lost
+    return stated(presence, judged(presence), at)
+
+
+def judged(presence: Presence) -> Status:
+    if presence.mode is Mode.BUSY:
+        return Status.BUSY
+    if presence.mode is Mode.AWAY:
+        return Status.AWAY
+    for session in presence.sessions:
+        if session.idle is Idle.NO:
+            return Status.ONLINE
+    return Status.AWAY
+
+
+def stated(presence: Presence, status: Status, at: int) -> Presence:
+    if status is Status.OFFLINE:
+        if presence.status is Status.OFFLINE and presence.arriving_until is None:
+            return presence
+        return replace(
+            presence, status=status, since=None, platforms=frozenset(), arriving_until=None, shown_at=None
+        )
+    here = platforms_of(presence)
+    if status is presence.status:
+        return presence if presence.platforms <= here else replace(presence, platforms=here)
+    since = at
+    if status is Status.AWAY and presence.mode is not Mode.AWAY:
+        since = max(max(s.active_at for s in presence.sessions), presence.shown_at or 0)
+    return replace(presence, status=status, since=since, platforms=here)
+
+
+def shown(presence: Presence, at: int) -> Presence:
+    """No longer invisible: to others it begins now, and no time that they get to see is earlier."""
+    if not presence.sessions:
+        return presence
+    return replace(presence, platforms=platforms_of(presence), since=at, shown_at=at)
+
+
+def platforms_of(presence: Presence) -> frozenset[Platform]:
+    return frozenset([s.platform for s in presence.sessions])

@@ -1,0 +1,126 @@
+"""Whose tokens are void, and who was deleted.
+
+Deleting is one transaction over every table that names a user; a table that comes to name users belongs into `ERASED`
+or, where others must hear of it, into `_edges`. What is told is what viewers have to look at again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    FromClause,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+)
+
+from herenow.ledgers.flavour import Flavour, every, rows
+from herenow.ledgers.schema import (
+    blocks,
+    choices,
+    contacts,
+    follows,
+    last_seen,
+    members,
+    open_marks,
+    preferences,
+    runs,
+    voids,
+)
+from herenow.ports import LedgerChange, Void
+
+ERASED = (last_seen, choices, preferences)
+"""Tables with one row per user."""
+
+
+class Voids:
+    def __init__(self, flavour: Flavour) -> None:
+        put = flavour.insert(voids).from_select([c.name for c in voids.c], every(flavour.batch(*voids.c)))
+        new: Any = put.excluded
+        self._put = put.on_conflict_do_update(
+            index_elements=["user"],
+            set_={
+                "before": _greater(new.before, voids.c.before),
+                "until": _greater(new.until, voids.c.until),
+                "erased": func.coalesce(new.erased, voids.c.erased),
+            },
+            where=or_(
+                new.before > voids.c.before,
+                func.coalesce(new.erased, 0) > func.coalesce(voids.c.erased, 0),
+            ),
+        ).returning(voids.c.user)
+        user = bindparam("of_user", type_=voids.c.user.type)
+        self._forget_edges = (
+            delete(follows)
+            .where(or_(follows.c.a == user, follows.c.b == user))
+            .returning(follows.c.a, follows.c.b),
+            delete(contacts)
+            .where(or_(contacts.c.a == user, contacts.c.b == user))
+            .returning(contacts.c.a, contacts.c.b),
+            delete(blocks)
+            .where(or_(blocks.c.blocker == user, blocks.c.blocked == user))
+            .returning(blocks.c.blocker, blocks.c.blocked),
+        )
+        self._forget_rooms = delete(members).where(members.c.user == user).returning(members.c.room)
+        # By the primary key, run by run: there is one, or a few that were left behind.
+        self._forget_marks = delete(open_marks).where(
+            open_marks.c.run.in_(select(runs.c.run)), open_marks.c.user == user
+        )
+        self._forget_rest = tuple(delete(table).where(table.c.user == user) for table in ERASED)
+        self._of = select(voids).where(voids.c.user == user)
+        self._walk = (
+            select(voids)
+            .where(voids.c.user > bindparam("after", type_=voids.c.user.type))
+            .order_by(voids.c.user)
+            .limit(bindparam("most"))
+        )
+        self._forget = delete(voids).where(voids.c.until <= bindparam("now", type_=BigInteger))
+
+    def put(self, connection: Connection, void: Void) -> bool:
+        """Answers whether it says something new."""
+        row = (void.user, void.before, void.until, void.erased)
+        return len(connection.execute(self._put, rows([row])).all()) > 0
+
+    def erase(self, connection: Connection, void: Void) -> list[LedgerChange]:
+        """Answers what others have to look at again."""
+        user = {"of_user": void.user}
+        self.put(connection, void)
+        told: dict[LedgerChange, None] = {LedgerChange("void", void.user, ""): None}
+        for statement in self._forget_edges:
+            for a, b in connection.execute(statement, user):
+                told[LedgerChange("relation", min(a, b), max(a, b))] = None
+        for (room,) in connection.execute(self._forget_rooms, user):
+            told[LedgerChange("member", room, void.user)] = None
+        told[LedgerChange("preferences", void.user, "")] = None
+        connection.execute(self._forget_marks, user)
+        for gone in self._forget_rest:
+            connection.execute(gone, user)
+        return list(told)
+
+    def walk(self, connection: Connection, after: str, limit: int) -> list[Void]:
+        return [Void(*row) for row in connection.execute(self._walk, {"after": after, "most": limit})]
+
+    def of(self, connection: Connection, user: str) -> Void | None:
+        row = connection.execute(self._of, {"of_user": user}).first()
+        return None if row is None else Void(*row)
+
+    def forget(self, connection: Connection, now: int) -> None:
+        connection.execute(self._forget, {"now": now})
+
+
+def outlived(batch: FromClause, at: ColumnElement[int]) -> ColumnElement[bool]:
+    """The row of the batch says something from after its user was deleted, if they were."""
+    return ~exists().where(voids.c.user == batch.c.user, voids.c.erased >= at)
+
+
+def _greater(one: ColumnElement[int], other: ColumnElement[int]) -> ColumnElement[int]:
+    """Databases name the greater of two differently."""
+    return case((one > other, one), else_=other)

@@ -1,0 +1,68 @@
+"""Who knows who may see whom? The ledger, everybody, or the application itself.
+
+A table from the setting's word or scheme to a source; a new source (an ORM, a graph service) is one file that implements
+`ports.Relations` and one line here. What a fact leads to is not known here, and neither is for how long it is believed:
+that is `service.relations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+from herenow.errors import ConfigurationError
+from herenow.ports import Ledger, Relations, SourceHealth
+from herenow.relations.callback import CallbackRelations
+from herenow.relations.open import OpenRelations
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a source may want to know; each takes what it needs."""
+
+    where: str
+    """The setting as it was given."""
+    ledger: Ledger
+    secret: str
+    """Shared with the application; empty: none is configured."""
+    now: Callable[[], int]
+    """Epoch milliseconds."""
+    health: SourceHealth
+
+
+def open_relations(options: SourceOptions) -> AbstractAsyncContextManager[Relations]:
+    """The source that the setting asks for; leaving lets go of its connections."""
+    opener = SOURCES.get(options.where.partition("://")[0])
+    if opener is None:
+        raise ConfigurationError(
+            f"relations {options.where!r} is not a source this version has: {', '.join(SOURCES)}."
+        )
+    return opener(options)
+
+
+@asynccontextmanager
+async def _ledger(options: SourceOptions) -> AsyncIterator[Relations]:
+    yield options.ledger
+
+
+@asynccontextmanager
+async def _open(options: SourceOptions) -> AsyncIterator[Relations]:
+    yield OpenRelations(options.ledger)
+
+
+@asynccontextmanager
+async def _callback(options: SourceOptions) -> AsyncIterator[Relations]:
+    source = CallbackRelations(options.where, options.secret, now=options.now, health=options.health)
+    try:
+        yield source
+    finally:
+        await source.close()
+
+
+SOURCES: Mapping[str, Callable[[SourceOptions], AbstractAsyncContextManager[Relations]]] = {
+    "ledger": _ledger,
+    "open": _open,
+    "https": _callback,
+    "http": _callback,
+}

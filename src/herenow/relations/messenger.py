@@ -1,0 +1,160 @@
+"""One signed question to the application and its answer, under every limit there is.
+
+A deadline over all of it (a slow drip is no answer), few requests at a time, no redirect, no proxy of the environment, no
+cookie, no compression, no more bytes than an honest answer has. What the bytes mean is not known here. Every way to fail
+comes out as `Failed` with its kind, counted and reported once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+
+import httpx2
+
+from herenow import __version__
+from herenow.ports import SourceHealth
+from herenow.relations.failures import Failed
+from herenow.relations.reports import Reports
+from herenow.relations.rest import Rest
+from herenow.relations.signature import signed
+
+DEADLINE = 2.0
+"""Seconds for an answer, waiting for our turn included: whoever looks waits for it."""
+
+AT_A_TIME = 4
+"""Requests under way."""
+
+MOST_BYTES = 4 << 20
+"""Of an answer: 20 000 contacts with the longest ids are less."""
+
+TRIES = 2
+"""A kept connection may have been closed at the other end in the very moment we used it; a question may be asked twice."""
+
+BUSY = frozenset({429, 502, 503, 504})
+"""Statuses by which the application, or a proxy before it, says that it cannot now."""
+
+
+class Messenger:
+    def __init__(
+        self, url: str, secret: str, *, now: Callable[[], int], health: SourceHealth, silent: bool
+    ) -> None:
+        self._url = url
+        self._secret = secret
+        self._now = now
+        self._turns = asyncio.Semaphore(AT_A_TIME)
+        self._rest = Rest()
+        self._reports = Reports(health, silent=silent)
+        self._client = httpx2.AsyncClient(
+            headers={
+                "accept": "application/json",
+                "accept-encoding": "identity",
+                "content-type": "application/json",
+                "user-agent": f"herenow/{__version__}",
+            },
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            follow_redirects=False,
+            limits=httpx2.Limits(max_connections=AT_A_TIME, max_keepalive_connections=AT_A_TIME),
+            timeout=None,  # the deadline is ours, over all of it
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def ask(self, body: bytes, deadline: float) -> bytes:
+        """The body of an answer with status 200. `deadline` is a time of the event loop. Raises `Failed`."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise self.failed(
+                Failed("busy", "Other questions to the application took all the time there was.")
+            ) from None
+        try:
+            return await self._admitted(body, deadline)
+        finally:
+            self._turns.release()
+
+    def right(self) -> None:
+        """The last answer could be understood."""
+        self._reports.answered(_time())
+
+    def failed(self, failed: Failed) -> Failed:
+        """Counted and reported; for the caller to raise."""
+        self._reports.failed(failed, _time())
+        return failed
+
+    async def _admitted(self, body: bytes, deadline: float) -> bytes:
+        """Our turn has come, but perhaps the others have learnt meanwhile that nobody answers."""
+        if not self._rest.admits(_time()):
+            raise self.failed(Failed("resting", "The application failed several times and is left alone."))
+        try:
+            answer = await self._within(deadline, body)
+        except Failed as failed:
+            if failed.away:
+                self._rest.failed(_time())
+            else:
+                self._rest.answered()
+            raise self.failed(failed) from None
+        except BaseException:
+            self._rest.given_up()
+            raise
+        self._rest.answered()
+        return answer
+
+    async def _within(self, deadline: float, body: bytes) -> bytes:
+        try:
+            async with asyncio.timeout_at(deadline):
+                for _ in range(TRIES - 1):
+                    try:
+                        return await self._post(body)
+                    except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
+                        continue
+                return await self._post(body)
+        except TimeoutError:
+            raise Failed("timeout", f"No complete answer within {DEADLINE:g} s.") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
+            raise Failed("unreachable", f"{type(error).__name__}: {str(error)[:200]}") from None
+
+    async def _post(self, body: bytes) -> bytes:
+        headers = signed(self._secret, self._now() // 1000, body)
+        async with self._client.stream("POST", self._url, content=body, headers=headers) as response:
+            _check(response)
+            parts: list[bytes] = []
+            length = 0
+            async for part in response.aiter_raw():
+                length += len(part)
+                if length > MOST_BYTES:
+                    raise _too_large()
+                parts.append(part)
+            return b"".join(parts)
+
+
+def _check(response: httpx2.Response) -> None:
+    status = response.status_code
+    if 300 <= status < 400:
+        raise Failed("redirect", f"It redirects (status {status}); the setting must name the final address.")
+    if status in (401, 403):
+        raise Failed(
+            "refused", f"It refuses the question (status {status}): is relations_secret the same there?"
+        )
+    if status != 200:
+        raise Failed("status", f"It answers with status {status}.", away=status in BUSY)
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Failed("not_json", "The answer is compressed, which was not asked for.")
+    media = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/json":
+        raise Failed("not_json", f"The answer is not application/json but {media[:64]!r}.")
+    announced = response.headers.get("content-length", "")
+    if announced.isdigit() and int(announced[:20]) > MOST_BYTES:
+        raise _too_large()
+
+
+def _too_large() -> Failed:
+    return Failed("too_large", f"The answer is larger than {MOST_BYTES} bytes.")
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()

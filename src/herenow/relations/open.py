@@ -1,0 +1,28 @@
+"""Everybody sees everybody: for a team, a game, a product without a graph.
+
+There is nobody to list as a contact, for that would be everybody. Rooms are a matter of who was put into them, not of who
+may see whom, so they stay in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from herenow.ports import Relation, Relations
+
+
+class OpenRelations:
+    def __init__(self, rooms: Relations) -> None:
+        self._rooms = rooms
+
+    async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]:
+        return [_ACQUAINTED] * len(targets)
+
+    async def contacts(self, user: str, now: int) -> list[str]:
+        return []
+
+    async def is_member(self, room: str, user: str) -> bool:
+        return await self._rooms.is_member(room, user)
+
+
+_ACQUAINTED = Relation(mutual_follow=True)

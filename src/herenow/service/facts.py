@@ -1,0 +1,228 @@
+"""What this node has been told about pairs of users, and the verdicts that come of it. Nothing here asks anybody.
+
+A `Tie` is what stands between a viewer and a target; preferences are kept once per user. Thousands of pairs have the same
+facts, and nearly all have the plainest ones, so verdicts are kept per class of equal facts: judging a pair is a few
+look-ups. What is not known gives no verdict, and whoever asks must treat that as "not at all".
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from herenow.core.visibility import Block, Facts, Preferences, Sight, Verdict, earliest, judge
+from herenow.ports import BlockRow, Relation
+
+VIEWERS = 50_000
+TARGETS_PER_VIEWER = 20_000
+USERS = 200_000
+CLASSES = 10_000
+
+FOREVER = 1 << 62
+
+_UNRELATED = Relation()
+
+
+@dataclass(frozen=True, slots=True)
+class Tie:
+    """Between a viewer and a target."""
+
+    until: int = 0
+    """Until when they are related; 0: they are not."""
+    relation: Relation = _UNRELATED
+    shares_room: bool = False
+    block: Block | None = None
+
+    def facts(self, target: Preferences, viewer: Preferences, now: int, *, invisible: bool = False) -> Facts:
+        ends = self.relation.contact_until
+        return Facts(
+            mutual_follow=self.relation.mutual_follow,
+            contact=self.relation.contact and (ends is None or ends > now),
+            shares_room=self.shares_room,
+            block=self.block,
+            target=target,
+            viewer_shares=viewer.share_last_seen,
+            invisible=invisible,
+        )
+
+
+def tie(relation: Relation, *, shares_room: bool, block: Block | None) -> Tie:
+    """The plainest ones are shared."""
+    if block is None and not shares_room:
+        if relation == STRANGERS.relation:
+            return STRANGERS
+        if relation == FRIENDS.relation:
+            return FRIENDS
+        if relation == CONTACTS.relation:
+            return CONTACTS
+    until = _related_until(relation)
+    return Tie(FOREVER if shares_room else until, relation, shares_room, block)
+
+
+STRANGERS = Tie()
+FRIENDS = Tie(FOREVER, Relation(mutual_follow=True))
+CONTACTS = Tie(FOREVER, Relation(contact=True))
+UNDECIDED = Preferences()
+"""What nearly everybody prefers: compared by identity, so whoever has exactly this gets this one."""
+
+ONESELF = judge(Facts(same_user=True))
+
+
+def block_between(rows: Iterable[BlockRow], target: str) -> Block | None:
+    """As the one who looks at `target` meets it."""
+    return earliest(
+        (row.at, Block(row.blocker_seen if row.blocker == target else row.blocked_seen, row.lifted_at))
+        for row in rows
+    )
+
+
+class Known:
+    def __init__(self) -> None:
+        self._ties: OrderedDict[str, dict[str, Tie]] = OrderedDict()
+        """viewer → target → what stands between them."""
+        self._preferences: OrderedDict[str, Preferences] = OrderedDict()
+        self._classes: dict[tuple[bool, Block | None, Preferences, bool], Verdict] = {}
+
+    # What is not known
+
+    def untied(self, viewer: str, targets: Iterable[str]) -> list[str]:
+        ties = self._ties.get(viewer, _NONE)
+        return _once([t for t in targets if t not in ties and t != viewer])
+
+    def untied_to(self, target: str, viewers: Iterable[str]) -> list[str]:
+        ties = self._ties
+        return _once([v for v in viewers if target not in ties.get(v, _NONE) and v != target])
+
+    def unasked(self, users: Iterable[str]) -> list[str]:
+        preferences = self._preferences
+        return _once([user for user in users if user not in preferences])
+
+    # Getting to know
+
+    def learn_tie(self, viewer: str, target: str, what: Tie) -> None:
+        ties = self._ties.get(viewer)
+        if ties is None or len(ties) > TARGETS_PER_VIEWER:
+            ties = self._ties[viewer] = {}
+            if len(self._ties) > VIEWERS:
+                self._ties.popitem(last=False)
+        ties[target] = what
+
+    def learn_preferences(self, user: str, preferences: Preferences | None) -> None:
+        undecided = preferences is None or preferences == UNDECIDED
+        self._preferences[user] = UNDECIDED if undecided or preferences is None else preferences
+        if len(self._preferences) > USERS:
+            self._preferences.popitem(last=False)
+
+    # Forgetting
+
+    def forget_pair(self, a: str, b: str) -> None:
+        self._ties.get(a, {}).pop(b, None)
+        self._ties.get(b, {}).pop(a, None)
+
+    def forget_preferences(self, user: str) -> None:
+        self._preferences.pop(user, None)
+
+    def forget_ties_of(self, user: str) -> None:
+        """Everything between this user and anybody. Looks at every viewer."""
+        self._ties.pop(user, None)
+        for ties in self._ties.values():
+            ties.pop(user, None)
+
+    def forget_sights_of(self, viewer: str) -> dict[str, Tie]:
+        """All that stands between this viewer and those they look at; answers what it was."""
+        return self._ties.pop(viewer, {})
+
+    def forget_all(self) -> None:
+        self._ties.clear()
+        self._preferences.clear()
+
+    # Judging
+
+    def preferences(self, user: str) -> Preferences | None:
+        return self._preferences.get(user)
+
+    def facts(self, viewer: str, target: str, now: int, *, invisible: bool = False) -> Facts | None:
+        """All of them, for whoever wants to know why. None: not known."""
+        what = self._ties.get(viewer, _NONE).get(target)
+        theirs, mine = self._preferences.get(target), self._preferences.get(viewer)
+        if what is None or theirs is None or mine is None:
+            return None
+        return what.facts(theirs, mine, now, invisible=invisible)
+
+    def verdict(self, viewer: str, target: str, now: int) -> Verdict | None:
+        """None: not known."""
+        if viewer == target:
+            return ONESELF
+        what = self._ties.get(viewer, _NONE).get(target)
+        theirs, mine = self._preferences.get(target), self._preferences.get(viewer)
+        if what is None or theirs is None or mine is None:
+            return None
+        return self._judged(what, theirs, mine, now)
+
+    def sights(self, viewer: str, targets: Sequence[str], now: int) -> dict[str, Sight]:
+        """What this user may see of each; unknown is nothing."""
+        ties, preferences, full = self._ties.get(viewer, _NONE), self._preferences, Sight.FULL
+        mine = preferences.get(viewer)
+        sights: dict[str, Sight] = {}
+        for target in targets:
+            what, theirs = ties.get(target), preferences.get(target)
+            if theirs is UNDECIDED and mine is UNDECIDED and (what is CONTACTS or what is FRIENDS):
+                sights[target] = full
+            elif target == viewer:
+                sights[target] = ONESELF.sight
+            elif what is None or theirs is None or mine is None:
+                sights[target] = Sight.NONE
+            else:
+                sights[target] = self._judged(what, theirs, mine, now).sight
+        return sights
+
+    def sights_of(self, target: str, viewers: Iterable[str], now: int) -> dict[str, Sight]:
+        """The other way round: what each of these users may see of one."""
+        theirs = self._preferences.get(target)
+        if theirs is None:
+            return {viewer: ONESELF.sight if viewer == target else Sight.NONE for viewer in viewers}
+        ties, preferences = self._ties, self._preferences
+        plain: list[Sight | None] = [None] * 4
+        """Of those without a block: by whether they are related, and whether they share."""
+        sights: dict[str, Sight] = {}
+        usual = self._judged(FRIENDS, theirs, UNDECIDED, now).sight
+        for viewer in viewers:
+            what, mine = ties.get(viewer, _NONE).get(target), preferences.get(viewer)
+            if mine is UNDECIDED and (what is FRIENDS or what is CONTACTS):
+                sights[viewer] = usual
+            elif what is None or mine is None:
+                sights[viewer] = ONESELF.sight if viewer == target else Sight.NONE
+            elif what.block is not None:
+                sights[viewer] = self._judged(what, theirs, mine, now).sight
+            else:
+                kind = 2 * (what.until > now) + mine.share_last_seen
+                sight = plain[kind]
+                if sight is None:
+                    sight = plain[kind] = self._judged(what, theirs, mine, now).sight
+                sights[viewer] = sight
+        return sights
+
+    def _judged(self, what: Tie, theirs: Preferences, mine: Preferences, now: int) -> Verdict:
+        key = what.until > now, what.block, theirs, mine.share_last_seen
+        verdict = self._classes.get(key)
+        if verdict is None:
+            if len(self._classes) >= CLASSES:
+                self._classes.clear()
+            verdict = self._classes[key] = judge(what.facts(theirs, mine, now))
+        return verdict
+
+
+_NONE: dict[str, Tie] = {}
+
+
+def _once(users: list[str]) -> list[str]:
+    return list(dict.fromkeys(users))
+
+
+def _related_until(relation: Relation) -> int:
+    if relation.mutual_follow:
+        return FOREVER
+    if not relation.contact:
+        return 0
+    return FOREVER if relation.contact_until is None else relation.contact_until

@@ -1,0 +1,82 @@
+"""What users decide about being seen: visibility, last seen, a public profile, blocks.
+
+The ledger is the truth of all of it, so nothing is decided while it is away. What hiding freezes is worked out here, from
+the record and the facts of that moment, and written with it in one transaction; what it means is the core's.
+"""
+
+from __future__ import annotations
+
+from herenow.core.visibility import (
+    Preferences,
+    PreferencesEdit,
+    last_seen_if_gone,
+    last_seen_when_blocked,
+    outlasts_a_block,
+)
+from herenow.ports import BlockRow, Ledger, LedgerChange
+from herenow.service.calls import LEDGER_DEADLINE, reading, writing
+from herenow.service.clock import Clock
+from herenow.service.news import News
+from herenow.service.reader import Reader
+from herenow.service.relations import Acquaintances
+
+
+class Privacy:
+    def __init__(
+        self, ledger: Ledger, relations: Acquaintances, reader: Reader, news: News, clock: Clock
+    ) -> None:
+        self._ledger = ledger
+        self._relations = relations
+        self._reader = reader
+        self._news = news
+        self._clock = clock
+
+    async def preferences(self, user: str) -> Preferences:
+        found = await reading(self._ledger.preferences([user]), LEDGER_DEADLINE)
+        return found.get(user, _UNDECIDED)
+
+    async def change(self, user: str, edit: PreferencesEdit) -> Preferences:
+        """Felt by everybody here when it returns."""
+        [(presence, _)] = await self._reader.look([user])
+        now = self._clock.now()
+        last_seen = last_seen_if_gone(presence, now)
+        after = await writing(self._ledger.set_preferences(user, edit, now, last_seen), LEDGER_DEADLINE)
+        await self._news.spread([LedgerChange("preferences", user, "")])
+        return after
+
+    async def blocked(self, user: str) -> list[str]:
+        return await reading(self._ledger.blocked(user), LEDGER_DEADLINE)
+
+    async def block(self, user: str, other: str) -> None:
+        """Neither sees the other from now on. Whether the other exists makes no difference."""
+        changed = LedgerChange("relation", user, other)
+        self._forget(changed)
+        of_user = await self._relations.facts(viewer=other, target=user)
+        of_other = await self._relations.facts(viewer=user, target=other)
+        (mine, _), (theirs, _) = await self._reader.look([user, other])
+        now = self._clock.now()
+        row = BlockRow(
+            blocker=user,
+            blocked=other,
+            at=now,
+            blocker_seen=last_seen_when_blocked(mine, of_user, now),
+            blocked_seen=last_seen_when_blocked(theirs, of_other, now),
+        )
+        await writing(self._ledger.block(row), LEDGER_DEADLINE)
+        await self._news.spread([changed])
+
+    async def unblock(self, user: str, other: str) -> None:
+        known = await reading(self._ledger.preferences([user, other]), LEDGER_DEADLINE)
+        remember = any(map(outlasts_a_block, known.values()))
+        lifted_at = self._clock.now() if remember else None
+        await writing(self._ledger.unblock(user, other, lifted_at), LEDGER_DEADLINE)
+        await self._news.spread([LedgerChange("relation", user, other)])
+
+    def _forget(self, change: LedgerChange) -> None:
+        """What another node wrote in the last second counts too."""
+        self._relations.forget(change)
+        for user in (change.a, change.b):
+            self._relations.forget(LedgerChange("preferences", user, ""))
+
+
+_UNDECIDED = Preferences()

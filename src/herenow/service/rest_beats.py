@@ -1,0 +1,143 @@
+"""Devices without a connection: they beat by REST, or an outside gateway beats for them.
+
+Such a session is nobody's: the record has its deadline, and any node may hear the next beat. Where the device has a
+socket, here or at another node, that is what counts and a beat is evidence for it. Another thing that an outside gateway
+may say is the reason to change this module.
+"""
+
+from __future__ import annotations
+
+from herenow.core.edits import act, act_on, lose
+from herenow.core.machine import Timings
+from herenow.core.model import UNLEASED, Idle, Platform, Session
+from herenow.errors import ProtocolError
+from herenow.service.clock import Clock
+from herenow.service.decide import Decider
+from herenow.service.people import HeldSession, People, Person
+from herenow.service.sessions import Sessions
+from herenow.service.silence import Silence
+from herenow.service.standing import Standing
+from herenow.wire.inputs import Activity
+
+
+class RestBeats:
+    def __init__(
+        self,
+        *,
+        people: People,
+        decider: Decider,
+        sessions: Sessions,
+        silence: Silence,
+        standing: Standing,
+        clock: Clock,
+        timings: Timings,
+        beat_min: int,
+    ) -> None:
+        self._people = people
+        self._decider = decider
+        self._sessions = sessions
+        self._silence = silence
+        self._standing = standing
+        self._clock = clock
+        self._timings = timings
+        self._beat_min = beat_min
+
+    async def beat(
+        self,
+        user: str,
+        device: str,
+        platform: Platform,
+        activity: Activity | None,
+        *,
+        issued_at: int | None = None,
+    ) -> bool:
+        """An unleased session, unless the device has a socket, which then is what counts. `issued_at` is that of the
+        user's token; None: a service speaks for them, now. Answers as `Sessions.beat` does. Raises `ProtocolError`
+        (too_many_sessions, token_revoked)."""
+        person = self._people.get(user)
+        person.pins += 1
+        try:
+            issued = self._clock.now() if issued_at is None else issued_at
+            return await self._beat(person, device, platform, activity, issued)
+        finally:
+            person.pins -= 1
+            self._people.release(person, self._clock.now())
+
+    async def _beat(
+        self, person: Person, device: str, platform: Platform, activity: Activity | None, issued_at: int
+    ) -> bool:
+        held = person.session(device)
+        if held is not None:
+            return self._sessions.beat(held, activity)
+        session = person.session(device, unleased=True)
+        if session is None:
+            session = self._hold_unleased(person, device, platform)
+        session.issued_at = max(session.issued_at, issued_at)
+        counts = self._sessions.beat(session, activity)
+        committed = session.in_record(UNLEASED)
+        if committed is None or not committed.live or self._is_due_again(session, committed):
+            self._decider.touch(person)
+        if person.dirty:
+            await self._decider.decided(person.user)
+        if session.in_record(UNLEASED) is None and session in person.sessions:
+            # Has another node its socket, as we believe?
+            await self._decider.decided(person.user, afresh=True)
+        if session.barred:
+            raise ProtocolError("token_revoked", "The token was issued before the user was deleted.")
+        if session.asserted == 0 and session not in person.sessions:
+            raise ProtocolError(
+                "too_many_sessions",
+                f"This user has {self._timings.max_sessions} sessions, which is the most allowed.",
+            )
+        if session.in_record(UNLEASED) is None:
+            await self._beat_elsewhere(session, activity)
+        return counts
+
+    def _hold_unleased(self, person: Person, device: str, platform: Platform) -> HeldSession:
+        session = HeldSession(person, device, platform, self._clock.now(), unleased=True)
+        person.sessions.append(session)
+        self._silence.look_by(session, session.seen_at + self._timings.dead_after * 2 // 3)
+        return session
+
+    def _is_due_again(self, session: HeldSession, committed: Session) -> bool:
+        """Its deadline is rewritten at most every third of `dead_after`."""
+        return session.seen_at - committed.seen_at >= self._timings.dead_after // 3
+
+    async def _beat_elsewhere(self, session: HeldSession, activity: Activity | None) -> None:
+        """Another node has the device's socket. The beat is history then: kept, it could revive the device later."""
+        person = session.person
+        if session in person.sessions:
+            person.sessions.remove(session)
+        there = [s for s in person.presence.sessions if s.live and s.device == session.device]
+        if activity is Activity.IDLE and any(s.idle is not Idle.SAID for s in there):
+            await self._decider.ask(person.user, act_on(session.device, idle=True))
+        elif activity is Activity.ACTIVE and any(self._is_news(s, session.seen_at) for s in there):
+            await self._decider.ask(person.user, act_on(session.device, idle=False))
+
+    def _is_news(self, committed: Session, acted_at: int) -> bool:
+        return committed.idle is not Idle.NO or acted_at - committed.active_at >= self._beat_min
+
+    async def acted(self, user: str) -> bool:
+        """Activity of unknown device: of the live sessions, never a new one. Answers whether there are any."""
+        person = self._people.get(user)
+        person.pins += 1
+        try:
+            presence = person.presence if person.known else await self._decider.decided(user)
+            now = self._clock.now()
+            held = [session for session in person.sessions if session.lost_at is None]
+            for session in held:
+                self._sessions.note_activity(session, Activity.ACTIVE, now)
+            here = {(s.device, UNLEASED if s.unleased else self._standing.epoch) for s in held}
+            if any(s.live and (s.device, s.holder) not in here for s in presence.sessions):
+                presence = await self._decider.ask(user, act())
+            elif person.dirty:
+                presence = await self._decider.decided(user)
+            return presence.live
+        finally:
+            person.pins -= 1
+            self._people.release(person, self._clock.now())
+
+    async def gone(self, user: str, device: str) -> None:
+        """An outside gateway lost this device's connection: into grace."""
+        self._sessions.drop_held(user, device, unleased=True)
+        await self._decider.ask(user, lose(device))

@@ -1,0 +1,141 @@
+"""Which tokens are void, and who was deleted: a copy of the ledger's table, kept whole on every node.
+
+A token is checked where nobody can wait for a database (a handshake, a frame), so the answer must be here. Revocations are
+rare and their rows go once every token that could be meant has expired, so the whole table is small: about 200 bytes per
+user whose tokens were revoked within the last day.
+
+It is read at start, and kept in step by two ways that do not depend on each other: the ledger's change table (polled
+every second), and a message of the node that wrote it. A node that cannot read the ledger goes on with what it knows, for
+as long as that takes: see docs/decisions. When it can again, it reads the whole table anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from herenow.errors import Unavailable
+from herenow.ports import Ledger, LedgerChange, Void
+from herenow.service.calls import LEDGER_DEADLINE, reading, writing
+from herenow.service.clock import Clock
+from herenow.service.metrics import Metrics
+from herenow.service.tasks import Tasks
+
+PAGE = 5_000
+AGAIN = 1.0
+"""Seconds after which a row that could not be read is asked for again."""
+
+FORGET_EVERY = 600.0
+"""Seconds between two looks for rows whose time has passed."""
+
+SLACK = 60_000
+"""Milliseconds that a row is kept longer than it must be: clocks of issuers and nodes differ a little."""
+
+log = structlog.get_logger(__name__)
+
+
+class Revocations:
+    def __init__(
+        self, ledger: Ledger, clock: Clock, metrics: Metrics, tasks: Tasks, *, token_max_ttl: float
+    ) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._metrics = metrics
+        self._tasks = tasks
+        self._lifetime = round(token_max_ttl * 1000) + SLACK
+        self._voids: dict[str, Void] = {}
+        self._listeners: list[Callable[[Void], None]] = []
+        self._whole = True
+
+    def listen(self, listener: Callable[[Void], None]) -> None:
+        """To be called with every row that says something new."""
+        self._listeners.append(listener)
+
+    @property
+    def whole(self) -> bool:
+        """False: the ledger was away, and we have not read the whole table since."""
+        return self._whole
+
+    async def start(self) -> None:
+        await self._read_all()
+
+    # Asking
+
+    def is_void(self, user: str, issued_at: int | None) -> bool:
+        """A token that does not say when it was issued counts as issued at 0."""
+        void = self._voids.get(user)
+        return void is not None and (issued_at or 0) < void.before
+
+    def of(self, user: str) -> Void | None:
+        return self._voids.get(user)
+
+    def made(self, user: str, before: int, *, erased: int | None = None) -> Void:
+        """A row that is kept for as long as it can matter: a token that is accepted now may live that long, and so may
+        one that was issued at `before`."""
+        return Void(user, before, max(before, self._clock.now()) + self._lifetime, erased)
+
+    # Hearing
+
+    def learn(self, void: Void) -> None:
+        known = self._voids.get(void.user)
+        if known is not None:
+            erased = max(known.erased or 0, void.erased or 0) or None
+            void = Void(void.user, max(known.before, void.before), max(known.until, void.until), erased)
+            if (void.before, void.erased) == (known.before, known.erased):
+                return
+        self._voids[void.user] = void
+        for listener in self._listeners:
+            listener(void)
+
+    def changed(self, change: LedgerChange) -> None:
+        if change.kind == "void":
+            self._tasks.spawn(self._read(change.a), "void")
+
+    def ledger_is(self, *, within_reach: bool) -> None:
+        """It was away for long: rows of the change table may have come and gone without us."""
+        self._whole = False
+        if within_reach:
+            self._tasks.spawn(self._until_read(), "voids")
+
+    async def write(self, void: Void) -> None:
+        """Raises `Unavailable` or `UnknownOutcome`: a revocation that is not durable is none."""
+        await writing(self._ledger.void(void), LEDGER_DEADLINE)
+        self.learn(void)
+
+    async def forget_old(self) -> None:
+        now = self._clock.now()
+        await writing(self._ledger.forget_voids(now), LEDGER_DEADLINE)
+        self._voids = {user: void for user, void in self._voids.items() if void.until > now}
+
+    # How
+
+    async def _read(self, user: str) -> None:
+        while True:
+            try:
+                void = await reading(self._ledger.void_of(user), LEDGER_DEADLINE)
+            except Unavailable:
+                self._metrics.ledger_errors += 1
+                await asyncio.sleep(AGAIN)
+                continue
+            if void is not None:
+                self.learn(void)
+            return
+
+    async def _until_read(self) -> None:
+        while not self._whole:
+            try:
+                await self._read_all()
+            except Unavailable as error:
+                self._metrics.ledger_errors += 1
+                log.warning("voids.unread", error=str(error))
+                await asyncio.sleep(AGAIN)
+
+    async def _read_all(self) -> None:
+        after = ""
+        while page := await reading(self._ledger.voids(after, PAGE), LEDGER_DEADLINE):
+            for void in page:
+                self.learn(void)
+            after = page[-1].user
+        self._whole = True

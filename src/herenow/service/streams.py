@@ -1,0 +1,148 @@
+"""Who looks without being here? Streams: viewers that have no session, and are therefore never online by looking.
+
+A stream is an outbox like that of a socket, so that rules, conflation and bounds are the same ones; what it lacks is a
+device, a beat and a voice. It says at its beginning whom it wants to see and cannot ask again, so nobody is denied: who
+may not be seen looks like somebody who was never here, and is shown should that change.
+
+Knows no HTTP (a stream has a `send`). A new way to look without a session would be a reason to change this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from herenow.core.model import NOBODY_HERE
+from herenow.core.shards import shard_of
+from herenow.errors import ProtocolError
+from herenow.service.clock import Clock
+from herenow.service.hub import Hub
+from herenow.service.metrics import Metrics
+from herenow.service.outbox import Outbox
+from herenow.service.people import People
+from herenow.service.subscriptions import Subscriptions
+from herenow.wire.codes import Close
+from herenow.wire.shapes import closed_statuses_frame, denied_list_frame, status_body, with_as_of
+
+
+class Stream:
+    __slots__ = ("bearer", "end", "issued_at", "outbox")
+
+    def __init__(
+        self, outbox: Outbox, bearer: str, issued_at: int | None, end: Callable[[int, str], None]
+    ) -> None:
+        self.outbox = outbox
+        self.bearer = bearer
+        """Whose token it was opened with."""
+        self.issued_at = issued_at or 0
+        self.end = end
+        """Close it, with the code and reason that a socket would be closed with."""
+
+    @property
+    def user(self) -> str:
+        """Whose eyes these are; empty: a service's own."""
+        return self.outbox.user
+
+
+class Streams:
+    def __init__(
+        self,
+        *,
+        people: People,
+        hub: Hub,
+        subscriptions: Subscriptions,
+        clock: Clock,
+        metrics: Metrics,
+        shards: int,
+        max_connections: int,
+        max_subscriptions: int,
+    ) -> None:
+        self._people = people
+        self._hub = hub
+        self._subscriptions = subscriptions
+        self._clock = clock
+        self._metrics = metrics
+        self._shards = shards
+        self._max_connections = max_connections
+        self._max_subscriptions = max_subscriptions
+        self._open: dict[Stream, None] = {}
+
+    def __iter__(self) -> Iterator[Stream]:
+        return iter(tuple(self._open))
+
+    def open(
+        self,
+        viewer: str | None,
+        *,
+        bearer: str,
+        issued_at: int | None,
+        send: Callable[[bytes], None],
+        end: Callable[[int, str], None],
+        abort: Callable[[], None],
+    ) -> Stream:
+        """`viewer` None: a service, which sees the truth. `bearer` is the token's user. Raises `ProtocolError`
+        (too_many_connections)."""
+        outbox = Outbox(viewer or "", send, abort)
+        if viewer is None:
+            outbox.truth = True
+        else:
+            person = self._people.get(viewer)
+            if len(person.outboxes) >= self._max_connections:
+                self._people.release(person, self._clock.now())
+                raise ProtocolError(
+                    "too_many_connections",
+                    f"A user may have {self._max_connections} connections to one node, streams included.",
+                )
+            person.outboxes.append(outbox)
+        stream = Stream(outbox, bearer, issued_at, end)
+        self._open[stream] = None
+        self._metrics.streams += 1
+        return stream
+
+    async def look(self, stream: Stream, targets: Sequence[str]) -> list[bytes]:
+        """The frames it begins with, in the order asked: to be sent before the caller next awaits. Raises
+        `ProtocolError` (too_many_subscriptions)."""
+        if len(targets) > self._max_subscriptions:
+            raise ProtocolError(
+                "too_many_subscriptions",
+                f"A stream may watch {self._max_subscriptions} users; this one asks for {len(targets)}.",
+            )
+        granted = await self._subscriptions.subscribe(stream.outbox, targets)
+        unseen = frozenset(target for target, _ in granted.denied)
+        stream.outbox.wishes = unseen
+        shown = iter(granted.statuses)
+        statuses = [self._unseen(user) if user in unseen else next(shown, None) for user in targets]
+        return [closed_statuses_frame([with_as_of(*status) for status in statuses if status is not None])]
+
+    async def look_at_contacts(self, stream: Stream) -> list[bytes]:
+        """The same for everybody the viewer may see, now and later. Who is one too many is named."""
+        granted = await self._subscriptions.subscribe_contacts(stream.outbox)
+        frames = [closed_statuses_frame([with_as_of(*status) for status in granted.statuses])]
+        if granted.denied:
+            frames.append(denied_list_frame(granted.denied))
+        return frames
+
+    def gone(self, stream: Stream) -> None:
+        if stream not in self._open:
+            return
+        del self._open[stream]
+        self._metrics.streams -= 1
+        self._hub.forget(stream.outbox)
+        person = self._people.find(stream.user)
+        if person is not None and stream.outbox in person.outboxes:
+            person.outboxes.remove(stream.outbox)
+            self._people.release(person, self._clock.now())
+
+    def end_void(self, user: str, before: int) -> None:
+        """Tokens of this user issued before are void, and so is what was opened with them."""
+        for stream in self:
+            if stream.bearer == user and stream.issued_at < before:
+                stream.end(Close.UNAUTHORIZED, "token_revoked")
+
+    def end_all(self, code: int, reason: Callable[[], str]) -> None:
+        for stream in self:
+            stream.end(code, reason())
+
+    def _unseen(self, user: str) -> tuple[bytes, int]:
+        shard = shard_of(user, self._shards)
+        body = status_body(user, NOBODY_HERE, stale=self._hub.is_stale(shard))
+        return body, self._hub.as_of(shard)

@@ -1,0 +1,110 @@
+"""Hidden is offline, byte for byte: the test that shows it, for herenow's own rules and for yours.
+
+Two worlds, each a whole node with its gateway and API under moved time. In both, somebody lives through the same days
+before the eyes of friends, strangers and services. At the same moment one hides and lives on, and the other signs out and
+is gone. Everything that any viewer then receives or asks for is recorded (bytes, order, number, headers, sizes, moments)
+and must be equal.
+
+    from hypothesis import given
+    from herenow.testing.twins import Invisible, Twins
+    from herenow.testing.twins.strategies import histories
+
+    @given(histories())
+    def test_nobody_can_tell(history):
+        Twins(Invisible()).check(history)
+
+A way to hide is a class (`Hiding`), and so is a node with rules of its own: a subclass of `Stage`, given as `make_stage`.
+What is asked for stands in `cases`; an operation or frame without a row there is named by `missing`. Needs looptime, and
+hypothesis for histories that are made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+
+from structlog.testing import capture_logs
+
+from herenow.testing.twins.cases import CASES, FRAMES, Case, Exempt, Request, missing
+from herenow.testing.twins.hiding import Blocked, Hiding, Invisible, Nobody, sign_out_everywhere
+from herenow.testing.twins.history import TOUR, History
+from herenow.testing.twins.play import Play, Record
+from herenow.testing.twins.stage import Stage
+
+__all__ = [
+    "CASES",
+    "FRAMES",
+    "TOUR",
+    "Blocked",
+    "Case",
+    "Exempt",
+    "Hiding",
+    "History",
+    "Invisible",
+    "Nobody",
+    "Record",
+    "Request",
+    "Stage",
+    "Twins",
+    "missing",
+    "sign_out_everywhere",
+]
+
+EXCERPT = 400
+"""Bytes of each side that a difference shows, from shortly before where they part."""
+
+
+class Twins:
+    def __init__(
+        self,
+        hiding: Hiding,
+        *,
+        make_stage: Callable[[], Stage] = Stage,
+        cases: Mapping[str, Case | Exempt] = CASES,
+    ) -> None:
+        self._hiding = hiding
+        self._make_stage = make_stage
+        self._cases = cases
+
+    def record(self, history: History, *, hides: bool) -> Record:
+        """What viewers got in one of the worlds; of those alone who are hidden from."""
+        import looptime
+
+        async def play() -> Record:
+            return await Play(self._make_stage(), history, self._hiding, self._cases).run(hides=hides)
+
+        with capture_logs() as logs, closing(looptime.new_event_loop(noop_cycles=0)) as loop:
+            record = loop.run_until_complete(play())
+        broken = [line for line in logs if line["log_level"] in ("error", "critical") or line.get("exc_info")]
+        assert not broken, broken
+        return {name: came for name, came in record.items() if self._hiding.hides_from(name[0])}
+
+    def differences(self, history: History) -> list[str]:
+        """In words; empty: nobody can tell."""
+        hidden, gone = self.record(history, hides=True), self.record(history, hides=False)
+        return [
+            f"{viewer or 'a service'}, {way}: {_parting(hidden.get(name, []), gone.get(name, []))}"
+            for name in sorted(hidden.keys() | gone.keys())
+            if hidden.get(name) != gone.get(name)
+            for viewer, way in [name]
+        ]
+
+    def check(self, history: History) -> None:
+        """Raises `AssertionError` that says who could tell, and by what."""
+        found = self.differences(history)
+        assert not found, "\n".join(["the hidden one can be told from the one who left:", *found])
+
+
+def _parting(hidden: list[bytes], gone: list[bytes]) -> str:
+    """Where two records part."""
+    index = next(
+        (number for number, (a, b) in enumerate(zip(hidden, gone, strict=False)) if a != b),
+        min(len(hidden), len(gone)),
+    )
+    a, b = (side[index] if index < len(side) else b"(nothing)" for side in (hidden, gone))
+    same = next((place for place, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), 0)
+    start = max(0, same - EXCERPT // 4)
+    return (
+        f"entry {index} of {len(hidden)} and {len(gone)}\n"
+        f"  hidden: {a[start : start + EXCERPT]!r}\n  gone:   {b[start : start + EXCERPT]!r}"
+    )

@@ -1,0 +1,85 @@
+"""Is this JSON, and can it be read in one way only? For frames and for the bodies of requests.
+
+msgspec decides what is JSON and whether it has the shape; here that becomes one error with a code. An object that repeats
+a key is refused: two readers of it may see two wishes. What is wrong with a shape is said by whoever knows the shape.
+Another thing that two readers of one JSON may disagree about is the reason to change this module.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import msgspec
+
+from herenow.errors import ProtocolError
+
+T = TypeVar("T")
+
+
+class StrictDecoder(Generic[T]):
+    def __init__(
+        self,
+        decoder: msgspec.json.Decoder[T],
+        misfit: Callable[[object, str], ProtocolError],
+        *,
+        repeated_keys: bool = False,
+    ) -> None:
+        """`misfit` makes the error of JSON that has not the shape: what it says, and why it does not fit.
+        `repeated_keys`: they are not looked for, as in a batch of thousands."""
+        self._decoder = decoder
+        self._misfit = misfit
+        self._repeated_keys = repeated_keys
+
+    def decode(self, payload: bytes) -> T:
+        """Raises `ProtocolError` (`bad_json`, or as `misfit` says), and nothing else, whatever the bytes are."""
+        try:
+            value = self._decoder.decode(payload)
+            if not self._repeated_keys:
+                _refuse_repeated_keys(payload.decode())
+        except msgspec.ValidationError as error:
+            raise self._misfit(_read(payload), _lowered(error)) from None
+        except (ValueError, RecursionError) as error:
+            raise _unreadable(error) from None
+        return value
+
+
+def _lowered(error: Exception) -> str:
+    """What msgspec says, for the middle of a sentence."""
+    sentence = str(error)
+    return sentence[:1].lower() + sentence[1:]
+
+
+def _read(payload: bytes) -> object:
+    """A wrong field may stand before the place where the JSON breaks off."""
+    try:
+        return msgspec.json.decode(payload)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(error) from None
+
+
+def _refuse_repeated_keys(text: str) -> None:
+    # msgspec keeps the last of two equal keys and cannot be told otherwise. A second reading costs 2 µs for a small
+    # frame; beats do not come here.
+    _key_checker.raw_decode(text.lstrip())
+
+
+def _no_repetition(pairs: list[tuple[str, object]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        raise ProtocolError("bad_json", "A key is repeated in this JSON object.")
+
+
+def _unreadable(error: Exception) -> ProtocolError:
+    match error:
+        case RecursionError():
+            return ProtocolError("bad_json", "This JSON is nested too deeply.")
+        case UnicodeDecodeError():
+            return ProtocolError("bad_json", "This JSON is not UTF-8.")
+        case msgspec.DecodeError():
+            return ProtocolError("bad_json", f"This is not JSON that can be read: {_lowered(error)}.")
+        case _:
+            return ProtocolError("bad_json", "This JSON has a number that is too large.")
+
+
+_key_checker = json.JSONDecoder(object_pairs_hook=_no_repetition)

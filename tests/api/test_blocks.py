@@ -1,0 +1,63 @@
+"""The caller's block list, and what the other one gets to see."""
+
+import pytest
+from tests.api.world import SERVICE, problem
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def blocked(world, user):
+    return (await world.get("/api/v1/blocks", by=user)).json()["blocked"]
+
+
+async def test_a_block_list_is_kept(world):
+    assert await blocked(world, "lister") == []
+    for other in ("zed", "ann", "ann", "nobody-knows", "a%2Fb"):
+        assert (await world.put(f"/api/v1/blocks/{other}", by="lister")).status_code == 204
+    assert await blocked(world, "lister") == ["a/b", "ann", "nobody-knows", "zed"]
+    assert (await world.get("/api/v1/blocks/ann", by="lister")).json() == {"user_id": "ann"}
+    for _ in range(2):
+        assert (await world.delete("/api/v1/blocks/ann", by="lister")).status_code == 204
+    problem(await world.get("/api/v1/blocks/ann", by="lister"), 404, "not_found")
+    assert await blocked(world, "lister") == ["a/b", "nobody-knows", "zed"]
+    assert await blocked(world, "zed") == []
+
+
+async def test_a_service_reads_anybodys_list_and_a_user_only_their_own(world):
+    await world.put("/api/v1/blocks/eve", by="open-book")
+    answer = await world.get("/api/v1/blocks?viewer=open-book", by=SERVICE)
+    assert answer.json() == {"blocked": ["eve"]}
+    problem(await world.get("/api/v1/blocks?viewer=open-book", by="eve"), 403, "forbidden")
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+async def test_nobody_blocks_themselves(world, method):
+    detail = problem(
+        await world.call(method, "/api/v1/blocks/me-myself", by="me-myself"), 400, "blocking_oneself"
+    )
+    assert "themselves" in detail
+    assert await blocked(world, "me-myself") == []
+
+
+async def test_an_invalid_id_is_refused(world):
+    problem(await world.put("/api/v1/blocks/a%20b", by="lister"), 400, "invalid_user_id")
+
+
+async def test_known_and_unknown_ids_are_blocked_alike(world):
+    await world.connect("known-one")
+    answers = [await world.put(f"/api/v1/blocks/{user}", by="probe") for user in ("known-one", "unknown-one")]
+    assert answers[0].headers.raw == answers[1].headers.raw
+    assert answers[0].content == answers[1].content
+
+
+async def test_a_block_is_felt_before_it_is_answered(world):
+    await world.befriend(("bea", "cat"))
+    await world.connect("bea")
+    assert (await world.get("/api/v1/presence/bea", by="cat")).json()["status"] == "online"
+    await world.put("/api/v1/blocks/cat", by="bea")
+    seen = (await world.get("/api/v1/presence/bea", by="cat")).json()
+    assert (seen["status"], seen["last_seen"]) == ("offline", world.node.clock.now())
+    assert (await world.get("/api/v1/presence/bea", by=SERVICE)).json()["status"] == "online"
+    assert (await world.get("/api/v1/presence/bea?viewer=cat", by=SERVICE)).json() == seen
+    await world.delete("/api/v1/blocks/cat", by="bea")
+    assert (await world.get("/api/v1/presence/bea", by="cat")).json()["status"] == "online"

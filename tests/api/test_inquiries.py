@@ -1,0 +1,129 @@
+"""What services may ask: why somebody sees what they see, and who is here."""
+
+import pytest
+from tests.api.world import SERVICE, problem, serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PREFERENCES = "/api/v1/presence/preferences"
+
+
+async def explain(world, viewer, target):
+    answer = await world.get(f"/api/v1/explain?viewer={viewer}&target={target}", by=SERVICE)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_every_answer_is_explained_by_the_rule_that_decided(world):
+    await world.befriend(("x-bob", "x-ana"))
+    await world.connect("x-ana", "laptop")
+    answers = [(await explain(world, "x-bob", "x-ana"))["rule"]]
+    for who, body in (("x-ana", {"share_last_seen": False}), ("x-ana", {"visibility": "nobody"})):
+        await world.put(PREFERENCES, body, by=who)
+        answers.append((await explain(world, "x-bob", "x-ana"))["rule"])
+    await world.put("/api/v1/blocks/x-bob", by="x-ana")
+    answers.append((await explain(world, "x-bob", "x-ana"))["rule"])
+    answers.append((await explain(world, "x-eve", "x-ana"))["rule"])
+    answers.append((await explain(world, "x-ana", "x-ana"))["rule"])
+    await world.delete("/api/v1/blocks/x-bob", by="x-ana")
+    await world.put(PREFERENCES, {"visibility": "everyone", "share_last_seen": True}, by="x-ana")
+    answers.append((await explain(world, "x-eve", "x-ana"))["rule"])
+    await world.put("/api/v1/presence/mode", {"mode": "invisible"}, by="x-ana")
+    answers.append((await explain(world, "x-bob", "x-ana"))["rule"])
+    assert answers == [
+        "contacts",
+        "blurred",
+        "nobody",
+        "blocked",
+        "not_related",
+        "self",
+        "everyone",
+        "invisible",
+    ]
+
+
+async def test_an_explanation_names_session_timer_mode_and_what_the_viewer_gets(world):
+    await world.befriend(("y-bob", "y-ana"))
+    await world.connect("y-ana", "laptop")
+    found = await explain(world, "y-bob", "y-ana")
+    now = world.node.clock.now()
+    assert (found["sight"], found["shown"]["status"]) == ("full", "online")
+    assert found["facts"]["mutual_follow"]
+    assert not found["facts"]["blocked"]
+    truth = found["truth"]
+    assert (truth["status"], truth["because"], truth["device_id"]) == ("online", "active", "laptop")
+    assert truth["look_at"] == now + 300_000
+    [session] = truth["sessions"]
+    assert (session["state"], session["by"], session["idle"], session["lost_at"]) == (
+        "live",
+        "socket",
+        "no",
+        None,
+    )
+    await world.put("/api/v1/blocks/y-bob", by="y-ana")
+    found = await explain(world, "y-bob", "y-ana")
+    assert (found["sight"], found["shown"]["status"], found["truth"]["status"]) == (
+        "offline",
+        "offline",
+        "online",
+    )
+    assert found["facts"]["blocked"]
+    nobody = await explain(world, "y-bob", "who?")
+    assert (nobody["truth"]["because"], nobody["truth"]["sessions"]) == ("no_session", [])
+
+
+@pytest.mark.parametrize("query", ["", "?viewer=a", "?target=b", "?viewer=a&viewer=b&target=c"])
+async def test_an_inquiry_needs_two_users(world, query):
+    problem(await world.get(f"/api/v1/explain{query}", by=SERVICE), 400, "bad_shape")
+
+
+async def walk(world, query=""):
+    users, cursor, pages = [], None, 0
+    while True:
+        more = "" if cursor is None else f"&cursor={cursor}"
+        answer = (await world.get(f"/api/v1/users?limit=3{query}{more}", by=SERVICE)).json()
+        users += [(each["user_id"], each["status"]) for each in answer["users"]]
+        cursor, pages = answer["cursor"], pages + 1
+        if cursor is None:
+            return sorted(users), pages
+
+
+async def test_everybody_who_is_here_is_listed_page_by_page():
+    async with serving() as world:
+        names = [f"user-{number:02}" for number in range(20)]
+        for name in names:
+            await world.connect(name)
+        await world.put("/api/v1/presence/mode", {"mode": "busy"}, by="user-03")
+        await world.put("/api/v1/presence/mode", {"mode": "invisible"}, by="user-04")
+        await world.put("/api/v1/presence/mode", {"mode": "busy"}, by="user-gone")
+        busy = [("user-03", "busy")]
+        online = [(name, "online") for name in names if name != "user-03"]
+        found, pages = await walk(world)
+        assert found == sorted(online + busy)
+        assert pages > 1
+        assert (await walk(world, "&status=online"))[0] == online
+        assert (await walk(world, "&status=busy"))[0] == busy
+        assert (await walk(world, "&status=away"))[0] == []
+
+
+async def test_with_a_viewer_it_lists_whom_they_see_so():
+    async with serving() as world:
+        await world.befriend(("bob", "ana"), ("bob", "cy"), ("bob", "dee"))
+        for name in ("ana", "cy", "dee", "stranger"):
+            await world.connect(name)
+        await world.put("/api/v1/blocks/bob", by="cy")
+        await world.put("/api/v1/presence/mode", {"mode": "invisible"}, by="dee")
+        assert (await walk(world, "&viewer=bob"))[0] == [("ana", "online")]
+
+
+@pytest.mark.parametrize(
+    "query", ["status=offline", "status=", "cursor=x", "cursor=%00", "cursor=MDp6eno", "limit=x"]
+)
+async def test_a_listing_that_makes_no_sense_is_refused(world, query):
+    await world.connect("somebody")
+    problem(await world.get(f"/api/v1/users?{query}", by=SERVICE), 400, "bad_shape")
+
+
+async def test_a_cursor_behind_the_end_finds_nobody(world):
+    answer = await world.get("/api/v1/users?cursor=OTk6", by=SERVICE)
+    assert answer.json() == {"users": [], "cursor": None}

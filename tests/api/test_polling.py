@@ -1,0 +1,126 @@
+"""Who polls instead of being here gets a bulk read now and then; who is here, or a service, as many as they like."""
+
+import pytest
+import pytest_asyncio
+from tests.api.world import SERVICE, problem, serving
+
+from herenow.core.bucket import Rate
+from herenow.service import polling
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BULK = (
+    ("GET", "/api/v1/presence?user_ids=bo", None),
+    ("POST", "/api/v1/presence/query", {"user_ids": ["bo"]}),
+    ("GET", "/api/v1/presence/leaderboard", None),
+    ("GET", "/api/v1/presence/count", None),
+)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def world():
+    async with serving(polling=Rate(every=30_000, burst=5)) as world:
+        yield world
+
+
+async def ask(world, by, which=0, times=1):
+    method, path, body = BULK[which]
+    answers = [await world.call(method, path, by=by, json=body) for _ in range(times)]
+    return answers[-1]
+
+
+async def test_a_burst_then_one_per_period_and_the_wait_is_told(world):
+    assert (await ask(world, "ana", times=5)).status_code == 200
+    refused = await ask(world, "ana")
+    assert "stream" in problem(refused, 429, "polling_too_fast")
+    assert refused.headers["retry-after"] == "30"
+    assert refused.headers.get_list("retry-after") == ["30"]
+    world.hands.advance(29.5)
+    assert (await ask(world, "ana")).headers["retry-after"] == "1"
+    world.hands.advance(0.5)
+    assert (await ask(world, "ana")).status_code == 200
+    assert (await ask(world, "ana")).status_code == 429
+    world.hands.advance(150)
+    assert (await ask(world, "ana", times=5)).status_code == 200
+
+
+async def test_every_bulk_read_counts_and_single_ones_do_not(world):
+    for which in range(4):
+        await ask(world, "ana", which)
+    await ask(world, "ana")
+    for which in range(4):
+        assert (await ask(world, "ana", which)).status_code == 429
+    for path in ("bo", "me", "devices", "preferences"):
+        assert (await world.get(f"/api/v1/presence/{path}", by="ana")).status_code == 200
+
+
+async def test_a_question_that_makes_no_sense_costs_nothing(world):
+    for _ in range(10):
+        await world.get("/api/v1/presence?user_ids=a,,b", by="ana")
+        await world.get("/api/v1/presence/leaderboard?limit=0", by="ana")
+        await world.get("/api/v1/presence/count?viewer=bo", by="ana")
+    assert (await ask(world, "ana", times=5)).status_code == 200
+
+
+async def test_each_user_has_a_bucket_of_their_own_whatever_their_token(world):
+    await ask(world, "ana", times=6)
+    assert (await ask(world, "bo")).status_code == 200
+    world.hands.advance(1)  # another token of the same user
+    assert (await ask(world, "ana")).status_code == 429
+
+
+async def test_who_is_here_is_not_limited(world):
+    await ask(world, "ana", times=6)
+    await world.connect("ana")
+    assert (await ask(world, "ana", times=20)).status_code == 200
+
+
+async def test_nor_is_who_beats_by_rest_or_is_on_another_node(world):
+    await world.post("/api/v1/presence/heartbeat", by="ana")
+    assert (await ask(world, "ana", times=20)).status_code == 200
+    await world.post("/api/v1/presence/heartbeat", by="bo")
+    bo = world.node.people.find("bo")
+    bo.sessions.clear()  # as if another node held it: only the store knows
+    world.node.people.release(bo, world.node.clock.now())
+    assert (await ask(world, "bo", times=20)).status_code == 200
+
+
+async def test_who_only_looks_by_a_stream_is_not_here(world):
+    world.node.streams.open(
+        "ana",
+        bearer="ana",
+        issued_at=None,
+        send=lambda _: None,
+        end=lambda *_: None,
+        abort=lambda: None,
+    )
+    assert (await ask(world, "ana", times=6)).status_code == 429
+
+
+async def test_a_service_is_not_limited_also_in_somebodys_name(world):
+    assert (await ask(world, SERVICE, times=20)).status_code == 200
+    for _ in range(20):
+        answer = await world.get("/api/v1/presence?user_ids=bo&viewer=ana", by=SERVICE)
+        assert answer.status_code == 200
+
+
+async def test_a_bucket_that_is_full_again_is_forgotten(world):
+    for number in range(50):
+        await ask(world, f"u{number}")
+    assert len(world.node.polling) == 50
+    world.hands.advance(31)
+    await ask(world, "ana")
+    assert len(world.node.polling) == 1
+
+
+async def test_memory_is_bounded(world, monkeypatch):
+    monkeypatch.setattr(polling, "POLLERS", 10)
+    for number in range(50):
+        await ask(world, f"u{number}")
+    assert len(world.node.polling) <= 10
+
+
+async def test_without_a_period_nobody_is_limited():
+    async with serving(polling=Rate(every=0, burst=1)) as world:
+        assert (await ask(world, "ana", times=50)).status_code == 200
+        assert len(world.node.polling) == 0

@@ -1,0 +1,111 @@
+"""Where relations come from elsewhere: edges are not taken, changes are told, everybody may see everybody."""
+
+import json
+
+import pytest
+from tests.api.world import SERVICE, problem, serving
+
+from herenow.api.graph import MOST, MOST_WHOLE
+from herenow.errors import Unavailable
+from herenow.relations.open import OpenRelations
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CHANGED = "/api/v1/relations/changed"
+
+
+async def noted(world, after):
+    changes, _ = await world.node.ledger.changes(after, 100)
+    return [(change.kind, change.a, change.b) for change in changes]
+
+
+async def test_every_kind_of_change_reaches_the_change_table(world):
+    head = await world.node.ledger.changes_head()
+    body = {"pairs": [["a", 2]], "users": ["c"], "members": [["r", "d"]], "rooms": ["s"]}
+    assert (await world.post(CHANGED, body, by=SERVICE)).status_code == 204
+    assert await noted(world, head) == [
+        ("relation", "a", "2"),
+        ("relations", "c", ""),
+        ("member", "r", "d"),
+        ("members", "s", ""),
+    ]
+
+
+async def test_nothing_to_tell_is_fine(world):
+    head = await world.node.ledger.changes_head()
+    assert (await world.post(CHANGED, {}, by=SERVICE)).status_code == 204
+    assert await noted(world, head) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"pairs": [["a"]]}, 400, "bad_shape"),
+        ({"pairs": [["a", "b", "c"]]}, 400, "bad_shape"),
+        ({"pairs": "a,b"}, 400, "bad_shape"),
+        ({"pairs": [["a", "a"]]}, 400, "invalid_relation"),
+        ({"pairs": [["a", "b c"]]}, 400, "invalid_user_id"),
+        ({"users": [None]}, 400, "invalid_user_id"),
+        ({"members": [["a b", "c"]]}, 400, "invalid_id"),
+        ({"rooms": [""]}, 400, "invalid_id"),
+        ({"everything": True}, 400, "bad_shape"),
+        ({"pairs": [[n, n + 1] for n in range(MOST + 1)]}, 400, "too_many_rows"),
+        ({"users": list(range(MOST_WHOLE + 1))}, 400, "too_many_rows"),
+    ],
+)
+async def test_what_is_not_a_change_is_refused_whole(world, body, status, code):
+    head = await world.node.ledger.changes_head()
+    problem(await world.post(CHANGED, body, by=SERVICE), status, code)
+    assert await noted(world, head) == []
+
+
+async def test_only_a_service_may_tell(world):
+    problem(await world.post(CHANGED, {}, by="ana"), 403, "forbidden")
+    problem(await world.post(CHANGED, {}), 401, "token_missing")
+
+
+async def test_a_change_that_the_others_will_not_hear_of_is_not_taken_for_told(monkeypatch):
+    async with serving() as world:
+
+        async def away(changes):
+            raise Unavailable("away")
+
+        monkeypatch.setattr(world.node.ledger, "note_changes", away)
+        problem(await world.post(CHANGED, {"users": ["a"]}, by=SERVICE), 503, "unavailable")
+
+
+async def test_where_everybody_sees_everybody_edges_are_not_taken_but_rooms_are():
+    async with serving(make_relations=OpenRelations, relations="open") as world:
+        for path in ("/api/v1/follows/a/b", "/api/v1/contacts/a/b"):
+            for method in ("PUT", "DELETE", "GET"):
+                detail = problem(await world.call(method, path, by=SERVICE), 409, "relations_elsewhere")
+                assert "Everybody sees everybody" in detail
+        rows = [{"kind": "room", "a": "r", "b": "ana"}, {"kind": "follow", "a": "ana", "b": "bo"}]
+        lines = "\n".join(map(json.dumps, rows))
+        refused = await world.call("POST", "/api/v1/relations", by=SERVICE, content=lines)
+        problem(refused, 409, "relations_elsewhere")
+        problem(await world.get("/api/v1/rooms/r/members/ana", by=SERVICE), 404, "not_found")
+        assert (await world.put("/api/v1/rooms/r/members/ana", by=SERVICE)).status_code == 204
+        assert await world.node.relations.is_member("r", "ana")
+        assert not await world.node.relations.is_member("r", "bo")
+
+
+async def test_where_everybody_sees_everybody_anybody_is_seen_and_nobody_is_a_contact():
+    async with serving(make_relations=OpenRelations, relations="open") as world:
+        await world.connect("ana")
+        assert (await world.get("/api/v1/presence/ana", by="stranger")).json()["status"] == "online"
+        assert (await world.get("/api/v1/presence/leaderboard", by="stranger")).json() == {"friends": []}
+
+
+async def test_a_source_that_fails_is_named_and_counted(world):
+    health = world.node.relations_health
+    health.errors["timeout"] += 2
+    health.trouble = "The application does not say who is related."
+    try:
+        [trouble] = (await world.get("/readyz")).json()["degraded"]
+        assert trouble == {"what": "relations_source", "detail": health.trouble}
+        numbers = (await world.get("/metrics", by=SERVICE)).text
+        assert 'herenow_relations_errors_total{kind="timeout"} 2.0' in numbers
+    finally:
+        health.errors.clear()
+        health.trouble = None

@@ -1,0 +1,84 @@
+"""A deleted user: nothing is left, nothing comes back, and whoever returns is new."""
+
+import pytest
+
+from herenow.core.edits import erase, set_custom, set_mode
+from herenow.core.happenings import REMEMBER_SIGN_OUT
+from herenow.core.machine import Held, Timings, droppable, settle
+from herenow.core.model import Custom, Mode, Presence, Status, public
+from herenow.core.record import decode, encode
+
+T = 1_800_000_000_000
+TIMINGS = Timings()
+
+
+def here(device="phone", holder="me", **facts):
+    return Held(device=device, holder=holder, since=T, seen_at=T, **facts)
+
+
+def lived(**facts):
+    """Somebody with a session of ours and everything else there is."""
+    edits = [set_mode(Mode.BUSY, None), set_custom(Custom("lunch"))]
+    return settle(
+        Presence(last_seen=T - 9, idle_after=60_000),
+        T,
+        TIMINGS,
+        epoch="me",
+        held=[here(**facts)],
+        edits=edits,
+    ).presence
+
+
+def test_nothing_is_left_but_the_mark():
+    outcome = settle(lived(), T + 1, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))])
+    gone = outcome.presence
+    assert (gone.sessions, gone.signed_out, gone.mode, gone.custom, gone.chosen) == (
+        (),
+        (),
+        Mode.AUTO,
+        None,
+        0,
+    )
+    assert (gone.last_seen, gone.idle_after, gone.status) == (None, None, Status.OFFLINE)
+    assert public(gone) == public(Presence())
+    assert outcome.change is not None
+    assert gone.erased_at == T + 1
+    assert decode(encode(gone)) == gone
+
+
+def test_the_version_rises_although_everything_else_begins_anew():
+    before = lived()
+    assert settle(before, T - 5_000, TIMINGS, edits=[erase(T - 5_000)]).presence.version > before.version
+
+
+def test_erasing_again_changes_nothing():
+    gone = settle(lived(), T + 1, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))]).presence
+    assert settle(gone, T + 2, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))]).presence is gone
+
+
+def test_a_holder_elsewhere_finds_a_note_and_does_not_assert_its_session_again():
+    before = lived()
+    gone = settle(before, T + 1, TIMINGS, epoch="other", edits=[erase(T + 1, ("other",))]).presence
+    assert [(note.device, note.holder) for note in gone.signed_out] == [("phone", "me")]
+    held = here(asserted=before.version, asserted_by="me")
+    outcome = settle(gone, T + 2, TIMINGS, epoch="me", held=[held])
+    assert outcome.signed_out == ("phone",)
+    assert outcome.presence.sessions == ()
+    assert outcome.presence.last_seen is None
+
+
+def test_who_returns_is_new():
+    gone = settle(lived(), T + 1, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))]).presence
+    back = settle(gone, T + 50, TIMINGS, epoch="me", held=[Held("tab", "me", since=T + 50, seen_at=T + 50)])
+    assert back.presence.status is Status.ONLINE
+    assert back.presence.version > gone.version
+    assert back.presence.erased_at == gone.erased_at
+
+
+@pytest.mark.parametrize(("after", "kept"), [(REMEMBER_SIGN_OUT - 1, True), (REMEMBER_SIGN_OUT, False)])
+def test_the_mark_keeps_the_record_in_the_store_for_a_while(after, kept):
+    gone = settle(lived(), T + 1, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))])
+    assert gone.wake_at == T + 1 + REMEMBER_SIGN_OUT
+    later = settle(gone.presence, T + 1 + after, TIMINGS)
+    assert (later.presence.erased_at is not None) is kept
+    assert droppable(later.presence) is not kept

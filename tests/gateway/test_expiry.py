@@ -1,0 +1,100 @@
+"""The wheel that ends connections whose token has expired keeps nobody, and no more than one entry each."""
+
+import gc
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.processes import SECRET
+
+from herenow.core.model import Platform
+from herenow.gateway.auth import Auth
+from herenow.gateway.server import LOOK_AGAIN, Gateway, GatewaySettings
+from herenow.gateway.session import ClientSession
+from herenow.gateway.sockets import Sockets
+from herenow.gateway.tokens import mint
+from herenow.testing.world import World
+from herenow.wire.codes import Close
+from herenow.wire.frames import Refresh
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+DAY = 86_400.0
+
+
+class Line:
+    """A peer that answers a CLOSE at once."""
+
+    def __init__(self, session):
+        self.session = session
+        self.ended = None
+        session.on_open(self)
+
+    def send_text(self, payload): ...
+    def ping(self):
+        self.session.on_sign_of_life()
+
+    def close(self, code, reason=""):
+        self.ended = code, reason
+        self.session.on_closed(code, reason)
+
+
+class Door:
+    def __init__(self, gateway, world):
+        self.gateway = gateway
+        self.world = world
+
+    def token(self, ttl):
+        return mint(SECRET, "ana", scope=None, ttl=ttl, now=self.gateway.node.clock.now() / 1000)
+
+    def come(self, ttl):
+        claims = self.gateway.auth.check(self.token(ttl))
+        return Line(ClientSession(self.gateway, claims, None, Platform.WEB))
+
+
+@asynccontextmanager
+async def a_door():
+    """Not a fixture: its time would not be the test's."""
+    world = World()
+    node = (await world.start("n1")).node
+    settings = GatewaySettings(beat_every=30, max_frame=65536, max_subscriptions=500, max_bulk=1000)
+    gateway = Gateway(node, Auth(SECRET, node.clock, DAY), Sockets(100), settings)
+    gateway.start()
+    yield Door(gateway, world)
+    await gateway.stop()
+    await world.close()
+
+
+def sessions():
+    gc.collect()
+    return sum(isinstance(thing, ClientSession) for thing in gc.get_objects())
+
+
+async def test_who_has_gone_is_not_kept_until_their_token_expires():
+    async with a_door() as door:
+        before = sessions()
+        for _ in range(50):
+            door.come(ttl=DAY).session.on_closed(None, "")
+        await door.world.sleep(LOOK_AGAIN / 1000 + 1)
+        assert sessions() == before
+
+
+async def test_a_token_of_minutes_ends_its_connection_when_it_expires_and_not_before():
+    async with a_door() as door:
+        line = door.come(ttl=300)
+        await door.world.sleep(299)
+        assert line.ended is None
+        await door.world.sleep(2)
+        assert line.ended == (Close.UNAUTHORIZED, "token_expired")
+
+
+async def test_a_refresh_may_shorten_and_a_hundred_of_them_leave_one_end():
+    async with a_door() as door:
+        line = door.come(ttl=DAY)
+        long, short = door.token(DAY), door.token(30)
+        for token in (long, short) * 50:
+            await line.session._refresh(line.session._connection, Refresh(token=token))
+        assert len(door.gateway._expiry) <= 3
+        await door.world.sleep(29)
+        assert line.ended is None
+        await door.world.sleep(2)
+        assert line.ended == (Close.UNAUTHORIZED, "token_expired")

@@ -1,0 +1,498 @@
+"""The application is asked over real sockets. Whatever it does, an answer is right or there is none."""
+
+import asyncio
+import gzip
+import json
+
+import pytest
+from structlog.testing import capture_logs
+from tests.relations.application import SECRET, answer, application
+
+from herenow.errors import Unavailable
+from herenow.ports import Relation, SourceHealth
+from herenow.relations import messenger, rest
+from herenow.relations.callback import CallbackRelations
+from herenow.relations.failures import Failed
+from herenow.relations.questions import MOST_CONTACTS, MOST_PAIRS
+
+NOW = 1_800_000_000_000
+MUTUAL = Relation(mutual_follow=True)
+
+
+@pytest.fixture
+async def app():
+    async with application() as app:
+        yield app
+
+
+@pytest.fixture
+def health():
+    return SourceHealth()
+
+
+@pytest.fixture
+async def source(app, health):
+    source = CallbackRelations(app.url, SECRET, now=lambda: NOW, health=health)
+    yield source
+    await source.close()
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Nobody needs to wait two seconds to see that two seconds are waited."""
+    monkeypatch.setattr("herenow.relations.callback.DEADLINE", 0.2)
+
+
+# --- An honest application -------------------------------------------------------------------------------------------
+
+
+async def test_facts_come_in_the_order_asked(app, source):
+    app.relate("ana", "bo")
+    app.contacts["ana", "cy"] = None
+    app.contacts["ana", "dee"] = NOW + 1
+    app.contacts["ana", "eve"] = NOW
+    found = await source.between("ana", ["eve", "dee", "x", "cy", "bo", "bo", "ana"], NOW)
+    assert found == [
+        Relation(),  # its end has come
+        Relation(contact=True, contact_until=NOW + 1),
+        Relation(),
+        Relation(contact=True),
+        MUTUAL,
+        MUTUAL,
+        Relation(),
+    ]
+
+
+async def test_contacts_are_sorted_named_once_and_without_oneself(app, source):
+    app.lists["ana"] = ["cy", "bo", "cy", "ana", 7]
+    assert await source.contacts("ana", NOW) == ["7", "bo", "cy"]
+
+
+async def test_a_room_knows_its_members(app, source):
+    app.members.add(("r", "ana"))
+    assert await source.is_member("r", "ana")
+    assert not await source.is_member("r", "bo")
+
+
+async def test_ids_that_are_integers_there_are_strings_here(app, source):
+    async def with_integers(writer, question):
+        await answer(writer, {"pairs": [{"a": 2, "b": 10, "mutual_follow": True, "contact": False}]})
+
+    app.behave = with_integers
+    assert await source.between("2", ["10"], NOW) == [MUTUAL]
+
+
+async def test_a_question_is_signed_and_carries_its_time(app, source):
+    await source.between("ana", ["bo"], NOW)
+    assert app.headers[0]["herenow-timestamp"] == str(NOW // 1000)
+    assert app.asked == [{"ask": "between", "pairs": [["ana", "bo"]]}]
+
+
+async def test_who_does_not_know_the_secret_is_refused(app, health):
+    stranger = CallbackRelations(app.url, SECRET + "!", now=lambda: NOW, health=health)
+    with pytest.raises(Failed, match="relations_secret") as caught:
+        await stranger.between("ana", ["bo"], NOW)
+    assert caught.value.kind == "refused"
+    await stranger.close()
+
+
+# --- Together --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_asked_at_once_is_asked_in_one_request(app, source):
+    app.relate("user-7", "ana")
+    asks = [source.between(f"user-{n}", ["ana", "bo"], NOW) for n in range(100)]
+    asks += [source.between("ana", [f"user-{n}"], NOW) for n in range(100)]
+    found = await asyncio.gather(*asks)
+    assert [n for n, facts in enumerate(found) if facts[0] == MUTUAL] == [7, 107]
+    [question] = app.asked
+    assert len(question["pairs"]) == 200  # a pair has one name, whichever side asks
+
+
+async def test_more_than_fits_is_asked_in_parts(app, source):
+    targets = [f"user-{n}" for n in range(2 * MOST_PAIRS + 1)]
+    app.relate("ana", targets[-1])
+    found = await source.between("ana", targets, NOW)
+    assert found.index(MUTUAL) == 2 * MOST_PAIRS
+    assert sorted(len(question["pairs"]) for question in app.asked) == [1, MOST_PAIRS, MOST_PAIRS]
+
+
+async def test_a_question_does_not_take_the_answer_to_an_earlier_one(app, source):
+    """first asks ─▶ the answer is made ─▶ they part ─▶ second asks ─▶ the first answer arrives"""
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slowly(writer, question):
+        made = app.answer_to(question)
+        arrived.set()
+        await go_on.wait()
+        await answer(writer, made)
+
+    app.relate("ana", "bo")
+    app.behave = slowly
+    first = asyncio.create_task(source.between("ana", ["bo"], NOW))
+    await arrived.wait()
+    app.part("ana", "bo")
+    app.behave = app.honest
+    second = asyncio.create_task(source.between("ana", ["bo"], NOW))
+    assert await second == [Relation()]
+    go_on.set()
+    assert await first == [MUTUAL]
+
+
+async def test_who_gives_up_does_not_take_the_answer_from_the_others(app, source):
+    app.relate("ana", "bo")
+    impatient = asyncio.create_task(source.between("ana", ["bo"], NOW))
+    patient = asyncio.create_task(source.between("bo", ["ana"], NOW))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    assert await patient == [MUTUAL]
+
+
+async def test_few_requests_are_under_way_at_a_time(app, source):
+    under_way = most = 0
+
+    async def counting(writer, question):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.01)
+        under_way -= 1
+        await app.honest(writer, question)
+
+    app.behave = counting
+    await asyncio.gather(
+        *(source.between("ana", [f"{n}-{m}" for m in range(MOST_PAIRS)], NOW) for n in range(20))
+    )
+    assert most == messenger.AT_A_TIME
+
+
+async def test_too_many_questions_are_refused_at_once(app, source, monkeypatch):
+    monkeypatch.setattr("herenow.relations.gathering.MOST_WAITING", 10)
+    with pytest.raises(Failed, match="wait"):
+        await source.between("ana", [f"user-{n}" for n in range(11)], NOW)
+    await asyncio.sleep(0.02)
+    await source.between("ana", ["bo"], NOW)
+
+
+# --- A wrong answer is no answer -------------------------------------------------------------------------------------
+
+PAIR = {"a": "ana", "b": "bo", "mutual_follow": True, "contact": False}
+OTHER = {**PAIR, "b": "cy"}
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ([], "shape"),
+        ({}, "shape"),
+        (None, "shape"),
+        ({"pairs": None}, "shape"),
+        ({"pairs": [PAIR], "more": 1}, "shape"),
+        ({"pairs": [{**PAIR, "mutual_follow": 1}]}, "shape"),
+        ({"pairs": [{**PAIR, "mutual_follow": "true"}]}, "shape"),
+        ({"pairs": [{**PAIR, "contact": None}]}, "shape"),
+        ({"pairs": [{**PAIR, "contact_until": "tomorrow"}]}, "shape"),
+        ({"pairs": [{**PAIR, "contact_until": True}]}, "shape"),
+        ({"pairs": [{**PAIR, "contact_until": -1}]}, "shape"),
+        ({"pairs": [{**PAIR, "contact_until": 1 << 63}]}, "shape"),
+        ({"pairs": [{**PAIR, "mutual_folow": True}]}, "shape"),
+        ({"pairs": [{"a": "ana", "b": "bo"}]}, "shape"),
+        ({"pairs": [{**PAIR, "a": "a na"}]}, "shape"),
+        ({"pairs": [{**PAIR, "a": 1.5}]}, "shape"),
+        ({"pairs": []}, "mismatch"),
+        ({"pairs": [OTHER]}, "mismatch"),
+        ({"pairs": [PAIR, OTHER]}, "mismatch"),
+        ({"pairs": [PAIR, {**PAIR, "mutual_follow": False}]}, "mismatch"),
+        (b"", "not_json"),
+        (b"<html>", "not_json"),
+        (b'{"pairs": [', "not_json"),
+        (b'{"pairs": [{"a": "\xff"}]}', "not_json"),
+        (b"[" * 100_000, "shape"),
+    ],
+)
+async def test_an_answer_of_another_shape_or_about_something_else_is_none(app, source, health, said, kind):
+    async def lie(writer, question):
+        await answer(writer, said)
+
+    app.behave = lie
+    with pytest.raises(Failed) as caught:
+        await source.between("ana", ["bo"], NOW)
+    assert caught.value.kind == kind
+    assert health.errors == {kind: 1}
+    assert kind in (health.trouble or "")
+    app.behave = app.honest
+    assert await source.between("ana", ["bo"], NOW) == [Relation()]
+    assert health.trouble is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"lists": []},
+        {"lists": [{"user": "ana", "contacts": "bo"}]},
+        {"lists": [{"user": "ana", "contacts": [None]}]},
+        {"lists": [{"user": "ana", "contacts": ["b o"]}]},
+        {"lists": [{"user": "ana", "contacts": [True]}]},
+        {"lists": [{"user": "bo", "contacts": []}]},
+        {"lists": [{"user": "ana", "contacts": []}, {"user": "bo", "contacts": []}]},
+        {"lists": [{"user": "ana", "contacts": []}, {"user": "ana", "contacts": ["bo"]}]},
+    ],
+)
+async def test_a_list_of_anything_but_ids_is_none(app, source, said):
+    async def lie(writer, question):
+        await answer(writer, said)
+
+    app.behave = lie
+    with pytest.raises(Failed, match="answer"):
+        await source.contacts("ana", NOW)
+
+
+async def test_a_list_that_nobody_can_have_is_none(app, source):
+    app.lists["ana"] = list(range(MOST_CONTACTS + 1))
+    with pytest.raises(Failed, match="at most"):
+        await source.contacts("ana", NOW)
+    millions = b'{"lists":[{"user":"ana","contacts":[7' + b",7" * 2_500_000 + b"]}]}"
+
+    async def boast(writer, question):
+        await answer(writer, millions)
+
+    app.behave = boast
+    with pytest.raises(Failed) as caught:
+        await source.contacts("ana", NOW)
+    assert caught.value.kind == "too_large"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"members": []},
+        {"members": [{"room": "r", "user": "bo", "member": True}]},
+        {"members": [{"room": "r", "user": "ana", "member": "yes"}]},
+    ],
+)
+async def test_a_membership_that_is_not_said_is_none(app, source, said):
+    async def lie(writer, question):
+        await answer(writer, said)
+
+    app.behave = lie
+    with pytest.raises(Failed):
+        await source.is_member("r", "ana")
+
+
+async def test_a_list_too_long_does_not_harm_those_asked_for_beside_it(app, source):
+    app.lists["ana"] = list(range(MOST_CONTACTS + 1))
+    app.lists["bo"] = ["cy"]
+    users = ["ana", "bo", *(f"user-{n}" for n in range(48))]
+    found = await asyncio.gather(*(source.contacts(user, NOW) for user in users), return_exceptions=True)
+    assert isinstance(found[0], Failed)
+    assert found[1:] == [["cy"], *([[]] * 48)]
+
+
+# --- Trouble on the way ----------------------------------------------------------------------------------------------
+
+
+async def hang(writer, question):
+    await asyncio.sleep(3600)
+
+
+async def drip(writer, question):
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n")
+    while True:
+        writer.write(b" ")
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
+async def drip_headers(writer, question):
+    writer.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        writer.write(b"x: y\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
+async def break_off(writer, question):
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{")
+    await writer.drain()
+    writer.transport.abort()
+
+
+async def babble(writer, question):
+    writer.write(b"\x00\x01\x02 this is not HTTP\r\n\r\n")
+    await writer.drain()
+
+
+async def redirect(writer, question):
+    await answer(writer, {}, status=307, extra="location: http://127.0.0.1:9/elsewhere\r\n")
+
+
+async def fail(writer, question):
+    await answer(writer, {"pairs": [PAIR]}, status=500)
+
+
+async def overloaded(writer, question):
+    await answer(writer, {}, status=503)
+
+
+async def huge(writer, question):
+    await answer(writer, b" " * 10_000_000 + json.dumps({"pairs": [PAIR]}).encode())
+
+
+async def huge_and_unannounced(writer, question):
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n")
+    for _ in range(200):
+        writer.write(b"10000\r\n" + b" " * 65_536 + b"\r\n")
+        await writer.drain()
+
+
+async def bomb(writer, question):
+    await answer(writer, BOMB, extra="content-encoding: gzip\r\n")
+
+
+BOMB = gzip.compress(b" " * 5_000_000)
+
+
+async def as_a_page(writer, question):
+    await answer(writer, {"pairs": [PAIR]}, media="text/html")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "kind"),
+    [
+        (hang, "timeout"),
+        (drip, "timeout"),
+        (drip_headers, "timeout"),
+        (break_off, "unreachable"),
+        (babble, "unreachable"),
+        (redirect, "redirect"),
+        (fail, "status"),
+        (overloaded, "status"),
+        (huge, "too_large"),
+        (huge_and_unannounced, "too_large"),
+        (bomb, "not_json"),
+        (as_a_page, "not_json"),
+    ],
+)
+async def test_trouble_is_named_and_is_never_a_permission(app, source, health, monkeypatch, behaviour, kind):
+    if kind == "timeout":
+        monkeypatch.setattr("herenow.relations.callback.DEADLINE", 0.2)
+    app.behave = behaviour
+    with pytest.raises(Unavailable) as caught:
+        await source.between("ana", ["bo"], NOW)
+    assert isinstance(caught.value, Failed)
+    assert caught.value.kind == kind
+    assert health.errors == {kind: 1}
+    monkeypatch.undo()
+    app.behave = app.honest
+    app.relate("ana", "bo")
+    assert await source.between("ana", ["bo"], NOW) == [MUTUAL]
+    assert health.trouble is None
+
+
+async def test_a_dead_application_is_left_alone_and_noticed_when_it_is_back(app, source, health, monkeypatch):
+    monkeypatch.setattr(rest, "SHORTEST", 0.05)
+    monkeypatch.setattr(rest, "LONGEST", 0.05)
+    await source.between("ana", ["bo"], NOW)
+    await app.die()
+    while not health.errors["resting"]:
+        with pytest.raises(Failed):
+            await source.between("ana", ["bo"], NOW)
+    assert health.errors["unreachable"] == rest.PATIENCE
+    await app.start()
+    app.relate("ana", "bo")
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                assert await source.between("ana", ["bo"], NOW) == [MUTUAL]
+                break
+            except Failed:
+                await asyncio.sleep(0.01)
+    assert health.trouble is None
+
+
+async def test_a_hanging_application_is_waited_for_a_few_times_only(app, source, health, hasty):
+    app.behave = hang
+    for _ in range(10):
+        with pytest.raises(Failed):
+            await source.between("ana", ["bo"], NOW)
+    assert health.errors == {"timeout": rest.PATIENCE, "resting": 10 - rest.PATIENCE}
+    assert len(app.asked) == rest.PATIENCE
+
+
+async def test_who_waits_for_a_turn_waits_no_longer_than_the_deadline(app, source, health, hasty):
+    app.behave = hang
+    asks = [source.between("ana", [f"{n}-{m}" for m in range(MOST_PAIRS)], NOW) for n in range(20)]
+    found = await asyncio.gather(*asks, return_exceptions=True)
+    assert all(isinstance(one, Failed) for one in found)
+    assert len(app.asked) <= messenger.AT_A_TIME
+    assert health.errors["timeout"] + health.errors["busy"] + health.errors["resting"] == 20
+
+
+async def test_a_connection_that_was_closed_meanwhile_is_no_failure(app, source, health):
+    async def and_close(writer, question):
+        await app.honest(writer, question)
+        writer.close()
+
+    app.behave = and_close
+    app.relate("ana", "bo")
+    for _ in range(20):
+        assert await source.between("ana", ["bo"], NOW) == [MUTUAL]
+    assert not health.errors
+
+
+# --- One that it stumbles over ---------------------------------------------------------------------------------------
+
+
+async def test_an_id_the_application_stumbles_over_harms_nobody_else(app, source, health):
+    app.poison = "drop-table"
+    app.relate("user-1", "ana")
+    good = [source.between(f"user-{n}", ["ana"], NOW) for n in range(900)]
+    bad = source.between("mallory", ["drop-table"], NOW)
+    *found, failure = await asyncio.gather(*good, bad, return_exceptions=True)
+    assert found[1] == [MUTUAL]
+    assert found.count([Relation()]) == 899
+    assert isinstance(failure, Failed)
+
+
+async def test_of_one_it_stumbles_over_nothing_is_said_and_of_those_asked_beside_it_all(app, source):
+    app.poison = "drop-table"
+    app.relate("ana", "bo")
+    found = await source.between("ana", ["bo", "drop-table", "cy", "ana"], NOW)
+    assert found == [MUTUAL, None, Relation(), Relation()]
+
+
+async def test_an_application_that_is_wrong_about_everything_is_not_asked_everything(app, source):
+    app.behave = fail
+    asks = [source.between("ana", [f"user-{n}" for n in range(500)], NOW) for _ in range(3)]
+    assert all(isinstance(one, Failed) for one in await asyncio.gather(*asks, return_exceptions=True))
+    before = len(app.asked)
+    assert before < 60
+    with pytest.raises(Failed):
+        await source.between("ana", [f"user-{n}" for n in range(500)], NOW)
+    assert len(app.asked) == before + 1
+
+
+# --- What is said of it ----------------------------------------------------------------------------------------------
+
+
+async def test_a_thousand_failures_are_counted_and_a_few_lines_are_logged(app, source, health):
+    app.behave = as_a_page
+    with capture_logs() as lines:
+        for n in range(50):
+            with pytest.raises(Failed):
+                await source.contacts(f"user-{n}", NOW)
+    assert health.errors["not_json"] == 50
+    assert [line["kind"] for line in lines] == ["not_json"]
+    assert SECRET not in json.dumps(lines)
+
+
+async def test_closing_while_something_is_asked_fails_the_question(app, health):
+    source = CallbackRelations(app.url, SECRET, now=lambda: NOW, health=health)
+    app.behave = hang
+    asking = asyncio.create_task(source.between("ana", ["bo"], NOW))
+    while not app.asked:
+        await asyncio.sleep(0.001)
+    await source.close()
+    with pytest.raises(Unavailable):
+        await asking

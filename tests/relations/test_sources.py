@@ -1,0 +1,89 @@
+"""Which source a setting asks for, what `open` means, and how a question is signed."""
+
+import pytest
+
+from herenow.errors import ConfigurationError
+from herenow.ports import Relation, SourceHealth
+from herenow.relations import SourceOptions, open_relations
+from herenow.relations.callback import CallbackRelations
+from herenow.relations.open import OpenRelations
+from herenow.relations.rest import LONGEST, PATIENCE, SHORTEST, Rest
+from herenow.relations.signature import signature
+from herenow.testing.memory_ledger import MemoryLedger
+
+
+def options(where):
+    return SourceOptions(where, MemoryLedger(), "s" * 32, lambda: 0, SourceHealth())
+
+
+@pytest.mark.parametrize(
+    ("where", "kind"),
+    [
+        ("ledger", MemoryLedger),
+        ("open", OpenRelations),
+        ("https://app.example/x", CallbackRelations),
+        ("http://127.0.0.1:9/x", CallbackRelations),
+    ],
+)
+async def test_a_setting_names_its_source(where, kind):
+    async with open_relations(options(where)) as source:
+        assert type(source) is kind
+
+
+def test_an_unknown_source_is_refused():
+    with pytest.raises(ConfigurationError, match="carrier-pigeon"):
+        open_relations(options("carrier-pigeon://loft"))
+
+
+async def test_open_relates_everybody_and_lists_nobody():
+    async with open_relations(options("open")) as source:
+        assert await source.between("ana", ["bo", "cy"], 0) == [Relation(mutual_follow=True)] * 2
+        assert await source.contacts("ana", 0) == []
+
+
+def test_the_signature_is_what_the_documentation_says():
+    """Computed with `printf '1800000000.{"ask":"x"}' | openssl dgst -sha256 -hmac <secret>`."""
+    secret = "a secret of at least thirty-two bytes"
+    assert signature(secret, 1_800_000_000, b'{"ask":"x"}') == "v1=" + OPENSSL
+
+
+OPENSSL = "846ddf38a7e52d793fa03684746633a41e098dfac7cc9054311198326f6293a6"
+
+
+def test_after_some_failures_nothing_is_sent_for_a_growing_while():
+    rest = Rest()
+    for _ in range(PATIENCE - 1):
+        assert rest.admits(0.0)
+        rest.failed(0.0)
+    assert rest.admits(0.0)
+    now, pauses = 0.0, []
+    for _ in range(6):
+        rest.failed(now)
+        began = now
+        while not rest.admits(now):
+            now += 0.25
+        pauses.append(now - began)
+    assert pauses[0] == SHORTEST
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == LONGEST
+
+
+def test_a_single_question_finds_out():
+    rest = Rest()
+    for _ in range(PATIENCE):
+        rest.failed(0.0)
+    assert rest.admits(LONGEST)
+    assert not rest.admits(LONGEST)
+    rest.given_up()
+    assert rest.admits(LONGEST)
+    rest.answered()
+    assert all(rest.admits(LONGEST) for _ in range(3))
+
+
+def test_an_answer_makes_up_for_all_failures_before_it():
+    rest = Rest()
+    for _ in range(3):
+        for _ in range(PATIENCE - 1):
+            rest.failed(0.0)
+        rest.answered()
+    assert rest.admits(0.0)

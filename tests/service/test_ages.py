@@ -1,0 +1,82 @@
+"""What is old is asked anew in time; what could not be is over, and never believed longer than allowed."""
+
+import pytest
+
+from herenow.service.ages import LATEST, Ages
+
+LIMIT = 100.0
+
+
+class Hands:
+    def __init__(self):
+        self.at = 1000.0
+
+    def __call__(self):
+        return self.at
+
+
+@pytest.fixture
+def hands():
+    return Hands()
+
+
+@pytest.fixture
+def ages(hands):
+    return Ages(LIMIT, hands)
+
+
+def test_the_turn_comes_well_before_the_end(ages, hands):
+    ages.asked("ana", hands.at)
+    hands.at += LIMIT * 0.5 - 0.1
+    assert ages.turns() == ([], [])
+    hands.at += LIMIT * 0.25 + 0.2
+    assert ages.turns() == (["ana"], [])
+
+
+def test_not_everybody_has_the_same_turn(ages, hands):
+    for n in range(100):
+        ages.asked(str(n), hands.at)
+    hands.at += LIMIT * 0.625
+    assert 20 < len(ages.turns()[0]) < 80
+
+
+def test_an_attempt_is_repeated_until_the_end(ages, hands):
+    ages.asked("ana", hands.at)
+    hands.at += LIMIT * LATEST
+    tries = 0
+    while True:
+        old, over = ages.turns()
+        tries += len(old)
+        if over:
+            break
+        hands.at += 1.0
+    assert over == ["ana"]
+    assert hands.at == 1000.0 + LIMIT
+    assert 4 <= tries <= 7
+    hands.at += LIMIT
+    assert ages.turns() == ([], [])
+
+
+def test_what_was_asked_anew_is_young_again(ages, hands):
+    ages.asked("ana", hands.at)
+    hands.at += LIMIT * 0.9
+    ages.asked_anew("ana", hands.at)
+    hands.at += LIMIT * 0.4
+    assert ages.turns() == ([], [])
+    hands.at += LIMIT * 0.6
+    assert ages.turns() == ([], ["ana"])
+
+
+def test_it_is_as_old_as_its_oldest_part(ages, hands):
+    ages.asked("ana", hands.at)
+    hands.at += LIMIT * 0.9
+    ages.asked("ana", hands.at)
+    hands.at += LIMIT * 0.1
+    assert ages.turns()[1] == ["ana"]
+
+
+def test_without_a_limit_nothing_grows_old(hands):
+    ages = Ages(None, hands)
+    ages.asked("ana", hands.at)
+    hands.at += 1e9
+    assert ages.turns() == ([], [])

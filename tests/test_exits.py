@@ -1,0 +1,140 @@
+"""Every way out leads through the one projection: nobody else may look into a presence.
+
+What of a presence may be shown is decided in `core.visibility` alone (`seen`, `seen_by_oneself`, `status_in_public`,
+`may_hear_typing`). Whoever reads one of the fields that are shown, or one of the raw views, outside of the core could show
+something that is hidden. The few that must are listed here with their reason; a new one is a decision, not an accident.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import herenow
+
+ROOT = Path(herenow.__file__).parent
+RAW_VIEWS = {"public", "truth", "own", "devices"}
+SHOWN = {"status", "since", "last_seen", "custom", "platforms", "sessions", "mode", "mode_until", "hidden"}
+
+MAY_LOOK = {
+    # The store's side: what is written, offered and woken up, never shown.
+    ("service/people.py", "sessions"),  # does what we hold stand in the record?
+    ("service/decide.py", "sessions"),  # what was committed of what we hold
+    ("service/recorder.py", "last_seen"),  # what the ledger keeps is the public value
+    ("service/recorder.py", "sessions"),  # a run's stamp: the last evidence of who is visibly here
+    ("service/recorder.py", "mode"),
+    ("service/recorder.py", "mode_until"),
+    ("service/recorder.py", "custom"),
+    ("service/healing.py", "last_seen"),
+    ("service/sessions.py", "sessions"),
+    ("service/rest_beats.py", "sessions"),  # has another node the device's socket?
+    ("service/users.py", "last_seen"),  # is there anything left of a deleted user?
+    ("service/sweep.py", "sessions"),
+    # The user's own choice, answered to who made it.
+    ("api/choices.py", "custom"),
+    ("api/choices.py", "mode"),
+    ("api/choices.py", "mode_until"),
+    # Which rule's name an explanation carries; services only.
+    ("service/inquiries.py", "mode"),
+}
+
+MODULES = sorted(
+    path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] not in ("core", "testing", "demo")
+)
+each_module = pytest.mark.parametrize("path", MODULES, ids=[str(path.relative_to(ROOT)) for path in MODULES])
+
+
+@each_module
+def test_nobody_but_the_projection_takes_a_raw_view(path):
+    assert not list(raw_views(ast.parse(path.read_text())))
+
+
+@each_module
+def test_nobody_but_the_projection_reads_what_is_shown(path):
+    name = str(path.relative_to(ROOT))
+    looks = {(name, field) for field in looked_at(ast.parse(path.read_text()))}
+    assert not looks - MAY_LOOK
+
+
+def test_every_exception_is_still_needed():
+    used = {
+        (str(path.relative_to(ROOT)), field)
+        for path in MODULES
+        for field in looked_at(ast.parse(path.read_text()))
+    }
+    assert not MAY_LOOK - used
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        "def exit(person):\n    return person.presence.status",
+        "def exit(presence):\n    return presence.last_seen",
+        "def exit(person):\n    found = person.presence\n    return found.platforms",
+        "def exit(reader):\n    [(it, _)] = reader.look(['a'])\n    return it.custom",
+        "def exit(x: Presence):\n    return x.since",
+    ],
+)
+def test_the_rule_finds_an_exit_that_bypasses(leak):
+    assert list(looked_at(ast.parse(leak)))
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        "from herenow.core.model import truth",
+        "from herenow.core.model import View, public as shown",
+        "from herenow.core import model\nmodel.own(presence)",
+    ],
+)
+def test_the_rule_finds_a_raw_view(leak):
+    assert list(raw_views(ast.parse(leak)))
+
+
+def raw_views(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "herenow.core.model":
+            yield from (alias.name for alias in node.names if alias.name in RAW_VIEWS)
+        elif (
+            isinstance(node, ast.Attribute) and node.attr in RAW_VIEWS and ast.unparse(node.value) == "model"
+        ):
+            yield node.attr
+
+
+def looked_at(tree):
+    """Fields that are shown, read from what is a presence by its name, its annotation or where it came from."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            names = {"presence"} | presences(function)
+            for node in ast.walk(function):
+                if isinstance(node, ast.Attribute) and node.attr in SHOWN and is_presence(node.value, names):
+                    yield node.attr
+
+
+def is_presence(value, names):
+    if isinstance(value, ast.Name):
+        return value.id in names
+    return isinstance(value, ast.Attribute) and value.attr == "presence"
+
+
+def presences(function):
+    """Names in this function that stand for a presence."""
+    found = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.arg) and node.annotation is not None:
+            if ast.unparse(node.annotation).split(" ")[0] in ("Presence", "'Presence'"):
+                found.add(node.arg)
+        elif isinstance(node, ast.Assign) and gives_presences(node.value):
+            for target in node.targets:
+                found |= {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
+    return found
+
+
+def gives_presences(value):
+    if isinstance(value, ast.Attribute):
+        return value.attr == "presence"
+    if isinstance(value, ast.Await):
+        value = value.value
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        return value.func.attr in {"look", "decided", "presence"}
+    return isinstance(value, ast.Call) and ast.unparse(value.func) in {"decode", "Presence"}

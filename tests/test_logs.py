@@ -1,0 +1,39 @@
+"""What a log line may hold: how something failed, and nothing that somebody could use."""
+
+import json
+import logging
+
+import pytest
+import structlog
+
+from herenow.logs import configure_logging
+
+
+@pytest.fixture(params=["console", "json"])
+def form(request):
+    """Logging as a server has it; afterwards as it was."""
+    root, kept = logging.getLogger(), structlog.get_config()
+    handlers, level = root.handlers[:], root.level
+    yield request.param
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.configure(**kept)
+
+
+def fail(token):
+    raise RuntimeError("a mistake")
+
+
+@pytest.mark.parametrize("logger", [structlog.get_logger, logging.getLogger], ids=["ours", "a library's"])
+def test_a_stack_shows_where_it_failed_but_no_token_that_was_at_hand(form, logger, capsys):
+    configure_logging(form, "info")
+    try:
+        fail("-".join(("a", "token")))  # not as it stands in this line, which is in the stack
+    except RuntimeError:
+        logger("herenow.test").error("it failed", exc_info=True)
+    said = capsys.readouterr().err
+    assert "RuntimeError: a mistake" in said
+    assert "in fail" in said
+    assert "a-token" not in said
+    if form == "json":
+        assert "in fail" in json.loads(said)["exception"]

@@ -1,0 +1,303 @@
+"""Mistakes that somebody could make, one per way out: each must turn the twin test red.
+
+A leak is a function of the stage that it spoils. What it passes on is what a careless line would have at hand: the record,
+the sessions a node holds, a counter.
+"""
+
+import asyncio
+from dataclasses import replace
+
+from herenow.api import ops
+from herenow.core.model import Status, truth
+from herenow.core.visibility import Sight
+from herenow.errors import ProtocolError
+from herenow.service import hub, typing, views
+from herenow.testing.twins.cases import FRIEND, TARGET
+from herenow.wire.shapes import status_frame
+
+LEAKS = {}
+
+
+def leak(way):
+    """`way`: a part of the name of the record by which it must be found."""
+
+    def register(plant):
+        LEAKS[plant.__name__] = plant, way
+        return plant
+
+    return register
+
+
+def is_here(stage):
+    person = stage.node.people.find(TARGET)
+    return person is not None and any(session.lost_at is None for session in person.sessions)
+
+
+def spoil_seen(monkeypatch, module, spoil):
+    seen = module.seen
+    monkeypatch.setattr(
+        module, "seen", lambda presence, sight, *day: spoil(presence, seen(presence, sight, *day), sight)
+    )
+
+
+# --- Values ----------------------------------------------------------------------------------------------------------
+
+
+@leak("socket")
+def the_truth_is_pushed(stage, monkeypatch):
+    spoil_seen(
+        monkeypatch, hub, lambda presence, view, sight: truth(presence) if sight == Sight.FULL else view
+    )
+
+
+@leak("stream")
+def platforms_are_pushed(stage, monkeypatch):
+    spoil_seen(monkeypatch, hub, lambda presence, view, _: replace(view, platforms=tuple(presence.platforms)))
+
+
+@leak("socket")
+def hidden_text_is_pushed(stage, monkeypatch):
+    spoil_seen(monkeypatch, hub, lambda presence, view, _: replace(view, custom=presence.custom))
+
+
+@leak("socket")
+def last_seen_follows_hidden_life(stage, monkeypatch):
+    def spoil(presence, view, _):
+        stamps = [session.seen_at for session in presence.sessions]
+        return replace(view, last_seen=max([view.last_seen or 0, *stamps])) if presence.hidden else view
+
+    spoil_seen(monkeypatch, hub, spoil)
+
+
+@leak("newcomer")
+def what_is_hidden_is_stale(stage, monkeypatch):
+    monkeypatch.setattr(stage.node.hub, "_says_stale", lambda person: person.presence.hidden)
+
+
+@leak("GET /api/v1/presence/{user}")
+def as_of_is_the_records_version(stage, monkeypatch):
+    statuses = stage.node.views.statuses
+
+    async def spoiled(viewer, users):
+        monkeypatch.setattr(
+            stage.node.hub, "as_of", lambda _: getattr(stage.node.people.find(TARGET).presence, "version", 0)
+        )
+        try:
+            return await statuses(viewer, users)
+        finally:
+            monkeypatch.setattr(stage.node.hub, "as_of", lambda _: stage.node.clock.now())
+
+    monkeypatch.setattr(stage.node.views, "statuses", spoiled)
+
+
+# --- Counts and orders -----------------------------------------------------------------------------------------------
+
+
+@leak("presence/count")
+def the_hidden_are_counted(stage, monkeypatch):
+    count = stage.node.views.count
+
+    async def spoiled(viewer):
+        counts = await count(viewer)
+        if viewer == FRIEND and is_here(stage):
+            counts |= {"online": counts["online"] + 1, "offline": counts["offline"] - 1}
+        return counts
+
+    monkeypatch.setattr(stage.node.views, "count", spoiled)
+
+
+@leak("leaderboard")
+def ranks_follow_the_truth(stage, monkeypatch):
+    rank = views._rank
+
+    def spoiled(contact):
+        status, *seen_at, user = rank(contact)
+        return status, *([False, -(2**60), 0] if user == TARGET and is_here(stage) else seen_at), user
+
+    monkeypatch.setattr(views, "_rank", spoiled)
+
+
+@leak("stats")
+def statistics_count_the_hidden(stage, monkeypatch):
+    monkeypatch.setattr(
+        type(stage.node.metrics), "users", Counted(stage, stage.node.metrics.users), raising=False
+    )
+
+
+class Counted:
+    def __init__(self, stage, users):
+        self._stage = stage
+        self._users = users
+
+    def __get__(self, metrics, _owner):
+        if metrics is not self._stage.node.metrics or not is_here(self._stage):
+            return self._users
+        return {**{status: self._users[status] for status in Status}, Status.AWAY: 99}
+
+    def __set__(self, metrics, users): ...
+
+
+# --- Frames ----------------------------------------------------------------------------------------------------------
+
+
+@leak("socket")
+def the_hidden_type(stage, monkeypatch):
+    monkeypatch.setattr(typing, "may_hear_typing", lambda _presence, sight: sight == Sight.FULL)
+
+
+@leak("socket")
+def rooms_hear_everybody(stage, monkeypatch):
+    monkeypatch.setattr(typing, "may_hear_typing", lambda _presence, _sight: True)
+
+
+@leak("socket")
+def equal_values_are_sent_again(stage, monkeypatch):
+    publish = stage.node.hub.publish
+
+    def spoiled(person):
+        publish(person)
+        for channel in person.channels:
+            for outbox in list(channel.outboxes):
+                if person.user == TARGET and person.presence.hidden:
+                    outbox.send(status_frame(channel.body, stage.node.clock.now()))
+
+    monkeypatch.setattr(stage.node.hub, "publish", spoiled)
+    monkeypatch.setattr(stage.node.decider._hub, "publish", spoiled)
+
+
+@leak("stream")
+def streams_breathe_with_the_hidden(stage, monkeypatch):
+    publish = stage.node.hub.publish
+
+    def spoiled(person):
+        publish(person)
+        for stream in stage.node.streams:
+            if person.user in stream.outbox.watching and person.presence.hidden:
+                stream.end.__self__.ping()
+
+    monkeypatch.setattr(stage.node.hub, "publish", spoiled)
+
+
+@leak("socket")
+def a_denial_tells_who_is_there(stage, monkeypatch):
+    subscribe = stage.node.subscriptions.subscribe
+
+    async def spoiled(outbox, targets):
+        granted = await subscribe(outbox, targets)
+        reason = "too_many_subscriptions" if is_here(stage) else "not_mutual_followers"
+        granted.denied = [(user, reason if user == TARGET else why) for user, why in granted.denied]
+        return granted
+
+    monkeypatch.setattr(stage.node.subscriptions, "subscribe", spoiled)
+
+
+@leak("socket")
+def typing_to_the_hidden_is_answered_otherwise(stage, monkeypatch):
+    told = stage.node.typing.typing
+
+    async def spoiled(connection, to, room, *, typing):
+        await told(connection, None if to == TARGET and is_here(stage) else to, room, typing=typing)
+        if to == TARGET and is_here(stage):
+            raise ProtocolError("not_a_member", "Not now.")
+
+    monkeypatch.setattr(stage.node.typing, "typing", spoiled)
+
+
+# --- Answers ---------------------------------------------------------------------------------------------------------
+
+
+def spoil_answers(stage, spoil):
+    app = stage.app
+
+    async def spoiled(scope, receive, send):
+        async def sent(message):
+            await send(spoil(message) if scope["path"].endswith(f"presence/{TARGET}") else message)
+
+        await app(scope, receive, sent)
+
+    stage.app = spoiled
+
+
+@leak("GET /api/v1/presence/{user}")
+def a_header_tells(stage, monkeypatch):
+    def spoil(message):
+        if message["type"] == "http.response.start" and is_here(stage):
+            message["headers"] = [*message["headers"], (b"x-node", b"1")]
+        return message
+
+    spoil_answers(stage, spoil)
+
+
+@leak("GET /api/v1/presence/{user}")
+def a_body_is_longer(stage, monkeypatch):
+    def spoil(message):
+        if message["type"] == "http.response.body" and is_here(stage):
+            message["body"] += b" "
+        return message
+
+    spoil_answers(stage, spoil)
+
+
+@leak("GET /api/v1/presence/{user}")
+def an_answer_takes_longer(stage, monkeypatch):
+    statuses = stage.node.views.statuses
+
+    async def spoiled(viewer, users):
+        if is_here(stage) and list(users) == [TARGET]:
+            await asyncio.sleep(0.005)
+        return await statuses(viewer, users)
+
+    monkeypatch.setattr(stage.node.views, "statuses", spoiled)
+
+
+@leak("DELETE /api/v1/presence/devices/{device}")
+def anybodys_device_is_found(stage, monkeypatch):
+    sign_out = stage.node.sessions.sign_out
+
+    async def spoiled(user, device, **how):
+        there = await sign_out(user, device, **how)
+        person = stage.node.people.find(TARGET)
+        return there or (person is not None and any(s.device == device for s in person.sessions))
+
+    monkeypatch.setattr(stage.node.sessions, "sign_out", spoiled)
+
+
+@leak("readyz")
+def readiness_names_the_busy(stage, monkeypatch):
+    troubles = ops._troubles
+
+    def spoiled(node):
+        yield from troubles(node)
+        if is_here(stage):
+            yield ops.Trouble("load", "Somebody is here.")
+
+    monkeypatch.setattr(ops, "_troubles", spoiled)
+
+
+@leak("GET /api/v1/public/{user}")
+def a_profile_shows_the_truth(stage, monkeypatch):
+    profile = stage.node.views.profile
+
+    async def spoiled(user):
+        found = await profile(user)
+        if found is None or not is_here(stage):
+            return found
+        body, as_of = found
+        return body.replace(b'"offline"', b'"away"'), as_of
+
+    monkeypatch.setattr(stage.node.views, "profile", spoiled)
+
+
+@leak("GET /api/v1/public/{user}")
+def a_profiles_etag_follows_hidden_life(stage, monkeypatch):
+    profile = stage.node.views.profile
+
+    async def spoiled(user):
+        found = await profile(user)
+        person = stage.node.people.find(TARGET)
+        if found is None or person is None or not person.presence.hidden:
+            return found
+        body, as_of = found
+        return body + b" " * (person.presence.version % 7 + 1), as_of
+
+    monkeypatch.setattr(stage.node.views, "profile", spoiled)
