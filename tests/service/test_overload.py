@@ -5,6 +5,7 @@ from tests.service.scenes import meet
 
 from herenow.core.model import Mode
 from herenow.core.shedding import Shed
+from herenow.service.node import TURN
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -14,9 +15,9 @@ def level_of(node):
 
 
 async def overloaded(world, node, seconds=1.2):
-    """As the node's own task finds it when something held up the loop; see tests/scenarios for a real one."""
+    """As the node finds it when something held up the loop; see tests/scenarios for a real one."""
     node.node.overload._looked_at -= seconds
-    await world.sleep(0.15)
+    await world.sleep(TURN)
 
 
 async def test_a_calm_node_gives_up_nothing(world):

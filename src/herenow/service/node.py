@@ -39,7 +39,7 @@ from herenow.service.inquiries import Inquiries
 from herenow.service.lease import LeaseKeeper
 from herenow.service.metrics import Metrics
 from herenow.service.news import ChangedMessage, News
-from herenow.service.overload import LOOK, Overload
+from herenow.service.overload import Overload
 from herenow.service.people import HeldSession, People, Person
 from herenow.service.polling import Polling
 from herenow.service.privacy import Privacy
@@ -139,7 +139,7 @@ class Node:
             settings.flush_every,
             crowds=settings.crowds,
         )
-        self.overload = Overload(clock_, metrics, self.hub.shed)
+        self.overload = Overload(clock_, metrics, TURN, self.hub.shed)
         self.freshness = Freshness(self.hub, engine.shards)
         self.recorder = Recorder(
             engine,
@@ -336,7 +336,6 @@ class Node:
         every(0, self._receive, "mail")
         every(TURN, self._turn, "wheel")
         every(1.0, self._look_around, "round")
-        every(LOOK, self.overload.look, "overload")
         spawn(self.recorder.run(), "recorder")
         if self.settings.embedded:
             every(STAMP_EVERY, self.recorder.stamp, "run-stamp")
@@ -406,6 +405,7 @@ class Node:
                 self.users.receive(told)
 
     async def _turn(self) -> None:
+        self.overload.look()
         self.silence.turn()
         self.tail.listen()
         for outbox in self.hub.stuck(self.settings.stuck_after):

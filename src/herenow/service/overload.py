@@ -1,8 +1,9 @@
-"""Does this node keep up? Measured by how late its own event loop comes back to a task that only sleeps.
+"""Does this node keep up? Measured by how late its event loop comes back to something that is to be done every so often.
 
-The loop does one thing at a time, so its lateness is what every client feels, whatever the cause. It is taken as the
-worst of late, fading by a fifth with each look, so that a level holds for a second or two after its cause. What is given
-up at which lateness stands in `core.shedding`.
+The loop does one thing at a time, so its lateness is what every client feels, whatever the cause: too many frames, too
+large a fan-out, a machine that gives its time to others. The worst of late counts and fades from look to look, so that a
+level holds for a second or two after its cause and a single slow moment is soon forgotten. What is given up at which
+lateness stands in `core.shedding`.
 """
 
 from __future__ import annotations
@@ -15,10 +16,9 @@ from herenow.core.shedding import Shed, level
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 
-LOOK = 0.1
-"""Seconds between two looks."""
+FADE = 0.6
+"""What is left of a lateness at the next look."""
 
-FADE = 0.8
 WORST = 2.0
 """Seconds: a process that was stopped for minutes is not late for minutes."""
 
@@ -26,18 +26,21 @@ log = structlog.get_logger(__name__)
 
 
 class Overload:
-    def __init__(self, clock: Clock, metrics: Metrics, on_level: Callable[[Shed], None]) -> None:
+    def __init__(
+        self, clock: Clock, metrics: Metrics, every: float, on_level: Callable[[Shed], None]
+    ) -> None:
         self._clock = clock
         self._metrics = metrics
+        self._every = every
         self._on_level = on_level
         self._looked_at: float | None = None
         self._late = 0.0
         self.level = Shed.NOTHING
 
-    async def look(self) -> None:
-        """Called every `LOOK` seconds, if the loop can."""
+    def look(self) -> None:
+        """To be called every so many seconds, if the loop can."""
         now = self._clock.monotonic()
-        late = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at - LOOK)
+        late = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at - self._every)
         self._looked_at = now
         self._late = max(min(late, WORST), self._late * FADE)
         self._metrics.loop_late = self._late
