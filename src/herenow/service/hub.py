@@ -274,6 +274,15 @@ class Hub:
             person.user, seen(person.presence, sight, self.today), stale=self._says_stale(person)
         )
 
+    @property
+    def popular(self) -> dict[Delivery, int]:
+        """How many people are delivered in which way, if not at once."""
+        return {delivery: list(self._deliveries.values()).count(delivery) for delivery in Delivery}
+
+    @property
+    def paced_waiting(self) -> int:
+        return self._waves.waiting
+
     def as_answered(self, sights: Mapping[str, Sight]) -> Mapping[str, Sight]:
         """What is on demand is told less exactly, whoever asks by whichever way."""
         if Delivery.POLL not in self._deliveries.values():
