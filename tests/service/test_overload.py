@@ -24,7 +24,7 @@ async def test_a_calm_node_gives_up_nothing(world):
     node, _, _ = await meet(world)
     await world.sleep(5)
     assert level_of(node) is Shed.NOTHING
-    assert node.node.metrics.loop_late < 0.01
+    assert node.node.overload.late < 0.01
 
 
 async def test_typing_goes_first_and_comes_back(world):
@@ -34,7 +34,7 @@ async def test_typing_goes_first_and_comes_back(world):
     await node.node.typing.typing(ana.connection, "bob", None, typing=True)
     await world.sleep(0.1)
     assert not bob.of_type("presence.typing")
-    assert node.node.metrics.shed["typing"] == 1
+    assert node.node.metrics.given_up["typing"] == 1
     await world.sleep(3)
     assert level_of(node) is Shed.NOTHING
     await node.node.typing.typing(ana.connection, "bob", None, typing=True)

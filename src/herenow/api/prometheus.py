@@ -61,7 +61,7 @@ class _NodeCollector(Collector):
             ("undecided_users", "Users whose decision waits for the store.", node.decider.waiting),
             ("lease_held", "1 while this node may decide.", int(node.standing.holds_lease)),
             ("paced_waiting", "Viewers whose turn in a wave has not come yet.", node.hub.paced_waiting),
-            ("loop_late_seconds", "How late the event loop is, the worst of late.", counted.loop_late),
+            ("loop_late_seconds", "How late the event loop is, the worst of late.", node.overload.late),
             (
                 "given_up_level",
                 "What an overloaded node gives up: 0 nothing, 1 typing, 2 idleness, 3 text.",
@@ -121,7 +121,7 @@ class _NodeCollector(Collector):
         shed = CounterMetricFamily(
             "herenow_given_up", "What waited or was dropped under overload.", labels=["kind"]
         )
-        for kind, times in sorted(counted.shed.items()):
+        for kind, times in sorted(counted.given_up.items()):
             shed.add_metric([kind], times)
         yield shed
         errors = CounterMetricFamily(

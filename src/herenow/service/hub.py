@@ -199,7 +199,7 @@ class Hub:
     def _refresh(self, channel: Channel) -> None:
         if self._shed and self._may_wait(channel):
             self._given_up[channel] = None
-            self._metrics.shed["change"] += 1
+            self._metrics.given_up["change"] += 1
         else:
             self._show(channel)
 

@@ -139,7 +139,7 @@ class Node:
             settings.flush_every,
             crowds=settings.crowds,
         )
-        self.overload = Overload(clock_, metrics, TURN, self.hub.shed)
+        self.overload = Overload(clock_, TURN, self.hub.shed)
         self.freshness = Freshness(self.hub, engine.shards)
         self.recorder = Recorder(
             engine,

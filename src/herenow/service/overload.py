@@ -14,7 +14,6 @@ import structlog
 
 from herenow.core.shedding import Shed, level
 from herenow.service.clock import Clock
-from herenow.service.metrics import Metrics
 
 FADE = 0.6
 """What is left of a lateness at the next look."""
@@ -26,15 +25,13 @@ log = structlog.get_logger(__name__)
 
 
 class Overload:
-    def __init__(
-        self, clock: Clock, metrics: Metrics, every: float, on_level: Callable[[Shed], None]
-    ) -> None:
+    def __init__(self, clock: Clock, every: float, on_level: Callable[[Shed], None]) -> None:
         self._clock = clock
-        self._metrics = metrics
         self._every = every
         self._on_level = on_level
         self._looked_at: float | None = None
-        self._late = 0.0
+        self.late = 0.0
+        """Seconds, the worst of late."""
         self.level = Shed.NOTHING
 
     def look(self) -> None:
@@ -42,9 +39,8 @@ class Overload:
         now = self._clock.monotonic()
         late = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at - self._every)
         self._looked_at = now
-        self._late = max(min(late, WORST), self._late * FADE)
-        self._metrics.loop_late = self._late
-        present, self.level = self.level, level(self.level, self._late)
+        self.late = max(min(late, WORST), self.late * FADE)
+        present, self.level = self.level, level(self.level, self.late)
         if self.level is not present:
-            log.warning("overload", given_up=self.level.name.lower(), late=round(self._late, 3))
+            log.warning("overload", given_up=self.level.name.lower(), late=round(self.late, 3))
             self._on_level(self.level)

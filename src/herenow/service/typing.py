@@ -188,7 +188,7 @@ class TypingRooms:
         if not outboxes:
             return
         if self._given_up():
-            self._metrics.shed["typing"] += 1
+            self._metrics.given_up["typing"] += 1
             return
         viewers = sorted({outbox.user for outbox in outboxes})
         if message.room is not None:
