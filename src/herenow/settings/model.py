@@ -178,6 +178,12 @@ class Settings(BaseSettings):
     # How much, how fast
     flush_every: Annotated[SecondsOrZero, About("pause between two frames to a socket; 0: by load")] = 0.0
     stuck_after: Annotated[Seconds, About("a socket that has not read for so long is closed")] = 10.0
+    pace_above: Annotated[
+        Count, Unit("viewers"), About("a change with more viewers on a node is spread over up to 10 s")
+    ] = 5_000
+    push_ceiling: Annotated[
+        Count, Unit("viewers"), About("a change with more viewers on a node is not pushed: they ask")
+    ] = 100_000
     ledger_flush: Annotated[Seconds, About("how often facts are written to the ledger")] = 1.0
     max_subscriptions: Annotated[Count, Unit("per socket"), About("people one socket may watch")] = 500
     max_bulk: Annotated[Count, Unit("ids"), About("people one request may ask for")] = 1000
