@@ -139,10 +139,13 @@ class Member(Server):
         metrics = await self.metrics()
         users = {word: int(metrics.get(f"herenow_users{{{word}}}", 0)) for word in ("online", "away", "busy")}
         assert self.front is not None
+        connections = int(metrics["herenow_connections"])
+        # A half-open socket may be ended by the node or not yet: between those that live and all that lead there.
+        live = sum(client.link is not None and client.link.node is self for client in self.fleet.clients)
         return Counts(
             Counter({word: count for word, count in users.items() if count}),
-            int(metrics["herenow_connections"]),
-            len(self.front.tunnels),
+            connections,
+            min(max(connections, live), len(self.front.tunnels)),
         )
 
 
