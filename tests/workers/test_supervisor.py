@@ -270,6 +270,7 @@ asyncio.run(supervisor.run())
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE
     )
+    assert process.stdout is not None
     async with asyncio.timeout(PATIENCE):
         assert process.stdout is not None
         assert await process.stdout.readline() == b"up\n"

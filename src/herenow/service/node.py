@@ -379,9 +379,9 @@ class Node:
         await self.drain()
         self.sessions.let_go_all()
         handed_over = await self._hand_over()
-        await self.shares.leave()
         await self._finish_ledger()
         if handed_over:
+            await self.shares.leave()
             await self._end_lease()
         self.hub.close()
         self.decider.close()
