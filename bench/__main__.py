@@ -9,7 +9,22 @@ from collections.abc import Callable
 import click
 from rich.console import Console
 
-from bench import arrive, beats, fan_out, idle, lookup, machine, memory, redis, storm, twins, visibility
+from bench import (
+    arrive,
+    beats,
+    fan_out,
+    idle,
+    last_seen,
+    ledger_down,
+    lookup,
+    machine,
+    memory,
+    nodes,
+    redis,
+    storm,
+    twins,
+    visibility,
+)
 from bench.effort import Effort
 from bench.report import Result, save, show
 
@@ -24,6 +39,9 @@ SCENARIOS: dict[str, Callable[[Effort], Result]] = {
     "visibility": visibility.run,
     "twins": twins.run,
     "redis": redis.run,
+    "nodes": nodes.run,
+    "last-seen": last_seen.run,
+    "ledger-down": ledger_down.run,
 }
 
 

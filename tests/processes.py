@@ -47,13 +47,15 @@ class Server:
             **settings,
         }
         self.url = ""
+        self.environment: dict[str, str] = {}
+        """Beside the settings."""
         self.process: asyncio.subprocess.Process | None = None
         self._log = folder / "log"
 
     async def start(self) -> Server:
         env = {name: value for name, value in os.environ.items() if not name.startswith("HERENOW_")}
         env |= {f"HERENOW_{name.upper()}": str(value) for name, value in self._settings.items()}
-        env["HERENOW_SECRET"] = SECRET
+        env |= {"HERENOW_SECRET": SECRET, **self.environment}
         with self._log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
                 sys.executable,

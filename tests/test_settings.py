@@ -98,7 +98,7 @@ def test_asked_beats_never_count_as_too_fast():
         ("engine", "redis+sentinel:///name"),
         ("engine", "redis:localhost"),
         ("engine", "memory"),
-        ("ledger", "postgresql://localhost/x"),
+        ("ledger", "mysql://localhost/x"),
         ("ledger", "sqlite:///"),
         ("ledger", "herenow.db"),
         ("relations", "closed"),
@@ -234,6 +234,27 @@ def test_a_secret_is_not_shown_by_anything():
     settings = load({"secret": SECRET})
     assert SECRET not in repr(settings)
     assert SECRET not in str(list(settings.rows()))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://ana:hunter2@db/presence",
+        "mysql://ana:hun/ter2@db/presence",
+        "mysql://ana:hunter2@x@db,db2:5432/presence?sslmode=require",
+        "mysql://ana:pa ss hunter2@db/presence",
+        "mysql://db/presence?user=ana&password=hunter2&sslmode=require",
+        "mysql://db/presence?sslpassword=hunter2",
+    ],
+)
+def test_no_part_of_a_password_is_shown_however_it_was_written(url):
+    with pytest.raises(ConfigurationError, match="ledger = 'mysql://") as caught:
+        load({"ledger": url})
+    assert not re.search("hun|ter2|pa ss", str(caught.value))
+    good = load({"ledger": url.replace("mysql", "postgresql")})
+    shown = next(row for row in good.rows() if row.name == "ledger")
+    assert not re.search("hun|ter2|pa ss", shown.value)
+    assert shown.value.startswith("postgresql://")
 
 
 def test_a_password_in_an_address_is_not_shown():

@@ -27,6 +27,7 @@ from herenow.api.app import make_app
 from herenow.api.reports import report_of
 from herenow.core.bucket import Rate
 from herenow.core.machine import Timings
+from herenow.core.pacing import Crowds
 from herenow.demo import Demo
 from herenow.engines import make_engine
 from herenow.errors import ConfigurationError
@@ -261,6 +262,7 @@ def node_settings(settings: Settings) -> NodeSettings:
         typing_for=settings.typing_for,
         typing_min=settings.typing_min,
         stuck_after=settings.stuck_after,
+        crowds=Crowds(settings.pace_above, settings.push_ceiling),
         flush_every=settings.flush_every,
         ledger_flush=settings.ledger_flush,
         max_subscriptions=settings.max_subscriptions,

@@ -329,7 +329,7 @@ class LedgerChange:
     """A row of the change table: something about these two (or this one) has changed; read it again.
     kind: `relation` (a, b: an edge or a block), `relations` (user a with everybody, and in every room), `member`
     (room a, user b), `members` (room a, everybody), `preferences` (user a), `void` (user a: tokens were revoked, or the
-    user was deleted)."""
+    user was deleted), `everything` (the ledger went back in time; all that was read from it may be wrong)."""
 
     kind: str
     a: str
@@ -372,7 +372,8 @@ class Relations(Protocol):
 
 
 class Ledger(Relations, Protocol):
-    """Durable facts. Every method raises `Unavailable` when the database cannot be used; writes are transactions.
+    """Durable facts. Every method raises `Unavailable` when the database cannot be used; writes are transactions, and raise
+    `UnknownOutcome` where one may have been committed all the same: doing it again is harmless.
     Every write of relations or preferences adds to the change table in the same transaction."""
 
     async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]: ...
@@ -382,7 +383,8 @@ class Ledger(Relations, Protocol):
         """Random, made when the ledger was created: nodes that share a store must share a ledger."""
 
     async def open(self) -> None:
-        """Connect; create an empty ledger, migrate an SQLite one; refuse a newer schema (`ConfigurationError`)."""
+        """Connect; create an empty ledger, migrate an SQLite one; refuse a newer schema, and an older one of a database
+        that others may be using (`ConfigurationError`)."""
 
     async def close(self) -> None: ...
 
@@ -481,11 +483,12 @@ class Ledger(Relations, Protocol):
     async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
         """Add rows to the change table: something changed that is kept elsewhere, and every node must look again."""
 
-    async def changes_head(self) -> int: ...
+    async def changes_head(self) -> int:
+        """The id of the newest row there ever was. What is read after this call is at least as new."""
 
     async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
-        """Rows after this id and the id to go on with. Overlap is the caller's business: ids commit out of order on
-        a database with several writers."""
+        """Rows after this id and the id to go on with. Rows become visible in the order of their ids, whoever writes them:
+        whoever has read up to one has missed none before it."""
 
     async def forget_changes(self, before: int) -> None:
         """Trim the change table: rows with an id at or below `before`."""

@@ -11,7 +11,7 @@ from tests.redis_servers import ClusterGroup, SentinelGroup, running, wait_for
 
 from herenow.engines import make_engine, redis_servers
 from herenow.engines.redis_keys import ShardKeys
-from herenow.engines.redis_link import connect
+from herenow.engines.redis_link import Link, connect
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ports import Committed, Fenced, Lease, Loaded, Write
 from herenow.testing.engine_contract import (
@@ -303,6 +303,41 @@ async def test_a_planned_failover_is_heard_of_and_the_old_master_is_not_written_
         answer = await sooner_or_later(lambda: engine.jump(0, node.epoch, 10))
         assert answer == 1
         assert group.replica.client.hget(ShardKeys("herenow", 0).fences, node.epoch) == b"10"
+
+
+async def test_a_sentinel_that_vanished_without_a_word_is_listened_to_again(group, monkeypatch):
+    monkeypatch.setattr(redis_servers, "LISTEN_QUIET", 0.2)
+    sentinel = group.sentinels[0]
+
+    def listening():
+        return {
+            each["id"] for each in sentinel.client.client_list(_type="pubsub") if each["name"] == "herenow"
+        }
+
+    async with opened(group.url):
+        await asyncio.to_thread(wait_for, listening, "nobody listens")
+        [before] = listening()
+        sentinel.stop_the_clock()
+        await asyncio.sleep(1)  # longer than two silences
+        sentinel.go_on()
+        await asyncio.to_thread(wait_for, lambda: listening() - {before}, "nobody listens again")
+
+
+async def test_a_quiet_sentinel_is_not_left(group, monkeypatch):
+    monkeypatch.setattr(redis_servers, "LISTEN_QUIET", 0.05)
+    asked = []
+    say = Link.say
+
+    def counted(link, command):
+        asked.append(link)
+        say(link, command)
+
+    monkeypatch.setattr(Link, "say", counted)
+    async with opened(group.url):
+        async with asyncio.timeout(PATIENCE):
+            while len(asked) < 12:
+                await asyncio.sleep(0.01)
+        assert len(set(asked)) == 3, "one connection to each sentinel, asked again and again"
 
 
 # Cluster

@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 folder, link = Path(sys.argv[1]), socket.socket(fileno=int(sys.argv[2]))
@@ -69,7 +70,10 @@ if behaviour != "slow":
 unread = b""
 while True:
     if select.select([link], [], [], 0.1)[0]:
-        data = link.recv(65536)
+        try:
+            data = link.recv(65536)
+        except ConnectionResetError:  # killed before it had read everything
+            data = b""
         if not data:
             note(f"alone {os.getpid()}")
             end()
@@ -79,5 +83,6 @@ while True:
     if (folder / f"ask-{os.getpid()}").exists():
         (folder / f"ask-{os.getpid()}").unlink()
         send(type="question", number=7)
-    send(type="alive")
+    with suppress(BrokenPipeError):  # it is found out above
+        send(type="alive")
     time.sleep(0)

@@ -272,6 +272,7 @@ asyncio.run(supervisor.run())
     )
     assert process.stdout is not None
     async with asyncio.timeout(PATIENCE):
+        assert process.stdout is not None
         assert await process.stdout.readline() == b"up\n"
     process.kill()
     await process.wait()

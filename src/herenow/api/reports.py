@@ -145,6 +145,8 @@ def _troubles_of_all(told: Sequence[Told], each: Sequence[Stats]) -> Iterator[Tr
 def troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
     if auth.trouble is not None:
         yield Trouble("jwks", auth.trouble)
+    if node.relations.trouble is not None:
+        yield Trouble("ledger", node.relations.trouble)
     if node.recorder.is_late:
         yield Trouble(
             "ledger_backlog", f"{node.recorder.backlog} rows wait for the ledger, which does not take them."

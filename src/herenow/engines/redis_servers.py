@@ -32,6 +32,10 @@ SLOTS = 16_384
 LISTEN_AGAIN = 1.0
 """Seconds until a sentinel that went away is tried again."""
 
+LISTEN_QUIET = 5.0
+"""Seconds without a word after which a sentinel is asked for a sign of life; after as many more it is taken for gone. A
+machine that vanished closes no connection."""
+
 BREATH = 0.05
 """Seconds between two looks for a server that was not found: whoever asks meanwhile is told what the last one found."""
 
@@ -266,24 +270,36 @@ class Sentinel:
     async def _listen(self, address: Address) -> None:
         """For ever: one of many that may tell us first."""
         while True:
-            gone = asyncio.Event()
-
-            def heard(message: Reply, gone: asyncio.Event = gone) -> None:
-                if message is None:
-                    gone.set()
-                else:
-                    self._hear(message)
-
             try:
                 link = await self._connect(address)
                 try:
-                    await _subscribe(link, "+switch-master", heard)
-                    await gone.wait()
+                    await self._until_silent(link)
                 finally:
                     link.close()
             except (Unavailable, Lost):
                 pass
             await asyncio.sleep(LISTEN_AGAIN)
+
+    async def _until_silent(self, link: Link) -> None:
+        said = asyncio.Event()
+
+        def heard(message: Reply) -> None:
+            said.set()
+            self._hear(message)
+
+        await _subscribe(link, "+switch-master", heard)
+        asked = False
+        while link.is_open:
+            try:
+                async with asyncio.timeout(LISTEN_QUIET):
+                    await said.wait()
+                said.clear()
+                asked = False
+            except TimeoutError:
+                if asked:
+                    return
+                link.say(("PING",))
+                asked = True
 
     def _hear(self, message: Reply) -> None:
         match message:

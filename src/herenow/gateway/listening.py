@@ -46,6 +46,7 @@ class Listener:
         self._server: _Server | None = None
         self._socket: socket.socket
         self._socket = listening(settings.host, settings.port) if shared is None else joined(*shared)
+        _notice_the_vanished(self._socket, settings.dead_after)
 
     def __enter__(self) -> Self:
         return self
@@ -94,3 +95,18 @@ class Listener:
     def stop(self) -> None:
         if self._server is not None:
             self._server.should_exit = True
+
+
+def _notice_the_vanished(listener: socket.socket, silence: float) -> None:
+    """Every connection inherits it: one whose peer is gone without a word ends after this many seconds, also where nobody
+    listens for its silence, such as a second socket of a device that lives on through another."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    seconds = max(1, round(silence))
+    for name, value in (
+        ("TCP_KEEPIDLE", max(1, seconds // 2)),
+        ("TCP_KEEPINTVL", max(1, seconds // 6)),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", seconds * 1000),
+    ):
+        if hasattr(socket, name):  # Linux has them all
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -160,8 +160,10 @@ class LeaseKeeper:
                 self._observed[lease.epoch] = _Observed(lease.counter, now)
         for gone in self._observed.keys() - {lease.epoch for lease in alive}:
             del self._observed[gone]
-        still = [lease for lease in alive if now - self._observed[lease.epoch].since >= self._node_lease]
-        for lease in still if self._may_mark(len(still), len(alive) + 1, now) else ():
+        stood = [now - self._observed[lease.epoch].since for lease in alive]
+        still = [lease for lease, how_long in zip(alive, stood, strict=True) if how_long >= self._node_lease]
+        quiet = sum(how_long > self._node_lease / 2 for how_long in stood)
+        for lease in still if self._may_mark(len(still), quiet, len(alive) + 1, now) else ():
             await self._mark(lease)
         self._take_over([lease for lease in others if lease.dead], now)
 
@@ -173,9 +175,10 @@ class LeaseKeeper:
         else:
             self._mine.discard(lease.epoch)  # somebody else's, or alive after all
 
-    def _may_mark(self, still: int, nodes: int, now: float) -> bool:
-        """When more than half of the nodes stand still, it is rather the store that was away: one more lease for all."""
-        if still * 2 <= nodes:
+    def _may_mark(self, still: int, quiet: int, nodes: int, now: float) -> bool:
+        """When more than half of the nodes stand still, it is rather the store that was away: one more lease for all.
+        Who has missed one renewal counts too: of those who stopped together, some are seen to stand still a look later."""
+        if not still or quiet * 2 <= nodes:
             self._extra_until = 0.0
             return True
         if not self._extra_until:

@@ -20,6 +20,7 @@ import structlog
 
 from herenow.core.bucket import Rate
 from herenow.core.machine import Edit, Timings, wake_at
+from herenow.core.pacing import Crowds
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
 from herenow.errors import HerenowError, Unavailable
@@ -37,6 +38,7 @@ from herenow.service.inquiries import Inquiries
 from herenow.service.lease import LeaseKeeper
 from herenow.service.metrics import Metrics
 from herenow.service.news import ChangedMessage, News
+from herenow.service.overload import Overload
 from herenow.service.people import HeldSession, People, Person
 from herenow.service.polling import Polling
 from herenow.service.privacy import Privacy
@@ -91,6 +93,7 @@ class NodeSettings:
     typing_min: float = 2.0
     stuck_after: float = 10.0
     flush_every: float = 0.0
+    crowds: Crowds = field(default_factory=Crowds)
     ledger_flush: float = 1.0
     max_subscriptions: int = 500
     max_connections_per_user: int = 20
@@ -134,7 +137,14 @@ class Node:
         timings, clock_, metrics, tasks = settings.timings, self.clock, self.metrics, self._tasks
         self.standing = Standing(clock_, settings.node_lease, make_epoch)
         self.people = People(engine.shards)
-        self.hub = Hub(self.people, clock_, metrics, settings.flush_every)
+        self.hub = Hub(
+            self.people,
+            clock_,
+            metrics,
+            settings.flush_every,
+            crowds=settings.crowds,
+        )
+        self.overload = Overload(clock_, TURN, self.hub.shed)
         self.freshness = Freshness(self.hub, engine.shards)
         self.recorder = Recorder(
             engine,
@@ -273,6 +283,7 @@ class Node:
             tasks=tasks,
             typing_for=settings.typing_for,
             typing_min=settings.typing_min,
+            given_up=lambda: self.hub.gives_up_typing,
         )
         self.relations = Acquaintances(
             relations or ledger,
@@ -445,6 +456,7 @@ class Node:
                 self.users.receive(told)
 
     async def _turn(self) -> None:
+        self.overload.look()
         self.silence.turn()
         self.tail.listen()
         for outbox in self.hub.stuck(self.settings.stuck_after):

@@ -41,6 +41,7 @@ MIN_SECRET_BYTES = 32  # RFC 7518, section 3.2: an HS256 key is at least as long
 
 
 MAX_WORKERS = 128  # each is a Python of its own: more than any machine has cores for
+POSTGRESQL = ("postgresql://", "postgres://")
 
 _KEYS = ("secret", "jwks_url", "jwks_file")
 
@@ -110,7 +111,9 @@ class Settings(BaseSettings):
     ledger: Annotated[
         str,
         About("where durable facts live"),
-        Allowed("sqlite:///path, or sqlite:// to keep it in memory (the ledgers of this version)"),
+        Allowed(
+            "sqlite:///path, sqlite:// to keep it in memory, or postgresql://user:password@host:5432/database"
+        ),
     ] = "sqlite:///herenow.db"
     relations_secret: Annotated[
         SecretStr | None,
@@ -175,6 +178,12 @@ class Settings(BaseSettings):
     # How much, how fast
     flush_every: Annotated[SecondsOrZero, About("pause between two frames to a socket; 0: by load")] = 0.0
     stuck_after: Annotated[Seconds, About("a socket that has not read for so long is closed")] = 10.0
+    pace_above: Annotated[
+        Count, Unit("viewers"), About("a change with more viewers on a node is spread over up to 10 s")
+    ] = 5_000
+    push_ceiling: Annotated[
+        Count, Unit("viewers"), About("a change with more viewers on a node is not pushed: they ask")
+    ] = 100_000
     ledger_flush: Annotated[Seconds, About("how often facts are written to the ledger")] = 1.0
     max_subscriptions: Annotated[Count, Unit("per socket"), About("people one socket may watch")] = 500
     max_bulk: Annotated[Count, Unit("ids"), About("people one request may ask for")] = 1000
@@ -266,6 +275,8 @@ class Settings(BaseSettings):
     @field_validator("ledger")
     @classmethod
     def _ledger_exists(cls, value: str) -> str:
+        if value.startswith(POSTGRESQL):
+            return value
         path = value.removeprefix("sqlite:///")
         if value != "sqlite://" and (path in (value, "") or "?" in path):
             raise ValueError("unknown ledger")
@@ -350,7 +361,9 @@ class Settings(BaseSettings):
 
     @property
     def ledger_path(self) -> Path | None:
-        """The ledger's file; None when it lives in memory."""
+        """The ledger's file; None when it lives in memory, or in a database server."""
+        if self.ledger.startswith(POSTGRESQL):
+            return None
         path = self.ledger.removeprefix("sqlite://").removeprefix("/")
         return Path(path) if path not in ("", ":memory:") else None
 
@@ -420,8 +433,10 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def without_password(text: str) -> str:
-    """A URL may carry a password; an answer or a log line may not."""
-    return re.sub(r"(://[^/@\s]*:)[^/\s]*@", r"\1***@", text)
+    """A URL may carry a password; an answer or a log line may not. Rather too much is hidden than a piece of one that was
+    not written as it should be."""
+    text = re.sub(r"(://[^@:/]*:).*@", r"\1***@", text, flags=re.DOTALL)
+    return re.sub(r"(password=)[^&'\"]*", r"\1***", text)
 
 
 def _shown(value: object) -> str:
