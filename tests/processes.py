@@ -66,6 +66,11 @@ class Server:
                     self.url = found[1]
                     return self
 
+    @property
+    def log(self) -> str:
+        """What it has written to its standard error."""
+        return self._log.read_text()
+
     async def stop(self) -> int:
         return await self._end(signal.SIGTERM)
 
