@@ -1,5 +1,7 @@
 """A node that cannot keep up, by its own measure, and what its viewers then get."""
 
+from itertools import pairwise
+
 import pytest
 from tests.service.scenes import meet
 
@@ -96,5 +98,7 @@ async def test_what_waited_comes_a_little_at_a_time(world, monkeypatch):
     for _ in range(16):
         await world.sleep(TURN)
         came.append(sum(bob.saw(user) == ["online", "away"] for user in ("ana", "cem", "dan")))
-    assert sorted(set(came)) == [0, 1, 2, 3]
+    assert came[0] == 0
+    assert came[-1] == 3
+    assert max(after - before for before, after in pairwise(came)) < 3
     assert node.node.metrics.given_up["change"] == 3
