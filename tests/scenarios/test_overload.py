@@ -100,7 +100,7 @@ def _text(frame: dict[str, object]) -> str | None:
 
 def _given_up(server: Server) -> list[str]:
     """Every level since the start, as the node has logged it."""
-    lines = [json.loads(line) for line in server.log.splitlines()]
+    lines = [json.loads(line) for line in server.told().splitlines()]
     return ["nothing", *(line["given_up"] for line in lines if line["event"] == "overload")]
 
 

@@ -261,3 +261,59 @@ async def test_a_socket_that_closed_while_its_node_was_cut_off_is_lost_when_it_c
     await world.until(closed + 31_000)
     assert far.saw("ana") == ["online", "offline"]
     assert far.last("ana").last_seen == pytest.approx(closed, abs=2)
+
+
+async def test_users_of_a_process_that_is_known_to_be_dead_are_in_grace_at_once(world):
+    n1, ana, _ = await meet(world)
+    n2, n3 = await world.start_all("n2", "n3")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5)
+    epoch = n1.node.standing.epoch
+    n1.kill()
+    killed = world.now
+    for node in (n2, n3):  # both are told; one does it
+        await node.run(node.node.lease.bury(["unheard of", epoch]))
+    await world.sleep(0.5)
+    assert epoch not in rows(world)
+    [session] = world.stored("ana").sessions
+    assert session.lost_at == pytest.approx(killed, abs=600)
+    await world.until(killed + 31_000)
+    assert far.saw("ana") == ["online", "offline"]
+    assert killed - 3_400 <= far.last("ana").last_seen <= killed
+
+
+async def test_who_is_called_dead_while_the_store_is_away_is_found_in_the_usual_way(world):
+    n1, ana, _ = await meet(world)
+    n2 = await world.start("n2")
+    await world.sleep(5)
+    epoch = n1.node.standing.epoch
+    n1.kill()
+    with world.faults.during(Rule(Fault.UNAVAILABLE)):
+        await n2.run(n2.node.lease.bury([epoch]))
+    assert epoch in rows(world)
+    await world.sleep(30)
+    assert epoch not in rows(world)
+
+
+async def test_a_node_does_not_bury_itself(world):
+    n1 = await world.start("n1")
+    await n1.run(n1.node.lease.bury([n1.node.standing.epoch]))
+    await world.sleep(5)
+    assert rows(world) == {n1.node.standing.epoch: False}
+
+
+async def test_an_epoch_is_told_before_anything_is_written_under_it(world):
+    n1, ana, _ = await meet(world)
+    await world.start("n2")
+    told = []
+    n1.node.on_epoch = lambda epoch: told.append((epoch, world.stored("ana").sessions[0].holder))
+    await world.sleep(5)
+    old = n1.node.standing.epoch
+    n1.freeze()
+    await world.sleep(20)
+    n1.thaw()
+    await world.sleep(5)
+    assert told == [(n1.node.standing.epoch, old)]
+    assert world.stored("ana").sessions[0].holder == n1.node.standing.epoch

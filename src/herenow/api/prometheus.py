@@ -6,7 +6,7 @@ number of `Metrics` appears; a new one there is the reason to change this module
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -20,13 +20,25 @@ from herenow.service.metrics import BOUNDS, Histogram
 from herenow.service.node import Node
 
 
-def exposition(node: Node, accept: str) -> tuple[bytes, str]:
+def metrics_of(node: Node) -> list[Metric]:
+    """This process and its node."""
+    return [*_NodeCollector(node).collect(), *ProcessCollector(registry=None).collect()]
+
+
+def exposition(metrics: Sequence[Metric], accept: str) -> tuple[bytes, str]:
     """(text, content type), in the newest format that the asking side understands."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_NodeCollector(node))
-    ProcessCollector(registry=registry)
+    registry.register(_Collected(metrics))
     encode, media = choose_encoder(accept)
     return encode(registry), media
+
+
+class _Collected(Collector):
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Sequence[Metric]:
+        return self._metrics
 
 
 class _NodeCollector(Collector):

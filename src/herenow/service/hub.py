@@ -202,11 +202,11 @@ class Hub:
                     self._waves.hasten(outbox)
 
     def _refresh(self, channel: Channel) -> None:
-        if self._shed and self._may_wait(channel):
+        if not self._shed or not self._may_wait(channel):
+            self._show(channel)
+        elif channel not in self._given_up:
             self._given_up[channel] = None
             self._metrics.given_up["change"] += 1
-        else:
-            self._show(channel)
 
     def _show(self, channel: Channel) -> None:
         had = channel.body

@@ -86,7 +86,7 @@ class RoomClose(Struct, frozen=True):
 # --- Frames, and those that are commands as they are -----------------------------------------------------------------
 
 
-class _Frame(Struct, frozen=True, tag_field="type"):
+class _Frame(Struct, frozen=True, tag_field="type", omit_defaults=True):
     id: FrameId = None
 
 

@@ -1,0 +1,27 @@
+/**
+ * What a person chooses, as a frame. Pure; the rules are rows in spec/vectors/choices.json.
+ *
+ * "17:00" is the next time it is that late here; every other instant is the server's to read.
+ */
+import type { Choice, Frame, Until } from "./types.js";
+
+export function setFrame({ mode, text, emoji, until }: Choice, now: number): Frame {
+  const frame: Frame = { type: "presence.set" };
+  const end = instant(until, now);
+  if (mode) frame.mode = mode;
+  if (mode && mode !== "auto" && end !== null) frame.until = end;
+  if (text !== undefined || emoji !== undefined) {
+    frame.custom_status = text || emoji ? { text: text ?? "", emoji: emoji ?? "", expires_at: end } : null;
+  }
+  return frame;
+}
+
+export function instant(value: Until | null | undefined, now: number): number | string | null {
+  if (value instanceof Date) return value.getTime();
+  const time = typeof value === "string" && /^([01]?\d|2[0-3]):([0-5]\d)$/.exec(value);
+  if (!time) return (value as number | string) ?? null;
+  const at = new Date(now);
+  at.setHours(+time[1]!, +time[2]!, 0, 0);
+  if (at.getTime() <= now) at.setDate(at.getDate() + 1);
+  return at.getTime();
+}

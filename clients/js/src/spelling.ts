@@ -1,0 +1,9 @@
+/** From the server's spelling to JavaScript's: `last_seen` is `lastSeen`. Fields that are new to us are kept, too. */
+
+const SHORTER: Record<string, string> = { user_id: "user", custom_status: "custom" };
+
+export function camel(value: any): any {
+  if (Array.isArray(value)) return value.map(camel);
+  if (!value || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [SHORTER[name] ?? name.replace(/_(.)/g, (_, letter) => letter.toUpperCase()), camel(each)]));
+}

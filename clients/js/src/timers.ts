@@ -1,0 +1,29 @@
+/** Timers by name: under each name one thing waits, the last. Whoever ends can end all of them. */
+
+const LONGEST = 2e9; // ms; a timer that is longer than 31 bits fires at once
+
+export class Timers {
+  #waiting = new Map<string, ReturnType<typeof setTimeout>>();
+
+  in(wait: number, name: string, then: () => void): void {
+    this.cancel(name);
+    const timer = setTimeout(() => {
+      this.#waiting.delete(name);
+      then();
+    }, Math.min(wait, LONGEST));
+    this.#waiting.set(name, timer);
+  }
+
+  has(name: string): boolean {
+    return this.#waiting.has(name);
+  }
+
+  cancel(name: string): void {
+    clearTimeout(this.#waiting.get(name));
+    this.#waiting.delete(name);
+  }
+
+  clear(): void {
+    for (const name of this.#waiting.keys()) this.cancel(name);
+  }
+}

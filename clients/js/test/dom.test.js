@@ -1,0 +1,195 @@
+/** On a page: activity, dots, storage. happy-dom instead of a browser. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Window } from "happy-dom";
+import { client, settled, status, token } from "./fakes.js";
+
+const NAMES = ["document", "window", "addEventListener", "HTMLElement", "customElements", "CSSStyleSheet", "requestAnimationFrame", "localStorage"];
+
+/** The window's names become ours for the time of a test. */
+function page(t, { without = [] } = {}) {
+  const window = new Window({ url: "http://here.test/" });
+  const before = Object.fromEntries(NAMES.map((name) => [name, Object.getOwnPropertyDescriptor(globalThis, name)]));
+  const frames = [];
+  const given = {
+    ...Object.fromEntries(NAMES.map((name) => [name, window[name]])),
+    window,
+    addEventListener: window.addEventListener.bind(window),
+    requestAnimationFrame: (paint) => frames.push(paint),
+  };
+  for (const name of NAMES) {
+    if (without.includes(name)) Object.defineProperty(globalThis, name, { get() { throw new Error(`${name} is forbidden`); }, configurable: true });
+    else Object.defineProperty(globalThis, name, { value: given[name], configurable: true, writable: true });
+  }
+  t.after(async () => {
+    for (const name of NAMES) before[name] ? Object.defineProperty(globalThis, name, before[name]) : delete globalThis[name];
+    await window.happyDOM.close();
+  });
+  const paint = () => frames.splice(0).forEach((each) => each());
+  return { window, document: window.document, frames, paint };
+}
+
+function hide(window, hidden) {
+  Object.defineProperty(window.document, "hidden", { value: hidden, configurable: true });
+  window.document.dispatchEvent(new window.Event("visibilitychange"));
+}
+
+test("keys and pointers are activity, a few seconds apart", async (t) => {
+  const { window } = page(t);
+  const { socket, pass } = await client(t);
+  for (let n = 0; n < 50; n++) window.dispatchEvent(new window.Event(n % 2 ? "keydown" : "pointermove"));
+  await pass(30_000);
+  assert.deepEqual(socket().sent, [{ type: "presence.heartbeat", activity_type: "active" }]);
+});
+
+test("activity can be left to the application", async (t) => {
+  const { window } = page(t);
+  const { socket, pass } = await client(t, { activity: false });
+  window.dispatchEvent(new window.Event("keydown"));
+  await pass(30_000);
+  assert.deepEqual(socket().sent, [{ type: "presence.heartbeat" }]);
+});
+
+test("a page that comes to the front is activity, and asks whether the server is there", async (t) => {
+  const { window } = page(t);
+  const { here, socket, pass } = await client(t);
+  here.idle();
+  hide(window, true);
+  hide(window, false);
+  assert.deepEqual(socket().sent.slice(1), [{ type: "presence.active" }, { type: "presence.heartbeat", id: "beat" }]);
+  await pass(10_000);
+  assert.equal(here.state.phase, "reconnecting");
+});
+
+test("a page that comes to the front does not wait out a long back-off, but what the server asked for", async (t) => {
+  const { window } = page(t);
+  t.mock.method(Math, "random", () => 0.5);
+  const { here, socket, pass, Sockets } = await client(t, { deviceId: "d" });
+  socket().end(4429);
+  assert.equal(here.state.retryIn, 15_000);
+  hide(window, false);
+  await pass(1_000);
+  assert.equal(Sockets.all.length, 2);
+  socket().end(1012, "retry_after_ms=60000");
+  hide(window, false);
+  await pass(59_000);
+  assert.equal(Sockets.all.length, 2);
+  await pass(1_000);
+  assert.equal(Sockets.all.length, 3);
+});
+
+test("a page that leaves and comes back out of the browser's cache wants what it wanted", async (t) => {
+  const { window } = page(t);
+  const { here, socket, pass } = await client(t);
+  here.watch(["bo"], () => {});
+  await pass(10);
+  await pass(10);
+  window.dispatchEvent(new window.Event("pagehide"));
+  await pass(10);
+  assert.equal(socket().of("presence.unsubscribe").length, 1);
+  window.dispatchEvent(new window.Event("pageshow"));
+  await pass(10);
+  assert.deepEqual(socket().of("presence.subscribe").map((frame) => frame.target_user_ids), [["bo"], ["bo"]]);
+});
+
+test("a closed client hears nothing of the page", async (t) => {
+  const { window } = page(t);
+  const { here, socket } = await client(t);
+  here.close();
+  window.dispatchEvent(new window.Event("keydown"));
+  hide(window, false);
+  await settled();
+  assert.deepEqual(socket().sent, []);
+});
+
+test("the device is the same at the next visit", async (t) => {
+  page(t);
+  const device = (socket) => new URL(socket.url).searchParams.get("device_id");
+  const first = await client(t);
+  const second = new first.here.constructor("ws://here.test/ws/presence", { token: () => token(), shareTabs: false, WebSocket: first.Sockets });
+  t.after(() => second.close());
+  await settled();
+  const [one, two] = first.Sockets.all.map(device);
+  assert.equal(one, two);
+  assert.ok(one.length > 5);
+});
+
+test("where storage is forbidden, a device of its own", async (t) => {
+  page(t, { without: ["localStorage"] });
+  const { here, socket } = await client(t);
+  assert.ok(new URL(socket().url).searchParams.get("device_id").length > 5);
+  assert.equal(here.state.phase, "connected");
+});
+
+test("an address relative to the page", async (t) => {
+  page(t);
+  const { here, Sockets } = await client(t);
+  Object.defineProperty(globalThis, "location", { value: { href: "https://here.test/a/b" }, configurable: true });
+  t.after(() => delete globalThis.location);
+  const relative = new here.constructor("/ws/presence", { token: () => token(), shareTabs: false, deviceId: "d", WebSocket: Sockets });
+  t.after(() => relative.close());
+  await settled();
+  assert.equal(Sockets.last.url, "wss://here.test/ws/presence?device_id=d&platform=web");
+});
+
+test("dots: shape, word and state, in one frame for all of them", async (t) => {
+  const { document, frames, paint } = page(t);
+  const { defineGreenDot } = await import("../build/green-dot.js");
+  const { here, socket, pass } = await client(t);
+  document.body.innerHTML = '<green-dot id="early" user="bo"></green-dot>';
+  defineGreenDot(here);
+  const bo = document.getElementById("early");
+  const others = Array.from({ length: 5_000 }, (_, n) => Object.assign(document.createElement("green-dot")));
+  others.forEach((dot, n) => dot.setAttribute("user", n ? `user-${n}` : "<img onerror=alert(1)>".replaceAll(" ", "")));
+  document.body.append(...others);
+  const mark = bo.shadowRoot.querySelector("i");
+  paint();
+  assert.equal(mark.className, "unknown");
+  assert.equal(mark.getAttribute("aria-label"), "status unknown");
+  await pass(10);
+  await pass(10);
+  const named = socket().of("presence.subscribe").flatMap((frame) => frame.target_user_ids);
+  assert.equal(named.length, 5_001);
+  assert.equal(new Set(named).size, 5_001);
+  socket().say({ type: "presence.statuses", statuses: named.map((user) => status(user, "busy")) });
+  assert.equal(frames.length, 1);
+  paint();
+  assert.equal(mark.className, "busy");
+  assert.equal(mark.getAttribute("aria-label"), "do not disturb");
+  assert.equal(mark.getAttribute("role"), "img");
+  assert.equal(bo.getAttribute("status"), "busy");
+  assert.equal(others[4_999].getAttribute("status"), "busy");
+  assert.equal(others[0].shadowRoot.querySelectorAll("img").length, 0);
+  // Not connected for a while: pale, not offline.
+  t.mock.method(Math, "random", () => 0.999);
+  socket().end(1006);
+  await pass(2_000);
+  paint();
+  assert.equal(mark.className, "busy stale");
+  assert.equal(mark.getAttribute("aria-label"), "do not disturb (last known)");
+  assert.ok(bo.hasAttribute("stale"));
+  // Another person in the same dot, then nobody.
+  bo.setAttribute("user", "chen");
+  paint();
+  assert.equal(mark.className, "unknown");
+  others.forEach((dot) => dot.remove());
+  bo.removeAttribute("user");
+  await pass(1_000);
+  socket().welcome();
+  await pass(10);
+  assert.deepEqual(socket().of("presence.subscribe"), []);
+});
+
+test("dots in another language, from another client", async (t) => {
+  const { document, paint } = page(t);
+  const { defineGreenDot } = await import("../build/green-dot.js?second");
+  const { here, socket, pass } = await client(t);
+  defineGreenDot(here, { name: "gruener-punkt", words: { online: "da" } });
+  document.body.innerHTML = '<gruener-punkt user="bo"></gruener-punkt>';
+  await pass(10);
+  await pass(10);
+  socket().say({ type: "presence.status", ...status("bo") });
+  paint();
+  const mark = document.querySelector("gruener-punkt").shadowRoot.querySelector("i");
+  assert.equal(mark.title, "da");
+});

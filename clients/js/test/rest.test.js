@@ -1,0 +1,54 @@
+/** REST: what is sent, and what becomes of every kind of answer. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Rest, RestError } from "../build/rest.js";
+
+function client(...answers) {
+  const asked = [];
+  const fetch = async (url, { method, headers, body }) => {
+    asked.push({ url, method, headers, body: body && JSON.parse(body) });
+    const answer = answers.shift() ?? new Response(null, { status: 204 });
+    if (answer instanceof Error) throw answer;
+    return answer;
+  };
+  return { rest: new Rest("https://here.test/", { token: async () => "t", fetch }), asked };
+}
+const json = (value, init) => new Response(JSON.stringify(value), init);
+
+test("ids with odd characters arrive as they are", async () => {
+  const { rest, asked } = client();
+  await rest.block("a/b?c#d%é");
+  await rest.addMember("r/1", 42);
+  assert.deepEqual(asked.map(({ method, url }) => [method, url]), [
+    ["PUT", "https://here.test/api/v1/blocks/a%2Fb%3Fc%23d%25%C3%A9"],
+    ["PUT", "https://here.test/api/v1/rooms/r%2F1/members/42"],
+  ]);
+  assert.equal(asked[0].headers.authorization, "Bearer t");
+  assert.equal(asked[0].body, undefined);
+});
+
+test("what is not mentioned is not sent", async () => {
+  const answer = { visibility: "nobody", share_last_seen: false, idle_after: null, public: true };
+  const { rest, asked } = client(json(answer), json(answer));
+  assert.deepEqual(await rest.setPreferences({ visibility: "nobody" }), { visibility: "nobody", shareLastSeen: false, idleAfter: null, public: true });
+  await rest.setPreferences({ idleAfter: null, shareLastSeen: false });
+  assert.deepEqual(asked.map(({ body }) => body), [{ visibility: "nobody" }, { share_last_seen: false, idle_after: null }]);
+});
+
+test("a refusal has the server's code, and the time to come back", async () => {
+  const { rest } = client(json({ code: "polling_too_fast", detail: "Bulk reads are limited." }, { status: 429, headers: { "retry-after": "30" } }));
+  await assert.rejects(rest.getMany(["bo"]), { name: "RestError", code: "polling_too_fast", message: "Bulk reads are limited.", status: 429, retryAfter: 30 });
+});
+
+test("what is not the server's answer is no answer", async () => {
+  const { rest } = client(new Response("<html>", { status: 502 }), new Response("<html>sign in", { status: 200 }), new TypeError("fetch failed"));
+  await assert.rejects(rest.me(), { code: "http_502", status: 502 });
+  await assert.rejects(rest.me(), { code: "http_200", status: 200 });
+  await assert.rejects(rest.me(), (error) => error instanceof RestError && error.code === "no_answer" && error.status === 0);
+});
+
+test("nobody has a public profile: undefined; another refusal is one", async () => {
+  const { rest } = client(json({ code: "not_found" }, { status: 404 }), json({ code: "not_ready" }, { status: 503 }));
+  assert.equal(await rest.publicProfile("bo"), undefined);
+  await assert.rejects(rest.publicProfile("bo"), { code: "not_ready" });
+});

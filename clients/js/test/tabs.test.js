@@ -1,0 +1,336 @@
+/** Several tabs: clients in one process that share locks and a channel. The clock is moved, the messages are real. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Herenow } from "../build/index.js";
+import { FakeLocks, settled, sockets, status, token, URL_ } from "./fakes.js";
+
+function browser(t, { locks = new FakeLocks() } = {}) {
+  const before = Object.getOwnPropertyDescriptor(globalThis, "navigator");
+  Object.defineProperty(globalThis, "navigator", { value: { locks }, configurable: true });
+  t.after(() => (before ? Object.defineProperty(globalThis, "navigator", before) : delete globalThis.navigator));
+  t.mock.timers.enable({ apis: ["setTimeout", "Date"], now: 1_700_000_000_000 });
+  const Sockets = sockets();
+  const opened = [];
+  const tab = async (options = {}) => {
+    const here = new Herenow(URL_, { token: () => token(), deviceId: "browser", WebSocket: Sockets, ...options });
+    opened.push(here);
+    await pass(0);
+    return here;
+  };
+  // A message between tabs takes a turn of the real loop, whatever the clock says.
+  const pass = async (ms) => {
+    t.mock.timers.tick(ms);
+    for (let turn = 0; turn < 6; turn++) await new Promise((resolve) => setImmediate(resolve)), await settled();
+  };
+  t.after(() => opened.forEach((here) => here.close()));
+  return { Sockets, tab, pass };
+}
+
+test("two tabs, one socket, and both see what they watch", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  const [one, two] = [await tab(), await tab()];
+  Sockets.last.welcome();
+  await pass(20);
+  assert.equal(Sockets.all.length, 1);
+  assert.equal(two.state.phase, "connected");
+  const seen = [];
+  one.watch(["bo"], (now) => seen.push(["one", now.user, now.status]));
+  two.watch(["bo", "chen"], (now) => seen.push(["two", now.user, now.status]));
+  await pass(20);
+  await pass(20);
+  const asked = Sockets.last.of("presence.subscribe").flatMap((frame) => frame.target_user_ids);
+  assert.deepEqual(asked.sort(), ["bo", "chen"]);
+  Sockets.last.say({ type: "presence.statuses", statuses: [status("bo"), status("chen", "away")] });
+  await pass(0);
+  assert.deepEqual(seen.sort(), [["one", "bo", "online"], ["two", "bo", "online"], ["two", "chen", "away"]]);
+});
+
+test("a tab that comes later learns what the others know", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  const one = await tab();
+  Sockets.last.welcome();
+  Sockets.last.say({ type: "presence.self", status: "online", mode: "auto", until: null, custom_status: null, devices: [] });
+  one.watch(["bo", "eve"], () => {});
+  await pass(20);
+  Sockets.last.say({ type: "presence.statuses", statuses: [status("bo", "busy")], id: "w1" });
+  Sockets.last.say({ type: "presence.subscribe.denied", denied: [{ target_user_id: "eve", reason: "not_mutual_followers" }], id: "w1" });
+  const two = await tab();
+  const seen = [];
+  two.watch(["bo", "eve"], (now) => seen.push([now.user, now.status]));
+  await pass(20);
+  await pass(20);
+  assert.deepEqual(seen, [["bo", "busy"], ["eve", "offline"]]);
+  assert.equal(two.me.get().mode, "auto");
+  assert.equal(Sockets.last.of("presence.subscribe").length, 1);
+});
+
+test("a choice and typing of a tab without a socket", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  await tab();
+  const two = await tab();
+  Sockets.last.welcome();
+  await pass(20);
+  const chosen = two.me.set({ mode: "busy" });
+  two.typing({ to: "bo" });
+  await pass(0);
+  const [set] = Sockets.last.of("presence.set");
+  assert.equal(Sockets.last.of("presence.typing").length, 1);
+  Sockets.last.say({ type: "presence.error", code: "unavailable", message: "…", id: set.id });
+  await pass(0);
+  await assert.rejects(chosen, { code: "unavailable" });
+});
+
+test("the tab with the socket closes: another takes over, and nobody looks stale", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  const [one, two, three] = [await tab(), await tab(), await tab()];
+  Sockets.last.welcome();
+  await pass(20);
+  const seen = [];
+  for (const here of [two, three]) here.watch(["bo"], (now) => seen.push([now.status, now.stale]));
+  await pass(20);
+  await pass(20);
+  Sockets.last.say({ type: "presence.statuses", statuses: [status("bo")], id: "w1" });
+  await pass(0);
+  one.close();
+  await pass(0);
+  assert.equal(Sockets.all.length, 2);
+  assert.equal(new URL(Sockets.last.url).searchParams.get("device_id"), "browser");
+  Sockets.last.welcome();
+  await pass(20);
+  await pass(20);
+  assert.deepEqual(Sockets.last.of("presence.subscribe").flatMap((frame) => frame.target_user_ids), ["bo"]);
+  Sockets.last.say({ type: "presence.statuses", statuses: [status("bo")], id: "w2" });
+  await pass(5_000);
+  assert.deepEqual(seen, [["online", false], ["online", false]]);
+  assert.equal(three.state.phase, "connected");
+  Sockets.last.say({ type: "presence.status", ...status("bo", "away") });
+  await pass(0);
+  assert.equal(seen.length, 4);
+});
+
+test("a tab that comes while there is no connection shows what was known as stale, and believes the next word", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  const one = await tab();
+  Sockets.last.welcome();
+  one.watch(["bo"], () => {});
+  await pass(20);
+  Sockets.last.say({ type: "presence.statuses", statuses: [status("bo", "online", Date.now() + 5_000)], id: "w1" });
+  Sockets.last.end(4429); // back in half a minute or so
+  const two = await tab();
+  const seen = [];
+  two.watch(["bo"], (now) => seen.push([now.status, now.stale]));
+  await pass(20);
+  assert.equal(two.state.phase, "reconnecting");
+  assert.deepEqual(seen, [["online", true]]);
+  await pass(30_000);
+  Sockets.last.welcome();
+  await pass(20);
+  // The clock of the next node is behind.
+  Sockets.last.say({ type: "presence.statuses", statuses: [status("bo", "away", Date.now() - 60_000)], id: "w2" });
+  await pass(0);
+  assert.deepEqual(seen, [["online", true], ["away", false]]);
+});
+
+test("an answer that came when nobody wanted it any more is not shown to a tab that comes later", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  const one = await tab();
+  Sockets.last.welcome();
+  const stop = one.watch(["bo"], () => {});
+  await pass(20);
+  stop();
+  await pass(1_020);
+  Sockets.last.say({ type: "presence.statuses", statuses: [status("bo")], id: "w1" });
+  const two = await tab();
+  two.watch(["bo"], (now) => assert.fail(`shown as ${now.status}`));
+  await pass(20);
+  assert.equal(Sockets.last.of("presence.subscribe").length, 2);
+});
+
+test("a choice made while the tab with the socket closes is said by the next one", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  const [one, two] = [await tab(), await tab()];
+  Sockets.last.welcome();
+  await pass(20);
+  const chosen = two.me.set({ mode: "busy" });
+  one.close(); // before it could take it
+  await pass(0);
+  Sockets.last.welcome();
+  await pass(20);
+  const [set] = Sockets.last.of("presence.set");
+  assert.equal(set.mode, "busy");
+  Sockets.last.say({ type: "presence.ok", id: set.id });
+  await chosen;
+});
+
+test("a tab that robs at the moment its turn comes ends up leading", async (t) => {
+  const granted = [];
+  const rejected = [];
+  // As a browser may order it: both requests of one tab are granted, then the first is told that it was robbed.
+  const locks = { request: (_name, _how, hold) => new Promise((_, reject) => (granted.push(hold), rejected.push(reject))) };
+  const { Sockets, tab, pass } = browser(t, { locks });
+  const here = await tab();
+  await pass(20);
+  await pass(3_000);
+  assert.equal(granted.length, 2);
+  void granted[0]();
+  void granted[1]();
+  rejected[0](Object.assign(new Error("stolen"), { name: "AbortError" }));
+  await pass(20);
+  assert.equal(Sockets.all.length, 1);
+  Sockets.last.welcome();
+  await pass(20);
+  assert.equal(here.state.phase, "connected");
+  assert.equal(Sockets.last.readyState, 1);
+});
+
+test("somebody else signs in at one tab: it leaves the others to themselves", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  let sub = "ana";
+  const [one, two] = [await tab(), await tab({ token: () => token({ sub }) })];
+  Sockets.last.welcome();
+  await pass(20);
+  two.bye();
+  await pass(0);
+  Sockets.last.end(1000, "signed_out");
+  await pass(0);
+  sub = "bo";
+  two.connect();
+  await pass(20);
+  assert.equal(Sockets.all.length, 2);
+  Sockets.last.welcome();
+  await pass(20);
+  assert.deepEqual([one.state.phase, two.state.phase], ["closed", "connected"]);
+});
+
+test("a tab that leaves takes its wishes along", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  const [one, two] = [await tab(), await tab()];
+  Sockets.last.welcome();
+  one.watch(["bo"], () => {});
+  two.watch(["chen"], () => {});
+  await pass(20);
+  await pass(20);
+  two.close();
+  await pass(20);
+  await pass(20);
+  assert.deepEqual(Sockets.last.of("presence.unsubscribe"), [{ type: "presence.unsubscribe", target_user_ids: ["chen"] }]);
+});
+
+test("a leader that does not answer is robbed, and steps back when it wakes", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  const asleep = new FakeLocks();
+  // Somebody holds the lock and says nothing: a tab that its phone has put to sleep.
+  Object.defineProperty(globalThis, "navigator", { value: { locks: asleep }, configurable: true });
+  const url = `${URL_}?device_id=browser&platform=web`;
+  const sleeper = asleep.request(`herenow ${url} ana`, {}, () => new Promise(() => {}));
+  let robbed = false;
+  sleeper.catch(() => (robbed = true));
+  const two = await tab();
+  two.watch(["bo"], () => {});
+  await pass(100);
+  assert.equal(Sockets.all.length, 0);
+  await pass(3_000);
+  assert.equal(robbed, true);
+  assert.equal(Sockets.all.length, 1);
+  Sockets.last.welcome();
+  await pass(20);
+  assert.equal(two.state.phase, "connected");
+  assert.deepEqual(Sockets.last.of("presence.subscribe").flatMap((frame) => frame.target_user_ids), ["bo"]);
+});
+
+test("a robbed leader follows: its socket goes, its watchers stay", async (t) => {
+  const locks = new FakeLocks();
+  const { Sockets, tab, pass } = browser(t, { locks });
+  const one = await tab();
+  Sockets.last.welcome();
+  const seen = [];
+  one.watch(["bo"], (now) => seen.push(now.status));
+  await pass(20);
+  let release;
+  void locks.request(`herenow ${URL_}?device_id=browser&platform=web ana`, { steal: true }, () => new Promise((resolve) => (release = resolve)));
+  await pass(0);
+  assert.equal(Sockets.open.length, 0);
+  release();
+  await pass(0);
+  assert.equal(Sockets.all.length, 2);
+  Sockets.last.welcome();
+  await pass(20);
+  Sockets.last.say({ type: "presence.status", ...status("bo") });
+  assert.deepEqual(seen, ["online"]);
+});
+
+test("two people in one browser do not share", async (t) => {
+  const { Sockets, tab } = browser(t);
+  await tab({ token: () => token({ sub: "ana" }) });
+  await tab({ token: () => token({ sub: "bo" }) });
+  assert.equal(Sockets.all.length, 2);
+});
+
+test("signing out in one tab closes all, and connecting again opens all", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  const [one, two] = [await tab(), await tab()];
+  Sockets.last.welcome();
+  await pass(20);
+  two.bye();
+  await pass(0);
+  assert.equal(Sockets.last.of("presence.bye").length, 1);
+  Sockets.last.end(1000, "signed out");
+  await pass(0);
+  assert.deepEqual([one.state.phase, two.state.phase], ["closed", "closed"]);
+  two.connect();
+  await pass(0);
+  Sockets.last.welcome();
+  await pass(20);
+  assert.deepEqual([one.state.phase, two.state.phase], ["connected", "connected"]);
+});
+
+for (const [name, locks] of [
+  ["there are no locks", undefined],
+  ["locks are refused", { request: () => Promise.reject(new Error("SecurityError")) }],
+]) {
+  test(`a socket for each tab where ${name}`, async (t) => {
+    const { Sockets, tab, pass } = browser(t, { locks: locks ?? null });
+    const [one, two] = [await tab(), await tab()];
+    await pass(20);
+    assert.equal(Sockets.all.length, 2);
+    for (const socket of Sockets.all) socket.welcome();
+    assert.deepEqual([one.state.phase, two.state.phase], ["connected", "connected"]);
+  });
+}
+
+test("a socket for each tab where channels are forbidden", async (t) => {
+  const { Sockets, tab } = browser(t);
+  const Channel = globalThis.BroadcastChannel;
+  globalThis.BroadcastChannel = class {
+    constructor() {
+      throw new DOMException("The operation is insecure.", "SecurityError");
+    }
+  };
+  t.after(() => (globalThis.BroadcastChannel = Channel));
+  await tab();
+  await tab();
+  assert.equal(Sockets.all.length, 2);
+});
+
+test("a tab that fell silent is forgotten, and comes back by speaking", async (t) => {
+  const { Sockets, tab, pass } = browser(t);
+  const [one, two] = [await tab(), await tab()];
+  Sockets.last.welcome();
+  one.watch(["bo"], () => {});
+  await pass(20);
+  await pass(20);
+  // A crashed tab says nothing more: here, one that never existed.
+  const channel = new BroadcastChannel(`herenow ${URL_}?device_id=browser&platform=web ana`);
+  t.after(() => channel.close());
+  channel.postMessage({ tab: "crashed", wants: { users: ["ghost"], rooms: [], contacts: false } });
+  await pass(20);
+  await pass(20);
+  assert.deepEqual(Sockets.last.of("presence.subscribe").at(-1).target_user_ids, ["ghost"]);
+  for (let turn = 0; turn < 16; turn++) {
+    Sockets.last.say({ type: "presence.ok" });
+    await pass(20_000);
+  }
+  await pass(20);
+  assert.deepEqual(Sockets.last.of("presence.unsubscribe").at(-1).target_user_ids, ["ghost"]);
+  assert.equal(two.state.phase, "connected");
+});

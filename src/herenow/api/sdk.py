@@ -1,0 +1,31 @@
+"""Where does a page get the SDK from? From the server it talks to: `/sdk/herenow.js` and the files beside it.
+
+The files are built from `clients/js` and kept in `static/`, so that installing herenow never needs Node; a test rebuilds
+and compares them. Which files there are is the only thing known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+NAMES = ("herenow.js", "green-dot.js", "rest.js")
+HOUR = 3_600  # seconds: how long a page may use a file without asking; then a new version is fetched
+
+
+def routes() -> list[Route]:
+    return [Route(f"/sdk/{name}", _file(name)) for name in NAMES]
+
+
+def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
+    body = files("herenow.api").joinpath("static", name).read_bytes()
+    headers = {"cache-control": f"public, max-age={HOUR}", "x-content-type-options": "nosniff"}
+
+    async def answer(_request: Request) -> Response:
+        return Response(body, media_type="text/javascript", headers=headers)
+
+    return answer

@@ -1,0 +1,43 @@
+"""What a person chooses, as a frame. Pure; the rules are rows in `spec/vectors/choices.json`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeAlias
+
+from msgspec import UNSET, UnsetType
+
+from herenow.wire.frames import SetFrame
+
+Until: TypeAlias = int | str | datetime | None
+"""Epoch milliseconds, RFC 3339 with a zone, or a datetime with one; None: no end."""
+
+
+def set_frame(
+    *,
+    mode: str | None = None,
+    text: str | UnsetType | None = UNSET,
+    emoji: str | UnsetType | None = UNSET,
+    until: Until = None,
+) -> SetFrame:
+    """What is not mentioned stays as it is; a text and emoji that are empty clear the custom status."""
+    end = instant(until)
+    ends_mode = mode not in (None, "auto") and end is not None
+    return SetFrame(
+        mode=UNSET if mode is None else mode,
+        until=end if ends_mode else UNSET,
+        custom_status=UNSET if text is UNSET and emoji is UNSET else _custom(text or "", emoji or "", end),
+    )
+
+
+def instant(until: Until) -> int | str | None:
+    """As the server reads it."""
+    if not isinstance(until, datetime):
+        return until
+    if until.tzinfo is None:
+        raise ValueError("a datetime without a zone is no instant; use datetime.now(UTC) or .astimezone()")
+    return round(until.timestamp() * 1000)
+
+
+def _custom(text: str, emoji: str, end: int | str | None) -> dict[str, object] | None:
+    return {"text": text, "emoji": emoji, "expires_at": end} if text or emoji else None

@@ -1,0 +1,434 @@
+"""What an application holds in its hand: watch people, say how one is, see who types; over one WebSocket that comes back.
+
+    async with Herenow("wss://here.example/ws/presence", token=fetch_token) as here:
+        async for change in here.watch(["ana", "bo"]):
+            paint(change.now)
+
+State, never a queue: a reader that is slow gets the latest value of each person, and nothing grows meanwhile. How the
+socket lives is the business of `link`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Self
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from herenow.client.choices import Until, set_frame
+from herenow.client.errors import Closed, ProtocolError, Unavailable
+from herenow.client.interest import Wants
+from herenow.client.link import Link, Token
+from herenow.client.mailbox import Mailbox
+from herenow.client.presence import Change, Me, Presence, State, Typing
+from herenow.client.roster import Roster
+from herenow.wire.frames import Bye, SetFrame, TypingFrame
+from herenow.wire.heard import DeniedFrame, SelfFrame, ServerFrame, StatusesFrame, StatusFrame
+from herenow.wire.ids import parse_id
+from herenow.wire.shapes import ErrorFrame, OkFrame
+from herenow.wire.shapes import TypingFrame as TypingSaid
+
+STALE = (
+    2.0  # s without a connection, then what we know is called stale: a reconnect should not make dots blink
+)
+TYPING = 4.0  # s between two frames that say the same (the server forgets after 6)
+ANSWER = 10.0  # s for the answer to a choice
+
+
+class Watch:
+    """An asynchronous iterator of `Change`. It ends with `close()`, `async with`, or when nobody holds it any more.
+
+    After the connection has ended for good it raises `Closed`.
+    """
+
+    def __init__(self, here: Herenow, users: frozenset[str] | None) -> None:
+        self.users = users
+        """None: all contacts."""
+        self._box: Mailbox[str, Change] = Mailbox()
+        here._watches.add(self)
+        self._let_go = weakref.finalize(self, _let_go, weakref.ref(here), weakref.ref(self))
+        self._let_go.atexit = False
+
+    def tell(self, change: Change) -> None:
+        user = change.now.user_id
+        waiting = self._box.waiting(user)
+        self._box.put(user, change if waiting is None else replace(change, before=waiting.before))
+
+    def finish(self, why: BaseException) -> None:
+        self._box.end(why)
+
+    def close(self) -> None:
+        self._let_go()
+        self.finish(StopAsyncIteration())
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Change:
+        return await self._box.take()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+
+class Herenow:
+    """`url` is that of the WebSocket; `token` a JWT or a function (it may be async) that gives one."""
+
+    def __init__(
+        self, url: str, token: Token, *, device_id: str | None = None, platform: str = "other"
+    ) -> None:
+        self._link = Link(url, token, device_id=device_id, platform=platform, listener=self)
+        self._roster = Roster()
+        self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+        self._rooms: list[str] = []
+        self._state = State("connecting")
+        self._me: Me | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wanting: asyncio.Handle | None = None
+        self._again: list[str] = []
+        self._number = 0
+        self._answers: dict[object, asyncio.Future[bool]] = {}
+        """Choices on their way; False: the connection ended before the answer."""
+        self._states: weakref.WeakSet[Mailbox[None, State]] = weakref.WeakSet()
+        self._typings: weakref.WeakSet[Mailbox[tuple[str, str | None, str | None], Typing]] = (
+            weakref.WeakSet()
+        )
+        self._typed: dict[tuple[str | None, str | None], float] = {}
+        self._types: dict[tuple[str, str | None, str | None], asyncio.TimerHandle] = {}
+        self._aging: asyncio.TimerHandle | None = None
+        self.errors: list[ProtocolError] = []
+        """The last refusals that answered nobody, and failures of the token source; at most a hundred."""
+
+    # Coming and going
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._say_wants()
+        self._task = asyncio.create_task(self._run(), name="herenow")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Leave; the server notices by itself. `bye` is for signing out."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        if self._state.phase != "closed":
+            self._over(State("closed"), StopAsyncIteration())
+
+    async def bye(self) -> None:
+        """Sign this device out: offline at once."""
+        await self._link.send(Bye())
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=ANSWER)
+
+    async def _run(self) -> None:
+        try:
+            state = await self._link.run()
+        except Exception as error:
+            # A mistake of ours must not leave readers waiting for ever.
+            self._over(State("closed", reason=repr(error)), error)
+            raise
+        self._over(state, Closed(state.code, state.reason))
+
+    # Looking
+
+    @property
+    def state(self) -> State:
+        return self._state
+
+    async def connected(self) -> None:
+        """Wait for it. Raises `Closed` if there will be none."""
+        box = self._state_box()
+        with _translated():
+            while (await box.take()).phase != "connected":
+                pass
+
+    async def _next_state(self) -> None:
+        box = self._state_box()
+        with _translated():
+            await box.take()
+            await box.take()
+
+    async def states(self) -> AsyncIterator[State]:
+        """The state now, and whenever it changes; ends with `Closed`, or quietly after `close()`."""
+        async for state in self._state_box():
+            yield state
+
+    def _state_box(self) -> Mailbox[None, State]:
+        box: Mailbox[None, State] = Mailbox()
+        box.put(None, self._state)
+        self._states.add(box)
+        if self._state.phase == "closed":
+            box.end(self._end())
+        return box
+
+    def get(self, user: str | int) -> Presence:
+        """What is known of somebody now; `unknown` if they are not watched, or nothing has come yet."""
+        return self._roster.get(str(user))
+
+    @property
+    def me(self) -> Me | None:
+        """One's own presence; None before the server has said it."""
+        return self._me
+
+    def watch(self, users: Iterable[str | int]) -> Watch:
+        """What is known of these people, and then every change; any number of watchers share one subscription.
+
+        Raises `ProtocolError` if one of them cannot be an id. Who was denied is asked for once more.
+        """
+        return self._watch(frozenset(parse_id(user) for user in users))
+
+    def watch_contacts(self) -> Watch:
+        """Everybody one may see, also those who come later."""
+        return self._watch(None)
+
+    def _watch(self, users: frozenset[str] | None) -> Watch:
+        watch = Watch(self, users)
+        known = [self._roster.get(user) for user in self._roster if users is None or user in users]
+        for presence in known:
+            watch.tell(Change(presence, None))
+        if self._state.phase == "closed":
+            watch.finish(self._end())
+        self._again += [presence.user_id for presence in known if presence.denied]
+        self._want()
+        return watch
+
+    def _want(self) -> None:
+        """What changes together is said together: five thousand watches are one list. Safe to call from any thread: a
+        watch may be let go of by a collection of garbage."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody is there to be told
+                self._loop.call_soon_threadsafe(self._want_soon)
+
+    def _want_soon(self) -> None:
+        if self._wanting is None and self._loop is not None:
+            self._wanting = self._loop.call_soon(self._say_wants)
+
+    def _say_wants(self) -> None:
+        self._wanting = None
+        named = dict.fromkeys(user for watch in self._watches for user in sorted(watch.users or ()))
+        contacts = any(watch.users is None for watch in self._watches)
+        for user in self._roster:
+            if not contacts and user not in named:
+                self._roster.forget(user)
+        again, self._again = tuple(self._again), []
+        self._link.want(Wants(tuple(named), tuple(dict.fromkeys(self._rooms)), contacts), again)
+
+    # Saying
+
+    async def set(
+        self,
+        *,
+        mode: str | None = None,
+        text: str | UnsetType | None = UNSET,
+        emoji: str | UnsetType | None = UNSET,
+        until: Until = None,
+    ) -> None:
+        """Returns when the server has it. What is not mentioned stays; `until` ends all that is mentioned.
+
+        Raises `ProtocolError` with the server's code, `Unavailable` without an answer in time, `Closed`.
+        """
+        self._number += 1
+        frame = replace(set_frame(mode=mode, text=text, emoji=emoji, until=until), id=f"s{self._number}")
+        try:
+            async with asyncio.timeout(ANSWER):
+                while not await self._say_to_this_connection(frame):
+                    pass
+        except TimeoutError:
+            raise Unavailable("the server did not answer in time") from None
+
+    async def _say_to_this_connection(self, frame: SetFrame) -> bool:
+        """False: it ended before the answer. A choice may be said twice, but not be lost on the way."""
+        await self.connected()
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._answers[frame.id] = answer
+        try:
+            if await self._link.send(frame):
+                return await answer
+        finally:
+            del self._answers[frame.id]
+        await (
+            self._next_state()
+        )  # which has not been told yet: without waiting for it we would not let it be told
+        return False
+
+    async def auto(self) -> None:
+        """No mode but what the devices say; the custom status stays."""
+        await self.set(mode="auto")
+
+    async def clear(self) -> None:
+        """No custom status; the mode stays."""
+        await self.set(text=None)
+
+    async def typing(
+        self, *, to: str | int | None = None, room: str | int | None = None, typing: bool = True
+    ) -> None:
+        """Call it with every key; it says so as often as needed."""
+        if (to is None) == (room is None):
+            raise ValueError("name exactly one of to and room")
+        place = (None if to is None else parse_id(to), None if room is None else parse_id(room))
+        now = asyncio.get_running_loop().time()
+        if typing and now - self._typed.get(place, -TYPING) < TYPING:
+            return
+        self._typed = {each: at for each, at in self._typed.items() if now - at < TYPING and each != place}
+        if typing:
+            self._typed[place] = now
+        await self._link.send(
+            TypingFrame(to=UNSET if to is None else to, room=UNSET if room is None else room, typing=typing)
+        )
+
+    async def typings(self) -> AsyncIterator[Typing]:
+        """Who types to us, and in the rooms that are open; and when they stop."""
+        box: Mailbox[tuple[str, str | None, str | None], Typing] = Mailbox()
+        self._typings.add(box)
+        if self._state.phase == "closed":
+            box.end(self._end())
+        async for typing in box:
+            yield typing
+
+    def open(self, room: str | int) -> None:
+        """Hear who types in a room one is a member of."""
+        self._rooms.append(parse_id(room))
+        self._want()
+
+    def leave(self, room: str | int) -> None:
+        if (name := parse_id(room)) in self._rooms:
+            self._rooms.remove(name)
+            self._want()
+
+    def active(self) -> None:
+        """The person did something."""
+        self._link.active()
+
+    async def idle(self) -> None:
+        """The person is idle at this device."""
+        await self._link.idle()
+
+    # Hearing: the link's listener
+
+    def hear(self, frame: ServerFrame) -> None:
+        match frame:
+            case StatusFrame():
+                self._changed(self._roster.take(Presence.said(frame)))
+            case StatusesFrame():
+                for said in frame.statuses:
+                    self._changed(self._roster.take(Presence.said(said)))
+            case DeniedFrame():
+                for denied in frame.all:
+                    self._changed(self._roster.deny(denied.target_user_id, denied.reason))
+            case SelfFrame():
+                self._me = Me(frame.status, frame.mode, frame.until, frame.custom_status, frame.devices)
+            case TypingSaid():
+                self._someone_types(frame)
+            case OkFrame() | ErrorFrame():
+                self._answered(frame)
+            case _:
+                pass
+
+    def state_is(self, state: State) -> None:
+        before, self._state = self._state, state
+        if self._aging is not None:
+            self._aging.cancel()
+            self._aging = None
+        if before.phase == "connected":
+            self._roster.lost()
+        if state.phase == "reconnecting":
+            self._aging = asyncio.get_running_loop().call_later(STALE, self._age)
+        for box in list(self._states):
+            box.put(None, state)
+        if state.phase != "connected":
+            for answer in self._answers.values():
+                if not answer.done():
+                    answer.set_result(False)
+
+    def failed(self, code: str, message: str) -> None:
+        self.errors = [*self.errors[-99:], ProtocolError(code, message)]
+
+    def _age(self) -> None:
+        for change in self._roster.age():
+            self._changed(change)
+
+    def _changed(self, change: Change | None) -> None:
+        if change is None:
+            return
+        for watch in list(self._watches):
+            if watch.users is None or change.now.user_id in watch.users:
+                watch.tell(change)
+
+    def _answered(self, frame: OkFrame | ErrorFrame) -> None:
+        answer = self._answers.get(frame.id)
+        if answer is None or answer.done():
+            if isinstance(frame, ErrorFrame):
+                self.failed(frame.code, frame.message)
+        elif isinstance(frame, ErrorFrame):
+            answer.set_exception(ProtocolError(frame.code, frame.message))
+        else:
+            answer.set_result(True)
+
+    def _someone_types(self, frame: TypingSaid) -> None:
+        to, room = (None if place is UNSET else place for place in (frame.to, frame.room))
+        key = (frame.user_id, to, room)
+        if (old := self._types.pop(key, None)) is not None:
+            old.cancel()
+        if frame.expires_in > 0:
+            self._types[key] = asyncio.get_running_loop().call_later(
+                frame.expires_in, self._stopped_typing, key
+            )
+        self._tell_typing(key, typing=frame.expires_in > 0)
+
+    def _stopped_typing(self, key: tuple[str, str | None, str | None]) -> None:
+        del self._types[key]
+        self._tell_typing(key, typing=False)
+
+    def _tell_typing(self, key: tuple[str, str | None, str | None], *, typing: bool) -> None:
+        for box in list(self._typings):
+            box.put(key, Typing(*key, typing))
+
+    def _end(self) -> BaseException:
+        asked_for = self._state.code is None and not self._state.reason
+        return StopAsyncIteration() if asked_for else Closed(self._state.code, self._state.reason)
+
+    def _over(self, state: State, why: BaseException) -> None:
+        self.state_is(state)
+        for timer in self._types.values():
+            timer.cancel()
+        for watch in list(self._watches):
+            watch.finish(why)
+        for states in list(self._states):
+            states.end(why)
+        for typings in list(self._typings):
+            typings.end(why)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Where somebody waits for a connection, the quiet end is not quiet."""
+    try:
+        yield
+    except StopAsyncIteration:
+        raise Closed(None, "closed by us") from None
+
+
+def _let_go(here: weakref.ref[Herenow], watch: weakref.ref[Watch]) -> None:
+    """A watch is over, or nobody holds it any more: tell the server, if there is still somebody to tell it."""
+    client, closed = here(), watch()
+    if client is None:
+        return
+    if closed is not None:
+        client._watches.discard(closed)
+    client._want()

@@ -1,0 +1,85 @@
+"""The values a client deals in: what may be shown of somebody, of oneself, and of the connection."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import UNSET, Struct
+
+from herenow.wire.heard import SaidStatus, StatusFrame
+from herenow.wire.shapes import CustomShape, DeviceShape
+
+Custom: TypeAlias = CustomShape
+Device: TypeAlias = DeviceShape
+Phase: TypeAlias = Literal["connecting", "connected", "reconnecting", "closed"]
+
+
+class Presence(Struct, frozen=True, kw_only=True):
+    """What may be shown of somebody. Instants are epoch milliseconds."""
+
+    user_id: str
+    status: str = "unknown"
+    """`online`, `away`, `busy`, `offline`; `unknown`: nothing is known, or the server would not say (`denied`)."""
+    since: int | None = None
+    last_seen: int | None = None
+    last_seen_bucket: str | None = None
+    """Instead of `last_seen`, when the exact time is not for us."""
+    custom_status: Custom | None = None
+    platforms: tuple[str, ...] = ()
+    as_of: int = 0
+    """When the server knew this to be true."""
+    stale: bool = False
+    """It was so; whether it still is, nobody can tell at the moment."""
+    delivery: str | None = None
+    """`paced`: may come some seconds late. `poll`: will not be pushed. None: live."""
+    denied: str | None = None
+    """The server would not say: `not_mutual_followers`, `too_many_subscriptions` or `invalid_user_id`."""
+
+    @classmethod
+    def said(cls, said: SaidStatus | StatusFrame) -> Presence:
+        return cls(
+            user_id=said.user_id,
+            status=said.status,
+            since=said.since,
+            last_seen=said.last_seen,
+            last_seen_bucket=None if said.last_seen_bucket is UNSET else said.last_seen_bucket,
+            custom_status=said.custom_status,
+            platforms=said.platforms,
+            as_of=said.as_of,
+            stale=said.stale is True,
+            delivery=None if said.delivery is UNSET else said.delivery,
+        )
+
+
+class Change(Struct, frozen=True):
+    now: Presence
+    before: Presence | None
+    """None: the first that is known."""
+
+
+class Me(Struct, frozen=True):
+    """One's own presence: the truth, also while invisible."""
+
+    status: str
+    mode: str
+    until: int | None
+    custom_status: Custom | None
+    devices: tuple[Device, ...]
+
+
+class Typing(Struct, frozen=True):
+    user_id: str
+    to: str | None
+    """Ourselves, when it is meant for us alone."""
+    room: str | None
+    typing: bool
+    """False: no longer. It always comes, also when the other side vanishes."""
+
+
+class State(Struct, frozen=True):
+    phase: Phase
+    code: int | None = None
+    """Why the connection ended, if one did: the close code."""
+    reason: str = ""
+    retry_in: float | None = None
+    """Seconds until the next try."""

