@@ -250,9 +250,9 @@ class Share:
 class Http:
     """One keep-alive connection; one request after the other."""
 
-    def __init__(self, server: Server, bearer: str) -> None:
+    def __init__(self, server: Server, bearer: str, patience: float = 10.0) -> None:
         self._bearer = bearer
-        self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=10.0)
+        self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=patience)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Http:

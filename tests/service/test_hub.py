@@ -44,6 +44,10 @@ class Viewer:
             user, value = _value(status)
             assert user in self.outbox.watching, f"{user} is not watched any more"
             assert self.has[user] != value, f"{user} was sent twice: {value}"
+            channel = self.outbox.watching[user]
+            assert value == _body_value(channel.body), (
+                "it is what there is to see now, under the rules of now"
+            )
             self.has[user] = value
 
 
@@ -55,6 +59,8 @@ class Stage:
         self.viewers = [Viewer(f"v{number}") for number in range(4)]
         for user in PEOPLE:
             self.people.get(user).pins += 1
+        for viewer in self.viewers:
+            self.people.get(viewer.outbox.user).outboxes.append(viewer.outbox)
 
     def watch(self):
         viewer, person = self.anybody(), self.somebody()
@@ -85,6 +91,11 @@ class Stage:
     def shed(self):
         self.hub.shed(self.random.choice(list(Shed)))
 
+    def act(self):
+        """A viewer does something, or ceases to."""
+        person = self.people.get(self.anybody().outbox.user)
+        acts(self, person, active=self.random.random() < 0.5)
+
     def pause(self):
         self.hub.pause(self.anybody().outbox)
 
@@ -94,10 +105,11 @@ class Stage:
     def leave(self):
         viewer = self.anybody()
         self.hub.forget(viewer.outbox)
-        self.viewers[self.viewers.index(viewer)] = Viewer(viewer.outbox.user)
+        new = self.viewers[self.viewers.index(viewer)] = Viewer(viewer.outbox.user)
+        self.people.get(new.outbox.user).outboxes[:] = [new.outbox]
 
     async def rest(self):
-        await asyncio.sleep(self.random.choice([0.001, 0.015, 0.03]))
+        await asyncio.sleep(self.random.choice([0.001, 0.015, 0.03, 0.4]))
 
     def anybody(self):
         return self.random.choice(self.viewers)
@@ -128,7 +140,7 @@ async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_
     for seed in range(start, start + 100):
         stage = Stage(seed, crowds)
         verbs = [stage.watch] * 4 + [stage.change] * 8 + [stage.resight, stage.unwatch] * 2
-        verbs += [stage.pause, stage.resume, stage.leave, stage.doubt, stage.shed]
+        verbs += [stage.pause, stage.resume, stage.leave, stage.doubt, stage.shed, stage.act]
         for _ in range(80):
             if stage.random.random() < 0.25:
                 await stage.rest()
