@@ -74,6 +74,14 @@ class Crowd:
         self.until(lambda: not self._opening and self.frames >= goal)
         return clients
 
+    def leave(self, clients: Iterable[int]) -> None:
+        """They close their sockets without a word."""
+        for client in clients:
+            self._epoll.unregister(client)
+            self._sockets.pop(client).close()
+            self.listeners.pop(client, None)
+            self._rest.pop(client, None)
+
     def send(self, client: int, frame: bytes) -> None:
         os.write(client, frame)
 
@@ -242,9 +250,9 @@ class Share:
 class Http:
     """One keep-alive connection; one request after the other."""
 
-    def __init__(self, server: Server, bearer: str) -> None:
+    def __init__(self, server: Server, bearer: str, patience: float = 10.0) -> None:
         self._bearer = bearer
-        self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=10.0)
+        self._socket = socket.create_connection(("127.0.0.1", server.port), timeout=patience)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Http:

@@ -44,6 +44,10 @@ class Viewer:
             user, value = _value(status)
             assert user in self.outbox.watching, f"{user} is not watched any more"
             assert self.has[user] != value, f"{user} was sent twice: {value}"
+            channel = self.outbox.watching[user]
+            assert value == _body_value(channel.body), (
+                "it is what there is to see now, under the rules of now"
+            )
             self.has[user] = value
 
 
@@ -55,6 +59,8 @@ class Stage:
         self.viewers = [Viewer(f"v{number}") for number in range(4)]
         for user in PEOPLE:
             self.people.get(user).pins += 1
+        for viewer in self.viewers:
+            self.people.get(viewer.outbox.user).outboxes.append(viewer.outbox)
 
     def watch(self):
         viewer, person = self.anybody(), self.somebody()
@@ -85,6 +91,11 @@ class Stage:
     def shed(self):
         self.hub.shed(self.random.choice(list(Shed)))
 
+    def act(self):
+        """A viewer does something, or ceases to."""
+        person = self.people.get(self.anybody().outbox.user)
+        acts(self, person, active=self.random.random() < 0.5)
+
     def pause(self):
         self.hub.pause(self.anybody().outbox)
 
@@ -94,10 +105,11 @@ class Stage:
     def leave(self):
         viewer = self.anybody()
         self.hub.forget(viewer.outbox)
-        self.viewers[self.viewers.index(viewer)] = Viewer(viewer.outbox.user)
+        new = self.viewers[self.viewers.index(viewer)] = Viewer(viewer.outbox.user)
+        self.people.get(new.outbox.user).outboxes[:] = [new.outbox]
 
     async def rest(self):
-        await asyncio.sleep(self.random.choice([0.001, 0.015, 0.03]))
+        await asyncio.sleep(self.random.choice([0.001, 0.015, 0.03, 0.4]))
 
     def anybody(self):
         return self.random.choice(self.viewers)
@@ -128,7 +140,7 @@ async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_
     for seed in range(start, start + 100):
         stage = Stage(seed, crowds)
         verbs = [stage.watch] * 4 + [stage.change] * 8 + [stage.resight, stage.unwatch] * 2
-        verbs += [stage.pause, stage.resume, stage.leave, stage.doubt, stage.shed]
+        verbs += [stage.pause, stage.resume, stage.leave, stage.doubt, stage.shed, stage.act]
         for _ in range(80):
             if stage.random.random() < 0.25:
                 await stage.rest()
@@ -296,3 +308,64 @@ async def test_an_overloaded_node_gives_up_idleness_but_never_coming_and_going()
     await asyncio.sleep(1)
     assert viewer.has["ana"]["since"] == START + 1
     assert viewer.frames == frames + 1
+
+
+async def test_who_changes_all_the_time_is_told_to_each_viewer_once_in_a_wave():
+    stage, ana, viewers = await crowd(300, pace_above=100)
+    for number in range(100):
+        becomes(stage, ana, Status.ONLINE, since=START + number)
+        await asyncio.sleep(0.09)
+    assert {viewer.frames for viewer in viewers} <= {2, 3, 4}  # nine seconds are three waves
+
+
+async def test_on_demand_and_back_within_a_wave_is_no_news():
+    stage, ana, viewers = await crowd(60, pace_above=20, push_ceiling=50)
+    await asyncio.sleep(12)
+    becomes(stage, ana, Status.ONLINE)
+    frames = [viewer.frames for viewer in viewers[20:]]
+    for viewer in viewers[:20]:
+        stage.hub.unwatch(viewer.outbox, "ana")
+    assert stage.hub.popular == {Delivery.PACED: 1, Delivery.POLL: 0}
+    for viewer in viewers[:20]:
+        viewer.has["ana"] = _body_value(stage.hub.watch(viewer.outbox, ana, Sight.FULL).body)
+    becomes(stage, ana, Status.BUSY)
+    await asyncio.sleep(12)
+    assert [viewer.frames for viewer in viewers[20:]] == frames
+
+
+async def test_who_was_hastened_is_not_told_again_at_the_turn_it_would_have_had():
+    stage, ana, viewers = await crowd(300, pace_above=100)
+    idle = viewers[1::3]
+    becomes(stage, ana, Status.ONLINE)
+    for viewer in idle:
+        acts(stage, stage.people.get(viewer.outbox.user), active=True)
+    await asyncio.sleep(1.55)
+    assert {viewer.frames for viewer in idle} == {1}
+    becomes(stage, ana, Status.BUSY)
+    await asyncio.sleep(1.4)  # by now their first turns have passed, and nobody's rest is over
+    assert {viewer.frames for viewer in idle} == {1}
+    await asyncio.sleep(5)
+    assert {viewer.frames for viewer in idle} == {2}
+
+
+async def test_a_newcomer_gets_the_truth_from_an_overloaded_node_and_so_does_everybody():
+    stage, ana, [viewer] = await crowd(1)
+    becomes(stage, ana, Status.ONLINE)
+    stage.hub.shed(Shed.IDLENESS)
+    becomes(stage, ana, Status.AWAY)
+    newcomer = Viewer("newcomer")
+    newcomer.has["ana"] = _body_value(stage.hub.watch(newcomer.outbox, ana, Sight.FULL).body)
+    await asyncio.sleep(1)
+    assert newcomer.has["ana"]["status"] == viewer.has["ana"]["status"] == "away"
+    assert newcomer.frames == 0
+
+
+async def test_an_overloaded_node_says_that_it_is_stale_and_takes_what_waits_with_it():
+    stage, ana, [viewer] = await crowd(1)
+    becomes(stage, ana, Status.ONLINE)
+    stage.hub.shed(Shed.TEXT)
+    becomes(stage, ana, Status.AWAY)
+    await asyncio.sleep(1)
+    stage.hub.set_stale(ana.shard, stale=True)
+    await asyncio.sleep(1)
+    assert (viewer.has["ana"]["status"], viewer.has["ana"]["stale"]) == ("away", True)

@@ -1,5 +1,7 @@
 """A node that cannot keep up, by its own measure, and what its viewers then get."""
 
+from itertools import pairwise
+
 import pytest
 from tests.service.scenes import meet
 
@@ -77,3 +79,26 @@ async def test_a_read_is_never_older_than_the_truth_because_pushing_waits(world)
     assert bob.saw("ana") == ["online"]
     [body] = await node.node.views.statuses("bob", ["ana"])
     assert b'"away"' in body
+
+
+async def test_what_waited_comes_a_little_at_a_time(world, monkeypatch):
+    """A node that sent it all at once would be late again."""
+    node, ana, bob = await meet(world)
+    await world.befriend("bob", "cem", "dan")
+    others = [world.client("cem"), world.client("dan")]
+    for other in others:
+        await other.connect(node)
+        await bob.watch(other.user)
+    await overloaded(world, node, 2.0)
+    for each in (ana, *others):
+        each.rest()
+    await world.sleep(0.1)
+    monkeypatch.setattr("herenow.service.hub.CATCH_UP", -1.0)  # nothing takes time here: one in each turn
+    came = []
+    for _ in range(16):
+        await world.sleep(TURN)
+        came.append(sum(bob.saw(user) == ["online", "away"] for user in ("ana", "cem", "dan")))
+    assert came[0] == 0
+    assert came[-1] == 3
+    assert max(after - before for before, after in pairwise(came)) < 3
+    assert node.node.metrics.given_up["change"] == 3

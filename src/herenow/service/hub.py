@@ -47,6 +47,9 @@ CALM_TICK = 0.02
 BUSY_TICK = 0.05
 WIDEST_TICK = 1.0
 
+CATCH_UP = 0.05
+"""Seconds at a time that go into sending what waited while the node was late."""
+
 ASKS = b""
 """What a viewer had who was told to ask: we do not know."""
 
@@ -115,6 +118,8 @@ class Hub:
         self._shed = Shed.NOTHING
         self._given_up: dict[Channel, None] = {}
         """Whose difference waits until the node has caught up."""
+        self._overdue: list[Channel] = []
+        """Those among them that the present level may not give up."""
         self.today = day_of(clock.now())
         """What buckets are counted from, here and in every answer: it moves for all at once, with `new_day`."""
 
@@ -197,11 +202,11 @@ class Hub:
                     self._waves.hasten(outbox)
 
     def _refresh(self, channel: Channel) -> None:
-        if self._shed and self._may_wait(channel):
+        if not self._shed or not self._may_wait(channel):
+            self._show(channel)
+        elif channel not in self._given_up:
             self._given_up[channel] = None
             self._metrics.given_up["change"] += 1
-        else:
-            self._show(channel)
 
     def _show(self, channel: Channel) -> None:
         had = channel.body
@@ -221,9 +226,18 @@ class Hub:
     def shed(self, level: Shed) -> None:
         """The node is late, or has caught up: what the new level does not give up is sent."""
         self._shed = level
-        given_up, self._given_up = self._given_up, {}
-        for channel in given_up:
-            self._refresh(channel)
+        self._overdue = list(self._given_up)
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """A little at a time, or the node would be late again. Called a few times a second."""
+        until = self._clock.monotonic() + CATCH_UP
+        while self._overdue:
+            channel = self._overdue.pop()
+            if channel in self._given_up and not self._may_wait(channel):
+                self._show(channel)
+            if self._clock.monotonic() > until:
+                return
 
     def _publish_own(self, person: Person) -> None:
         """The user's own devices stay in step. Compared by hash: a body each would be the largest thing we keep."""
@@ -438,8 +452,8 @@ class Hub:
         """A part of a wave: what there is to see now, under the rules of now."""
         ready: dict[Channel, list[Outbox]] = {}
         for outbox, had in told:
-            channel = outbox.watching[person.user]
-            if not _is_news(channel, had):
+            channel = outbox.watching.get(person.user)
+            if channel is None or not _is_news(channel, had):
                 continue
             if outbox.ready:
                 ready.setdefault(channel, []).append(outbox)

@@ -456,6 +456,7 @@ class Node:
                 self.users.receive(told)
 
     async def _turn(self) -> None:
+        self.hub.catch_up()
         self.overload.look()
         self.silence.turn()
         self.tail.listen()

@@ -1,0 +1,147 @@
+"""A node that truly cannot keep up: other processes ask it for more than it can answer, and its own measure says so.
+
+What it then gives up it counts, and what it never gives up is awaited on real sockets; then the others stop, and what
+waited comes. Which difference waits at which level is for `tests/core` and `tests/service`, where levels stand still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import httpx2
+from tests.processes import Client, Server, token
+
+CONNECTIONS = 150
+"""Of each process that asks."""
+
+PROCESSES = 8
+"""At most: on what machine do so many not suffice?"""
+
+
+async def test_a_node_that_cannot_keep_up_gives_up_all_but_coming_and_going_and_catches_up(
+    start_server,
+) -> None:
+    server = await start_server(
+        relations="open", log_format="json", beat_every=30, dead_after=90, idle_after=600
+    )
+    async with server.client("ana") as ana, server.client("bo") as bo, server.client("cem") as cem:
+        await bo.watch("ana")
+        await bo.watch("cem")
+        async with _crowd(server) as crowd:
+            while "text" not in _given_up(server):
+                await crowd.grow()
+            while not (text := await _all_of_it_while_late(server, ana, bo, cem)):
+                await crowd.grow()
+        await _until_it_gives_up(server, "nothing")
+        await bo.until(lambda frame: _text(frame) == text)
+        await bo.in_step()
+        [status] = await server.rest("GET", "/presence?user_ids=ana", "bo", service=False)
+        assert bo.shown("ana")[-1] == status["status"]
+        counted = await _counted(server)
+        assert counted["typing"] > 0
+        assert counted["change"] > 0
+        before = len(bo.frames)
+        await ana.send("presence.typing", to="bo")
+        await bo.receive("presence.typing", before)
+
+
+async def _all_of_it_while_late(server: Server, ana: Client, bo: Client, cem: Client) -> str:
+    """What ana wrote, if the node gave up idleness at least all the while."""
+    levels = _given_up(server)
+    text = f"after {len(levels)} levels"
+    await asyncio.gather(_idleness_text_and_typing(ana, text), _come_and_go(bo, cem))
+    meanwhile = _given_up(server)[len(levels) - 1 :]
+    return text if {"idleness", "text"}.issuperset(meanwhile) else ""
+
+
+async def _idleness_text_and_typing(ana: Client, text: str) -> None:
+    """Until her own devices know, who are told whatever happens to others."""
+    before = len(ana.frames)
+    own = [frame["status"] for frame in ana.frames if frame["type"] == "presence.self"]
+    idle = own[-1] != "away"
+    await ana.send("presence.away" if idle else "presence.active")
+    await ana.until(lambda frame: frame.get("status") == ("away" if idle else "online"), before)
+    await ana.send("presence.set", custom_status={"text": text})
+    await ana.until(lambda frame: _text(frame) == text, before)
+    await ana.send("presence.typing", to="bo")
+    await ana.in_step()
+
+
+async def _come_and_go(bo: Client, cem: Client) -> None:
+    """Into hiding and out of it, because a handshake takes its time on such a node."""
+    for mode, status in (("invisible", "offline"), ("auto", "online"), ("busy", "busy"), ("auto", "online")):
+        before = len(bo.frames)
+        await cem.send("presence.set", mode=mode)
+        await bo.sees("cem", status, before)
+
+
+async def _counted(server: Server) -> dict[str, float]:
+    """What the node has given up since its start, by its own count."""
+    async with httpx2.AsyncClient(base_url=server.url) as http:
+        metrics = (
+            await http.get("/metrics", headers={"authorization": f"Bearer {token('ops', 'service')}"})
+        ).text
+    return {
+        kind: float(times)
+        for kind, times in re.findall(r'^herenow_given_up_total{kind="(\w+)"} (\S+)$', metrics, re.MULTILINE)
+    }
+
+
+def _text(frame: dict[str, object]) -> str | None:
+    custom = frame.get("custom_status")
+    return custom["text"] if isinstance(custom, dict) else None
+
+
+def _given_up(server: Server) -> list[str]:
+    """Every level since the start, as the node has logged it."""
+    lines = [json.loads(line) for line in server.told().splitlines()]
+    return ["nothing", *(line["given_up"] for line in lines if line["event"] == "overload")]
+
+
+async def _until_it_gives_up(server: Server, level: str) -> None:
+    async with asyncio.timeout(60):
+        while _given_up(server)[-1] != level:
+            await asyncio.sleep(0.1)
+
+
+class _Crowd:
+    """Processes that keep the node busy, until they are let go."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._processes: list[asyncio.subprocess.Process] = []
+
+    async def grow(self) -> None:
+        """One more of them, and a while to see what it does."""
+        assert len(self._processes) < PROCESSES, f"the node keeps up: {_given_up(self._server)}"
+        port = urlsplit(self._server.url).port
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bench.bulk_load", str(port), str(CONNECTIONS), stdin=-1
+        )
+        self._processes.append(process)
+        assert process.stdin is not None
+        process.stdin.write(token("ops", "service").encode() + b"\n")
+        await process.stdin.drain()
+        await asyncio.sleep(2)
+
+    async def disperse(self) -> None:
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in self._processes:
+            assert await process.wait() == 0
+
+
+@asynccontextmanager
+async def _crowd(server: Server) -> AsyncIterator[_Crowd]:
+    crowd = _Crowd(server)
+    try:
+        yield crowd
+    finally:
+        await crowd.disperse()
