@@ -6,4 +6,4 @@ import asyncio
 # nobody closes it, and warnings are errors here. Once a loop (even none) was set, none is made unasked.
 asyncio.set_event_loop(None)
 
-pytest_plugins = ["tests.postgres_fixtures"]
+pytest_plugins = ["tests.redis_servers", "tests.postgres_fixtures"]

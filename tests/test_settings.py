@@ -93,7 +93,10 @@ def test_asked_beats_never_count_as_too_fast():
         ("port", True),
         ("host", ""),
         ("host", "[::1]"),
-        ("engine", "redis://localhost"),
+        ("engine", "nats://localhost"),
+        ("engine", "redis://"),
+        ("engine", "redis+sentinel:///name"),
+        ("engine", "redis:localhost"),
         ("engine", "memory"),
         ("ledger", "mysql://localhost/x"),
         ("ledger", "sqlite:///"),
@@ -109,7 +112,7 @@ def test_asked_beats_never_count_as_too_fast():
         ("relations", "https://app.example/#there"),
         ("relations_network", "mine"),
         ("relations_ttl", "0"),
-        ("workers", "2"),
+        ("workers", "129"),
         ("workers", "0"),
         ("namespace", "Two Words"),
         ("namespace", ""),
@@ -255,8 +258,8 @@ def test_no_part_of_a_password_is_shown_however_it_was_written(url):
 
 
 def test_a_password_in_an_address_is_not_shown():
-    with pytest.raises(ConfigurationError, match=r"redis://ops:\*\*\*@cache") as caught:
-        load({"engine": "redis://ops:hunter2@cache"})
+    with pytest.raises(ConfigurationError, match=r"nats://ops:\*\*\*@cache") as caught:
+        load({"engine": "nats://ops:hunter2@cache"})
     assert "hunter2" not in str(caught.value)
 
 
@@ -412,3 +415,18 @@ def test_rooms_relate_only_where_they_are_known():
 def test_open_relations_keep_rooms_here():
     assert load({"relations": "open"}).edges_kept_here == {"room"}
     assert load().edges_kept_here == {"follow", "contact", "room"}
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({}, "memory:// lives in one process"),
+        ({"engine": "redis://h", "ledger": "sqlite://"}, "a ledger in memory lives in one process"),
+        ({"engine": "redis://h", "ledger": "sqlite:///:memory:"}, "a ledger in memory lives in one process"),
+    ],
+)
+def test_several_workers_need_what_they_can_share(values, sentence):
+    with pytest.raises(ConfigurationError, match=f"workers = '2' .* is not allowed: {sentence}"):
+        load({"workers": "2", **values})
+    assert load({"workers": "1", **values}).workers == 1
+    assert load({"workers": "128", "engine": "redis://h"}).workers == 128

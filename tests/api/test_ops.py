@@ -186,6 +186,7 @@ async def test_every_number_that_is_counted_is_told(world):
     world.node.metrics.closes[1000] += 1
     world.node.metrics.stream_ends["client"] += 1
     world.node.metrics.refusals["not_found"] += 1
+    world.node.metrics.given_up["typing"] += 1
     names = {name[0] for name in await numbers(world)}
     for number in vars(world.node.metrics):
         assert told.get(number, f"herenow_{number}_total") in names

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 EXPECTED_FILES = 10_240  # a socket is a file: ten thousand clients on a node, and some for itself
 LEAST_FILES = 1_024  # what every common system grants
 CLOCK_SLACK = 60.0  # seconds by which a file's time may lie ahead (network file systems)
+STORE_SLACK = 1.0  # seconds the store's clock may differ from ours before it is worth a word
 DATABASE_SLACK = (
     5.0  # seconds a database's clock may differ before it is worth a word: only people read its times
 )
@@ -115,14 +116,27 @@ def keys(settings: Settings) -> Iterator[Finding]:
 
 
 def engine(settings: Settings) -> Iterator[Finding]:
+    place = without_password(settings.engine)
     try:
-        asyncio.run(_asked_for_the_time(settings))
+        ahead = asyncio.run(_asked_for_the_time(settings)) - time.time()
+    except ConfigurationError as error:
+        yield _problem("engine", str(error))
     except HerenowError as error:
-        yield _problem(
-            "engine", f"{settings.engine} does not answer ({error}): is it running, and reachable?"
-        )
+        yield _problem("engine", f"{place} does not answer ({error}): is it running, and reachable?")
     else:
-        yield _fine("engine", f"{settings.engine} answers.")
+        yield _fine("engine", f"{place} answers.")
+        if abs(ahead) > STORE_SLACK:
+            yield Finding(
+                "engine",
+                Weight.ADVICE,
+                f"Its clock is {ahead:+.1f} s from this machine's: all nodes follow it, so keep it right with NTP.",
+            )
+    if settings.engine != "memory://" and settings.ledger_path is not None:
+        yield Finding(
+            "engine",
+            Weight.ADVICE,
+            "All nodes on it must use this very ledger, and an SQLite file serves the processes of one machine only.",
+        )
 
 
 def ledger(settings: Settings) -> Iterator[Finding]:
@@ -204,12 +218,14 @@ def _secret(settings: Settings) -> Finding:
     return _fine("secret", f"Generated earlier, kept in {path}.")
 
 
-async def _asked_for_the_time(settings: Settings) -> None:
-    from herenow.engines import make_engine
+async def _asked_for_the_time(settings: Settings) -> float:
+    """The store's clock, in seconds."""
+    from herenow.app import engine_of
 
-    made = make_engine(settings.engine, shards=settings.shards, clock=lambda: round(time.time() * 1000))
+    made = engine_of(settings)
     try:
-        await made.store_time()
+        await made.check()
+        return await made.store_time() / 1000
     finally:
         await made.close()
 

@@ -148,7 +148,7 @@ class Subscriptions:
                 granted.denied.append((person.user, "too_many_subscriptions"))
                 continue
             channel = self._hub.watch(outbox, person, Sight.NONE if sight is None else sight)
-            granted.statuses.append((channel.body, self._hub.as_of(person.shard)))
+            granted.statuses.append((channel.said, self._hub.as_of(person.shard)))
             if not watched:
                 granted.news.append(granted.statuses[-1])
 

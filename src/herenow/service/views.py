@@ -105,11 +105,11 @@ class Views:
         preferences = await self._relations.preferences(user)
         if not preferences.public:
             return None
-        sight = judge(Facts(contact=True, target=preferences)).sight
-        looked = await self._reader.look([user], frozen=_frozen({user: sight}))
+        sights = self._hub.as_answered({user: judge(Facts(contact=True, target=preferences)).sight})
+        looked = await self._reader.look([user], frozen=_frozen(sights))
         found = dict(zip([user], looked, strict=True))
         shard = shard_of(user, self._shards)
-        body = self._open_status(user, sight, found, stale=self._hub.is_stale(shard))
+        body = self._open_status(user, sights[user], found, stale=self._hub.is_stale(shard))
         return body, self._hub.as_of(shard)
 
     async def _contacts(self, viewer: str) -> list[tuple[str, View]]:
@@ -121,10 +121,10 @@ class Views:
             for user, (presence, _) in zip(contacts, found, strict=True)
         ]
 
-    async def _sights(self, viewer: str | None, users: Sequence[str]) -> dict[str, Sight]:
+    async def _sights(self, viewer: str | None, users: Sequence[str]) -> Mapping[str, Sight]:
         if viewer is None:
             return dict.fromkeys(users, Sight.TRUTH)
-        return await self._subscriptions.sights(viewer, users)
+        return self._hub.as_answered(await self._subscriptions.sights(viewer, users))
 
     def _open_status(
         self, user: str, sight: Sight, found: Mapping[str, tuple[Presence, bool]], *, stale: bool

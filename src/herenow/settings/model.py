@@ -40,6 +40,7 @@ from herenow.settings.kinds import (
 MIN_SECRET_BYTES = 32  # RFC 7518, section 3.2: an HS256 key is at least as long as the hash
 
 
+MAX_WORKERS = 128  # each is a Python of its own: more than any machine has cores for
 POSTGRESQL = ("postgresql://", "postgres://")
 
 _KEYS = ("secret", "jwks_url", "jwks_file")
@@ -100,7 +101,12 @@ class Settings(BaseSettings):
     tls_cert: Annotated[ExistingFile, About("TLS certificate chain, PEM")] = None
     tls_key: Annotated[ExistingFile, About("private key of the TLS certificate, PEM")] = None
     engine: Annotated[
-        str, About("where hot state lives"), Allowed("memory://, the engine of this version")
+        str,
+        About("where hot state lives"),
+        Allowed(
+            "memory://, redis://host:port/db, rediss://…, redis+sentinel://h1:p,h2:p/name or "
+            "redis+cluster://h1:p,h2:p"
+        ),
     ] = "memory://"
     ledger: Annotated[
         str,
@@ -134,10 +140,15 @@ class Settings(BaseSettings):
     ] = "off"
     workers: Annotated[
         int,
-        Field(ge=1, le=1),
-        About("processes that share the port"),
-        Allowed("1: the engine memory:// lives in one process"),
+        Field(ge=1, le=MAX_WORKERS),
+        About("processes that share the port; several need a Redis engine"),
+        Allowed(f"a whole number from 1 to {MAX_WORKERS}"),
     ] = 1
+    reap: Annotated[
+        Literal["on", "off"],
+        About("whether this node also ends what is due; off leaves that to other nodes and herenow reap"),
+        Allowed("on or off"),
+    ] = "on"
     namespace: Annotated[Name, About("keeps several products on one store apart")] = "herenow"
     capacity: Annotated[Count, Unit("users"), About("users expected; a hint for the layout of the store")] = (
         1_000_000
@@ -167,6 +178,12 @@ class Settings(BaseSettings):
     # How much, how fast
     flush_every: Annotated[SecondsOrZero, About("pause between two frames to a socket; 0: by load")] = 0.0
     stuck_after: Annotated[Seconds, About("a socket that has not read for so long is closed")] = 10.0
+    pace_above: Annotated[
+        Count, Unit("viewers"), About("a change with more viewers on a node is spread over up to 10 s")
+    ] = 5_000
+    push_ceiling: Annotated[
+        Count, Unit("viewers"), About("a change with more viewers on a node is not pushed: they ask")
+    ] = 100_000
     ledger_flush: Annotated[Seconds, About("how often facts are written to the ledger")] = 1.0
     max_subscriptions: Annotated[Count, Unit("per socket"), About("people one socket may watch")] = 500
     max_bulk: Annotated[Count, Unit("ids"), About("people one request may ask for")] = 1000
@@ -251,7 +268,7 @@ class Settings(BaseSettings):
     @field_validator("engine")
     @classmethod
     def _engine_exists(cls, value: str) -> str:
-        if value != "memory://":
+        if value != "memory://" and not re.match(r"(rediss?|redis\+sentinel|redis\+cluster)://[^/?]", value):
             raise ValueError("unknown engine")
         return value
 
@@ -293,6 +310,25 @@ class Settings(BaseSettings):
                 "with an application behind relations it is the application that says who may see whom: let it say of "
                 "members of one room that they are in contact"
             )
+        return value
+
+    @field_validator("workers")
+    @classmethod
+    def _workers_have_what_they_share(cls, value: int, info: ValidationInfo) -> int:
+        if value > 1 and info.data.get("engine") == "memory://":
+            raise refused(
+                "memory:// lives in one process, so that others would not know who is there: several workers need a "
+                "Redis engine (engine = redis://…)"
+            )
+        if value > 1 and info.data.get("ledger") in ("sqlite://", "sqlite:///:memory:"):
+            raise refused("a ledger in memory lives in one process: several workers need one in a file")
+        return value
+
+    @field_validator("reap")
+    @classmethod
+    def _somebody_reaps(cls, value: str, info: ValidationInfo) -> str:
+        if value == "off" and info.data.get("engine") == "memory://":
+            raise refused("memory:// lives in this process alone, so that nobody else could end what is due")
         return value
 
     @field_validator("dead_after")
