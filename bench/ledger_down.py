@@ -2,9 +2,9 @@
 
 A node on PostgreSQL, with people who change and people who watch all of them. The ledger is up, frozen (SIGSTOP: it takes
 connections and never answers) and gone (kill -9: nobody listens), a few seconds each, in turns. What is compared is the
-99th percentile of the time from the change leaving one socket to its arrival at another, by the load's clock; the moment of
-going down is in it. Each turn is compared with the one just before, and the median of these ratios is the figure: whatever
-else the machine does hits both of a pair, or only some pairs.
+99th percentile of the time from the change leaving one socket to its arrival at another, by the load's clock; the first
+moments of being down are in it. Each turn is compared with the one just before, and the median of these ratios is the
+figure: whatever else the machine does hits both of a pair, or only some pairs.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ STEP = 0.005
 WARM_UP = 3.0
 TURN = 2.0
 TURNS = 20
+REST = 0.3
 WELL_WITHIN = 30.0
 
 
@@ -85,6 +86,7 @@ def _measured(effort: Effort) -> tuple[dict[str, list[tuple[float, float]]], flo
                 for _ in range(effort.rounds(TURNS)):
                     for how, down, again in _ways(postgres):
                         before = _p99(watch.run(effort.seconds(TURN)))
+                        crowd.settle(REST)  # what is under way must not wait until we have done this
                         down()
                         pairs[how].append((before, _p99(watch.run(effort.seconds(TURN)))))
                         again()

@@ -1,10 +1,12 @@
-"""One PostgreSQL for a whole session, and a new ledger in it for every test that wants one."""
+"""One PostgreSQL for a whole session, and a new ledger in it for every test that wants one.
+
+Every test run loads this, also one of parts of herenow alone: whatever knows ledgers is imported when it is needed.
+"""
 
 import asyncio
 import itertools
 
 import pytest
-from tests.postgres_server import PostgresServer, open_postgres
 
 _numbers = itertools.count()
 
@@ -12,6 +14,8 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def postgres_server():
     """For all tests that do it no harm."""
+    from tests.postgres_server import PostgresServer
+
     server = PostgresServer()
     try:
         yield server.make().start()
@@ -22,6 +26,7 @@ def postgres_server():
 @pytest.fixture(scope="session")
 def postgres_template(postgres_server):
     """A database with a new ledger in it: copying it is quicker than making it again for every test."""
+    from tests.postgres_server import open_postgres
 
     async def make():
         await open_postgres(await postgres_server.make_database("made_before")).migrate()
@@ -40,6 +45,8 @@ async def postgres_url(postgres_server, postgres_template):
 
 @pytest.fixture(scope="session")
 def _fragile_postgres():
+    from tests.postgres_server import PostgresServer
+
     server = PostgresServer()
     try:
         yield server.make()
