@@ -33,8 +33,9 @@ def token(user: str, scope: str | None = None, ttl: float = 3600) -> str:
 class Server:
     """A process that can be stopped, killed and started again on the same ledger."""
 
-    def __init__(self, folder: Path, settings: dict[str, object]) -> None:
+    def __init__(self, folder: Path, settings: dict[str, object], *flags: str) -> None:
         self.folder = folder
+        self._flags = flags
         self.ledger = folder / "herenow.db"
         self._settings = {
             "beat_every": 1,
@@ -54,7 +55,11 @@ class Server:
         env["HERENOW_SECRET"] = SECRET
         with self._log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "herenow.cli", "serve", cwd=self.folder, env=env, stdout=-1, stderr=log
+                *(sys.executable, "-m", "herenow.cli", "serve", *self._flags),
+                cwd=self.folder,
+                env=env,
+                stdout=-1,
+                stderr=log,
             )
         assert self.process.stdout is not None
         async with asyncio.timeout(PATIENCE):

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "api": {"gateway", "service", "wire", "core", "ports", "settings", "secret", "errors"},
     "client": {"wire", "errors"},
     "logs": set(),
-    "demo": {"gateway", "service", "wire", "core", "ports", "errors"},
+    "demo": {"api", "gateway", "service", "wire", "core", "ports", "errors"},
     "app": EVERYTHING,
     "cli": EVERYTHING,
     "testing": EVERYTHING,

@@ -100,7 +100,7 @@ async def running(
             sockets = Sockets(sockets_within(descriptors_allowed()))
             gateway = Gateway(node, auth, sockets, gateway_settings(settings))
             guests = Demo(node, secret, listener.url, expected(settings)) if demo and secret else None
-            app = make_app(node, auth, settings, sockets=sockets, front_page=guests.page if guests else None)
+            app = make_app(node, auth, settings, sockets=sockets, pages=guests.routes() if guests else ())
             await auth.start()
             await node.start(terms(settings, ledger.id, secret))
             gateway.start()
