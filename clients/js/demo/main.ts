@@ -141,8 +141,8 @@ function begin(user: string): void {
   function about(each: string): string {
     if (blocked.has(each)) return "Blocked";
     if (each === LOBBY) {
-      const here = [...people.values()].filter(({ user: who, status }) => who !== user && status !== "offline" && status !== "unknown");
-      return here.length ? `${here.map((person) => name(person.user)).sort().join(", ")} and you` : "Nobody but you";
+      const present = [...people.values()].filter(({ user: who, status }) => who !== user && status !== "offline" && status !== "unknown");
+      return present.length ? `${present.map((person) => name(person.user)).sort().join(", ")} and you` : "Nobody but you";
     }
     const person = people.get(each);
     return person ? custom(person) || sentence(person, Date.now() + skew) : "";
