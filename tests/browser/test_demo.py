@@ -89,14 +89,14 @@ async def test_typing_is_seen_where_it_is_meant_and_only_there(come):
     await ana.talk_to("bo")
     await ana.reads("#typing", "Bo is typing")
     await bo.at("#text").press("Enter")
-    await expect(ana.at("#typing")).to_be_empty(timeout=MS)
+    await expect(ana.at("#typing-text")).to_be_empty(timeout=MS)
     await bo.reads("#messages", "Hel")
     await bo.talk_to("#lobby")
     await bo.at("#text").press_sequentially("All")
     await chen.reads("#typing", "Bo is typing")
     await expect(chen.row("bo")).not_to_contain_text("typing")
     await bo.at("#text").fill("")
-    await expect(chen.at("#typing")).to_be_empty(timeout=MS)
+    await expect(chen.at("#typing-text")).to_be_empty(timeout=MS)
 
 
 async def test_messages_go_from_tab_to_tab_of_one_browser(come):

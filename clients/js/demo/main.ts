@@ -161,7 +161,7 @@ function begin(user: string): void {
     at("block").hidden = talk === LOBBY;
     say(at("block"), blocked.has(talk) ? "Unblock" : "Block");
     const types = typers(talk);
-    say(at("typing"), types.length ? `${types.map(name).join(" and ")} ${types.length > 1 ? "are" : "is"} typing` : "");
+    say(at("typing-text"), types.length ? `${types.map(name).join(" and ")} ${types.length > 1 ? "are" : "is"} typing` : "");
     at<HTMLInputElement>("text").placeholder = talk === LOBBY ? "Say something to everybody" : `Say something to ${name(talk)}`;
   }
 
