@@ -9,7 +9,22 @@ from collections.abc import Callable
 import click
 from rich.console import Console
 
-from bench import arrive, beats, fan_out, idle, lookup, machine, memory, storm, twins, visibility
+from bench import (
+    arrive,
+    beats,
+    fan_out,
+    idle,
+    last_seen,
+    ledger_down,
+    lookup,
+    machine,
+    memory,
+    nodes,
+    redis,
+    storm,
+    twins,
+    visibility,
+)
 from bench.effort import Effort
 from bench.report import Result, save, show
 
@@ -23,6 +38,10 @@ SCENARIOS: dict[str, Callable[[Effort], Result]] = {
     "arrive": arrive.run,
     "visibility": visibility.run,
     "twins": twins.run,
+    "redis": redis.run,
+    "nodes": nodes.run,
+    "last-seen": last_seen.run,
+    "ledger-down": ledger_down.run,
 }
 
 
@@ -34,8 +53,9 @@ SCENARIOS: dict[str, Callable[[Effort], Result]] = {
 @click.option(
     "--repeats", type=click.IntRange(1, 20), default=3, show_default=True, help="Of every measurement."
 )
+@click.option("--large", is_flag=True, help="Also five million people in Redis: 5 GB and some minutes.")
 @click.option("--save", "keep", is_flag=True, help="Write bench/results/SCENARIO.json.")
-def main(scenarios: tuple[str, ...], *, quick: bool, repeats: int, keep: bool) -> None:
+def main(scenarios: tuple[str, ...], *, quick: bool, repeats: int, large: bool, keep: bool) -> None:
     """Measure a node beside a bare picows listener: the server on one core, the load on another."""
     console = Console(width=None if os.isatty(1) else 130)
     cores = machine.cores()
@@ -46,7 +66,7 @@ def main(scenarios: tuple[str, ...], *, quick: bool, repeats: int, keep: bool) -
     console.print(
         ", ".join(f"{name} {value}" for name, value in machine.described().items()), highlight=False
     )
-    effort = Effort(repeats=1 if quick else repeats, quick=quick)
+    effort = Effort(repeats=1 if quick else repeats, quick=quick, large=large)
     for name in scenarios or SCENARIOS:
         started = time.monotonic()
         result = SCENARIOS[name](effort)

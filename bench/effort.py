@@ -12,6 +12,8 @@ from bench.machine import most_sockets
 class Effort:
     repeats: int = 3
     quick: bool = False
+    large: bool = False
+    """Also with as many people as take minutes to write."""
 
     def people(self, wanted: int) -> int:
         """A tenth of them when quick; never more than this machine has descriptors for."""

@@ -2,7 +2,8 @@
 
 The bare listener gets one frame and sends its payload, which has the bytes of our own status frame, to everybody. The
 node does what a node does: takes `presence.set` from the person's socket, decides, commits, writes its log, computes the
-view, encodes it, sends it to everybody who watches, and lets them rest for a tick. The load does not read while the
+view, encodes it, sends it to everybody who watches, and lets them rest for a tick. It would do so over a while for that
+many, so it is told that they are few (`pace_above`); for the other way see `popular`. The load does not read while the
 server sends, so that nobody pays for waking it; a round is over when every viewer has got its frame.
 """
 
@@ -72,7 +73,8 @@ def run(effort: Effort) -> Result:
 def watched_star(viewers: int) -> Iterator[tuple[Server, Crowd, Change, bytes]]:
     """A node, a person whom so many watch, what makes that person change, and the frame the viewers then get."""
     users = names(viewers)
-    with herenow((STAR, user) for user in users) as server, Crowd(server) as crowd:
+    contacts = ((STAR, user) for user in users)
+    with herenow(contacts, pace_above=2 * viewers) as server, Crowd(server) as crowd:
         [star] = crowd.join([handshake(STAR)], frames_each=2)
         clients = crowd.join(map(handshake, users), frames_each=2)
         crowd.ask((client, subscription([STAR])) for client in clients)

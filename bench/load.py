@@ -265,11 +265,8 @@ class Http:
         while b"\r\n\r\n" not in data:
             data += self._more()
         head, _, body = data.partition(b"\r\n\r\n")
-        size = next(
-            int(line.split(b":")[1])
-            for line in head.lower().splitlines()
-            if line.startswith(b"content-length:")
-        )
+        lengths = [line for line in head.lower().splitlines() if line.startswith(b"content-length:")]
+        size = int(lengths[0].split(b":")[1]) if lengths else 0
         while len(body) < size:
             body += self._more()
         return int(head.split(b" ", 2)[1]), body

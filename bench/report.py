@@ -26,6 +26,8 @@ class Figure:
     """An aim for the ratio of the medians, ours to bare."""
     at_most: float | None = None
     """An aim for our worst repeat, in `unit`."""
+    no_less: float | None = None
+    """The same from below."""
 
     @property
     def ratio(self) -> float | None:
@@ -35,6 +37,8 @@ class Figure:
     def aim(self) -> str:
         if self.at_least is not None:
             return f"ratio ≥ {self.at_least:g}"
+        if self.no_less is not None:
+            return f"≥ {self.no_less:g}"
         return "" if self.at_most is None else f"≤ {self.at_most:g}"
 
     @property
@@ -42,6 +46,8 @@ class Figure:
         """None: nothing was aimed at."""
         if self.at_least is not None:
             return self.ratio is not None and self.ratio >= self.at_least
+        if self.no_less is not None:
+            return min(self.ours) >= self.no_less
         return None if self.at_most is None else max(self.ours) <= self.at_most
 
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,15 +48,27 @@ class Server:
 @contextmanager
 def herenow(contacts: Iterable[tuple[str, str]] = (), **settings: object) -> Iterator[Server]:
     """A node with these people in contact, default settings but for those given, and a ledger in a file."""
-    with tempfile.TemporaryDirectory(prefix="herenow-bench-") as folder:
-        port = _free_port()
-        environment = _environment(
-            ledger=f"sqlite:///{folder}/herenow.db", secret=SECRET, port=port, **settings
-        )
-        _import(contacts, Path(folder), environment)
+    with herenow_nodes(1, contacts, **settings) as [server]:
+        yield server
+
+
+@contextmanager
+def herenow_nodes(
+    count: int, contacts: Iterable[tuple[str, str]] = (), **settings: object
+) -> Iterator[list[Server]]:
+    """As many nodes, on one ledger."""
+    with tempfile.TemporaryDirectory(prefix="herenow-bench-") as folder, ExitStack() as stack:
         command = [*_profiler(), "-m", "herenow.cli", "serve"]
-        with _process(command, environment, Path(folder) / "server.log", port) as server:
-            yield server
+        nodes = []
+        for number in range(count):
+            port = _free_port()
+            usual = {"ledger": f"sqlite:///{folder}/herenow.db", "secret": SECRET, "port": port}
+            environment = _environment(**(usual | settings))
+            if not number:
+                _import(contacts, Path(folder), environment)
+            log = Path(folder) / f"server{number}.log"
+            nodes.append(stack.enter_context(_process(command, environment, log, port)))
+        yield nodes
 
 
 @contextmanager

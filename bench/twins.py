@@ -1,9 +1,10 @@
 """Can a stopwatch tell somebody who hides from somebody who left?
 
-One person is invisible, connected and active; another, with the same past, has signed out. A viewer who knows both asks
-about the one and the other in an order that dice decide, over one connection, and times every answer. The two sets of
-times are compared by their ranks (Mann–Whitney): the area under the curve is the chance that an answer about the hidden
-one takes longer than one about the other, and 0.5 is what nobody can use.
+One person hides (is invisible, has blocked the viewer, shows themselves to nobody), connected and active; another, with the
+same past, has signed out. A viewer who knows both asks about the one and the other in an order that dice decide, over one
+connection, and times every answer. The two sets of times are compared by their ranks (Mann–Whitney): the area under the
+curve is the chance that an answer about the hidden one takes longer than one about the other, and 0.5 is what nobody can
+use.
 
 `python -m bench twins`; what bytes and counts tell is shown by `herenow.testing.twins`, not here.
 """
@@ -28,8 +29,16 @@ VIEWER = "viewer"
 VIEWER_OF = {HIDDEN: "viewer-of-hidden", GONE: "viewer-of-gone"}
 """For questions about all contacts: each has one of the two among them."""
 
+Request = tuple[str, str, bytes]
+WAYS: dict[str, list[Request]] = {
+    "invisible": [("PUT", "/api/v1/presence/mode", b'{"mode":"invisible"}')],
+    "blocked": [("PUT", f"/api/v1/blocks/{viewer}", b"") for viewer in (VIEWER, *VIEWER_OF.values())],
+    "nobody": [("PUT", "/api/v1/presence/preferences", b'{"visibility":"nobody"}')],
+}
+"""How to hide: the hidden one's own requests."""
+
 OTHERS = 20
-ROUNDS = 4_000
+ROUNDS = 2_500
 WARM_UP = 200
 ACT_EVERY = 10
 """Rounds between two signs of the hidden one's activity."""
@@ -65,18 +74,20 @@ def run(effort: Effort) -> Result:
     figures: list[Figure] = []
     notes: list[str] = []
     rounds = effort.rounds(ROUNDS)
-    with herenow(_contacts()) as server, Crowd(server) as crowd:
-        hidden = _part(server, crowd)
-        for question in QUESTIONS:
-            areas = []
-            for _ in range(effort.repeats):
-                times = _times(server, crowd, hidden, question, rounds)
-                area, p = mann_whitney(times[HIDDEN], times[GONE])
-                areas.append(area)
-                medians = ", ".join(f"{who} {_median(took) * 1e6:.0f} µs" for who, took in times.items())
-                notes.append(f"{question.name}: area {area:.3f}, p {p:.3f}; medians: {medians}")
-            off = [abs(area - 0.5) for area in areas]
-            figures.append(Figure(f"{question.name}: area, away from 0.5", "", off, at_most=AWAY_FROM_HALF))
+    for way, requests in WAYS.items():
+        with herenow(_contacts()) as server, Crowd(server) as crowd:
+            hidden = _part(server, crowd, requests)
+            for question in QUESTIONS:
+                name = f"{way}, {question.name}"
+                areas = []
+                for _ in range(effort.repeats):
+                    times = _times(server, crowd, hidden, question, rounds)
+                    area, p = mann_whitney(times[HIDDEN], times[GONE])
+                    areas.append(area)
+                    medians = ", ".join(f"{who} {_median(took) * 1e6:.0f} µs" for who, took in times.items())
+                    notes.append(f"{name}: area {area:.3f}, p {p:.3f}; medians: {medians}")
+                off = [abs(area - 0.5) for area in areas]
+                figures.append(Figure(f"{name}: area, away from 0.5", "", off, at_most=AWAY_FROM_HALF))
     return Result("twins", figures, [f"{rounds} answers about each", *notes])
 
 
@@ -86,14 +97,15 @@ def _contacts() -> list[tuple[str, str]]:
     return both + [(viewer, user) for who, viewer in VIEWER_OF.items() for user in (who, *others)]
 
 
-def _part(server: Server, crowd: Crowd) -> int:
+def _part(server: Server, crowd: Crowd, requests: Sequence[Request]) -> int:
     """The same past for both; then one hides and the other leaves. Answers the hidden one's client."""
     clients = crowd.join(map(handshake, [HIDDEN, GONE]), frames_each=2)
     crowd.join(map(handshake, [VIEWER, *VIEWER_OF.values()]), frames_each=2)
     with Http(server, token(HIDDEN)) as http:
-        status, body = http.fetch(http.request("PUT", "/api/v1/presence/mode", b'{"mode":"invisible"}'))
-    if status != 200:
-        raise RuntimeError(f"nobody hid: {status} {body!r}")
+        for request in requests:
+            status, body = http.fetch(http.request(*request))
+            if status not in (200, 204):
+                raise RuntimeError(f"nobody hid: {status} {body!r}")
     crowd.send(clients[1], _BYE)
     crowd.settle(3.0)  # whoever left is written down, and leaves the store
     with Http(server, token(VIEWER)) as http:

@@ -48,7 +48,7 @@ async def main() -> None:
             for scheme in ("light", "dark"):
                 ledger = Path(folder) / scheme
                 ledger.mkdir()
-                server = await Server(ledger, {"grace": 1}, "--demo").start()
+                server = await Server(ledger, {"grace": 1}, "serve", "--demo").start()
                 try:
                     await take(browser, server, scheme)
                 finally:

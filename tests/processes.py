@@ -33,9 +33,10 @@ def token(user: str, scope: str | None = None, ttl: float = 3600) -> str:
 class Server:
     """A process that can be stopped, killed and started again on the same ledger."""
 
-    def __init__(self, folder: Path, settings: dict[str, object], *flags: str) -> None:
+    def __init__(self, folder: Path, settings: dict[str, object], *command: str) -> None:
+        """`command` is what follows `herenow`, if not `serve`."""
         self.folder = folder
-        self._flags = flags
+        self._command = command or ("serve",)
         self.ledger = folder / "herenow.db"
         self._settings = {
             "beat_every": 1,
@@ -46,19 +47,25 @@ class Server:
             **settings,
         }
         self.url = ""
+        self.environment: dict[str, str] = {}
+        """Beside the settings."""
         self.process: asyncio.subprocess.Process | None = None
         self._log = folder / "log"
 
     async def start(self) -> Server:
         env = {name: value for name, value in os.environ.items() if not name.startswith("HERENOW_")}
         env |= {f"HERENOW_{name.upper()}": str(value) for name, value in self._settings.items()}
-        env["HERENOW_SECRET"] = SECRET
+        env |= {"HERENOW_SECRET": SECRET, **self.environment}
         with self._log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "herenow.cli", "serve", *self._flags),
+                sys.executable,
+                "-m",
+                "herenow.cli",
+                *self._command,
                 cwd=self.folder,
                 env=env,
-                stdout=-1,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
                 stderr=log,
             )
         assert self.process.stdout is not None
@@ -66,10 +73,23 @@ class Server:
             while True:
                 line = (await self.process.stdout.readline()).decode()
                 assert line, self._log.read_text()
-                found = re.search(r"is here: (http://\S+)", line)
+                found = re.search(r"is here: (http://\S+)|reaps ", line)
                 if found:
-                    self.url = found[1]
+                    self.url = found[1] or ""
                     return self
+
+    def told(self) -> str:
+        """What it wrote into its log."""
+        return self._log.read_text()
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def runs(self) -> bool:
+        return self.process is not None and self.process.returncode is None
 
     async def stop(self) -> int:
         return await self._end(signal.SIGTERM)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.faults.misfortunes import MISFORTUNES
 
 from herenow.wire.reading import TYPES
 from herenow.wire.shapes import SERVER_TYPES
@@ -50,6 +51,21 @@ def test_the_map_names_every_folder() -> None:
         p.name for p in (ROOT / "src" / "herenow").iterdir() if p.is_dir() and not p.name.startswith("__")
     ]
     assert not [folder for folder in folders if f"`{folder}/`" not in text]
+
+
+def test_everything_that_may_fail_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "what-survives-what.md").read_text(encoding="utf-8")
+    rows = [
+        line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| what fails")
+    ]
+    assert len(rows) > 20
+    for row in rows:
+        assert re.search(r"`tests/\S+::\w+`", row), f"names no test: {row}"
+    named = re.findall(r"`(tests/\S+?)::(\w+)`", page)
+    for path, name in named:
+        assert re.search(rf"def {name}\(", (ROOT / path).read_text(encoding="utf-8")), f"{path}::{name}"
+    told = {name.replace("_", " ") for path, name in named if path.endswith("misfortunes.py")}
+    assert told == set(MISFORTUNES), "a misfortune of the fault bench and the page differ"
 
 
 def test_every_guarantee_of_privacy_names_tests_that_exist() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 
 import pytest
 import structlog
@@ -37,3 +38,16 @@ def test_a_stack_shows_where_it_failed_but_no_token_that_was_at_hand(form, logge
     assert "a-token" not in said
     if form == "json":
         assert "in fail" in json.loads(said)["exception"]
+
+
+def test_a_disk_that_is_full_takes_the_line_and_nothing_else(form, monkeypatch):
+    full = open("/dev/full", "w", buffering=1)  # noqa: PTH123, SIM115 - closing it fails, as it must
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stderr", full)
+        configure_logging(form, "info")
+        structlog.get_logger("ours").warning("a line")
+        logging.getLogger("theirs").warning("another")
+    with pytest.raises(OSError, match="No space left"):
+        full.write("it is really full\n")
+    with pytest.raises(OSError, match="No space left"):
+        full.close()

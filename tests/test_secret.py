@@ -33,6 +33,13 @@ def test_a_ledger_in_memory_has_a_secret_for_the_run_only():
     assert resolve_secret(settings) != resolve_secret(settings)
 
 
+def test_the_secret_of_a_ledger_in_a_database_server_is_kept_in_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    settings = Settings(ledger="postgresql://ana@db/presence")
+    assert resolve_secret(settings) == resolve_secret(settings)
+    assert [path.name for path in tmp_path.iterdir()] == ["herenow.secret"]
+
+
 def test_of_two_that_start_at_once_the_first_wins_for_both(tmp_path, monkeypatch):
     settings = Settings(ledger=f"sqlite:///{tmp_path}/herenow.db")
     winner = "w" * 43

@@ -93,9 +93,12 @@ def test_asked_beats_never_count_as_too_fast():
         ("port", True),
         ("host", ""),
         ("host", "[::1]"),
-        ("engine", "redis://localhost"),
+        ("engine", "nats://localhost"),
+        ("engine", "redis://"),
+        ("engine", "redis+sentinel:///name"),
+        ("engine", "redis:localhost"),
         ("engine", "memory"),
-        ("ledger", "postgresql://localhost/x"),
+        ("ledger", "mysql://localhost/x"),
         ("ledger", "sqlite:///"),
         ("ledger", "herenow.db"),
         ("relations", "closed"),
@@ -109,7 +112,7 @@ def test_asked_beats_never_count_as_too_fast():
         ("relations", "https://app.example/#there"),
         ("relations_network", "mine"),
         ("relations_ttl", "0"),
-        ("workers", "2"),
+        ("workers", "129"),
         ("workers", "0"),
         ("namespace", "Two Words"),
         ("namespace", ""),
@@ -233,9 +236,30 @@ def test_a_secret_is_not_shown_by_anything():
     assert SECRET not in str(list(settings.rows()))
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://ana:hunter2@db/presence",
+        "mysql://ana:hun/ter2@db/presence",
+        "mysql://ana:hunter2@x@db,db2:5432/presence?sslmode=require",
+        "mysql://ana:pa ss hunter2@db/presence",
+        "mysql://db/presence?user=ana&password=hunter2&sslmode=require",
+        "mysql://db/presence?sslpassword=hunter2",
+    ],
+)
+def test_no_part_of_a_password_is_shown_however_it_was_written(url):
+    with pytest.raises(ConfigurationError, match="ledger = 'mysql://") as caught:
+        load({"ledger": url})
+    assert not re.search("hun|ter2|pa ss", str(caught.value))
+    good = load({"ledger": url.replace("mysql", "postgresql")})
+    shown = next(row for row in good.rows() if row.name == "ledger")
+    assert not re.search("hun|ter2|pa ss", shown.value)
+    assert shown.value.startswith("postgresql://")
+
+
 def test_a_password_in_an_address_is_not_shown():
-    with pytest.raises(ConfigurationError, match=r"redis://ops:\*\*\*@cache") as caught:
-        load({"engine": "redis://ops:hunter2@cache"})
+    with pytest.raises(ConfigurationError, match=r"nats://ops:\*\*\*@cache") as caught:
+        load({"engine": "nats://ops:hunter2@cache"})
     assert "hunter2" not in str(caught.value)
 
 
@@ -391,3 +415,18 @@ def test_rooms_relate_only_where_they_are_known():
 def test_open_relations_keep_rooms_here():
     assert load({"relations": "open"}).edges_kept_here == {"room"}
     assert load().edges_kept_here == {"follow", "contact", "room"}
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({}, "memory:// lives in one process"),
+        ({"engine": "redis://h", "ledger": "sqlite://"}, "a ledger in memory lives in one process"),
+        ({"engine": "redis://h", "ledger": "sqlite:///:memory:"}, "a ledger in memory lives in one process"),
+    ],
+)
+def test_several_workers_need_what_they_can_share(values, sentence):
+    with pytest.raises(ConfigurationError, match=f"workers = '2' .* is not allowed: {sentence}"):
+        load({"workers": "2", **values})
+    assert load({"workers": "1", **values}).workers == 1
+    assert load({"workers": "128", "engine": "redis://h"}).workers == 128

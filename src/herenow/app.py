@@ -2,6 +2,8 @@
 
 settings ─▶ ledger, engine, relations ─▶ Node ─▶ Gateway (WebSocket) ┐
                                └────▶ api (REST, pages) ──┴─▶ one port
+
+A reaper is a node without a door: everything but the last column.
 """
 
 from __future__ import annotations
@@ -13,14 +15,19 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 
+import structlog
 import uvloop
 
 from herenow import __version__
+from herenow.announcement import announcement
 from herenow.api.app import make_app
+from herenow.api.reports import report_of
 from herenow.core.bucket import Rate
 from herenow.core.machine import Timings
+from herenow.core.pacing import Crowds
 from herenow.demo import Demo
 from herenow.engines import make_engine
 from herenow.errors import ConfigurationError
@@ -32,13 +39,15 @@ from herenow.gateway.sockets import Sockets, descriptors_allowed, sockets_within
 from herenow.gateway.tokens import Expected
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
-from herenow.ports import Ledger, SourceHealth
+from herenow.ports import Engine, Ledger, SourceHealth
 from herenow.relations import SourceOptions, open_relations
 from herenow.secret import resolve_secret
 from herenow.service.clock import NodeClock
 from herenow.service.node import Node, NodeSettings
+from herenow.service.shares import Reaping
 from herenow.settings import Settings
 from herenow.settings.model import without_password
+from herenow.workers.worker import Worker
 
 SWITCH = 0.0005
 """Seconds after which a ledger's thread gives the interpreter back to the event loop; Python's own 5 ms would be waited
@@ -47,29 +56,96 @@ for again and again while a thousand frames are sent."""
 
 def serve(settings: Settings, *, demo: bool = False) -> int:
     """Run until told to stop; the exit code."""
-    configure_logging(settings.log_format, settings.log_level)
-    _calm_the_collector()
-    sys.setswitchinterval(SWITCH)
+    _prepare_process(settings)
     with Listener(settings) as listener:
         uvloop.run(_serve(settings, listener, demo=demo))
     return 0
 
 
-async def _serve(settings: Settings, listener: Listener, *, demo: bool) -> None:
+def work(settings: Settings, link: int) -> int:
+    """The same as one of several workers, whose supervisor is at the other end of the link."""
+    _prepare_process(settings)
+    uvloop.run(_work(settings, link))
+    return 0
+
+
+def _prepare_process(settings: Settings) -> None:
+    configure_logging(settings.log_format, settings.log_level)
+    _calm_the_collector()
+    sys.setswitchinterval(SWITCH)
+
+
+def reap(settings: Settings, reaping: Reaping) -> int:
+    """Decide who is due, and nothing else, until told to stop; the exit code."""
+    configure_logging(settings.log_format, settings.log_level)
+    uvloop.run(_reap(settings, reaping))
+    return 0
+
+
+async def _reap(settings: Settings, reaping: Reaping) -> None:
+    stop = _told_to_stop()
+    secret = resolve_secret(settings) if settings.accepts_secret else None
+    ledger = open_ledger(settings.ledger)
+    await ledger.open()
+    try:
+        node = Node(engine_of(settings), ledger, replace(node_settings(settings), reaping=reaping))
+        await node.start(terms(settings, ledger.id, secret))
+        _announce_reaper(settings, reaping)
+        await stop.wait()
+        await node.stop()
+    finally:
+        await ledger.close()
+
+
+def _told_to_stop() -> asyncio.Event:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stop.set)
-    async with running(settings, listener, demo=demo) as serving:
-        stopped = asyncio.create_task(stop.wait(), name="stop")
-        await asyncio.wait((stopped, serving), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
+    return stop
+
+
+async def _serve(settings: Settings, listener: Listener, *, demo: bool) -> None:
+    stop = _told_to_stop()
+    async with running(settings, listener, demo=demo) as served:
+        for line in announcement(settings, listener.url):
+            _say(line)
+        if served.guests is not None:
+            _say(served.guests.invitation())
+        await _until(stop, served.serving)
+
+
+async def _work(settings: Settings, link: int) -> None:
+    stop = _told_to_stop()
+    worker = await Worker.join(link, stop.set)
+    structlog.contextvars.bind_contextvars(worker=worker.place.number)
+    try:
+        with Listener(settings, shared=(worker.place.host, worker.place.port)) as listener:
+            async with running(settings, listener, worker=worker) as served:
+                worker.ready()
+                await _until(stop, served.serving)
+    finally:
+        await worker.end()
+
+
+async def _until(stop: asyncio.Event, serving: asyncio.Task[None]) -> None:
+    stopped = asyncio.create_task(stop.wait(), name="stop")
+    await asyncio.wait((stopped, serving), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What runs."""
+
+    serving: asyncio.Task[None]
+    guests: Demo | None
 
 
 @asynccontextmanager
 async def running(
-    settings: Settings, listener: Listener, *, demo: bool = False
-) -> AsyncIterator[asyncio.Task[None]]:
+    settings: Settings, listener: Listener, *, demo: bool = False, worker: Worker | None = None
+) -> AsyncIterator[Served]:
     """A node that serves on this listener; leaving drains it."""
     secret = resolve_secret(settings) if settings.accepts_secret else None
     if demo and secret is None:
@@ -82,7 +158,7 @@ async def running(
         clock, health = NodeClock(), SourceHealth()
         async with open_relations(relations_options(settings, ledger, clock.now, health)) as relations:
             node = Node(
-                make_engine(settings.engine, shards=settings.shards),
+                engine_of(settings),
                 ledger,
                 node_settings(settings),
                 relations=relations,
@@ -100,26 +176,46 @@ async def running(
             sockets = Sockets(sockets_within(descriptors_allowed()))
             gateway = Gateway(node, auth, sockets, gateway_settings(settings))
             guests = Demo(node, secret, listener.url, expected(settings)) if demo and secret else None
-            app = make_app(node, auth, settings, sockets=sockets, pages=guests.routes() if guests else ())
+            app = make_app(
+                node,
+                auth,
+                settings,
+                sockets=sockets,
+                pages=guests.routes() if guests else (),
+                everyone=None if worker is None else worker.told,
+            )
+            if worker is not None:
+                _take_part(worker, node, auth)
             await auth.start()
             await node.start(terms(settings, ledger.id, secret))
             gateway.start()
             if guests is not None:
                 await guests.arrive()
             serving = asyncio.create_task(listener.serve(app, gateway.accept, sockets), name="server")
-            _announce(settings, listener, guests)
+            await listener.started(serving)
             try:
-                yield serving
+                yield Served(serving, guests)
             finally:
-                await node.stop()
-                sockets.abort_all()
-                listener.stop()
+                if worker is not None and worker.leaving:
+                    listener.close_door()
+                await node.drain()
+                listener.stop()  # from here on nothing comes in, so what we hold can be handed over whole
                 with suppress(asyncio.CancelledError):
                     await serving
+                sockets.abort_all()
+                await node.stop()
                 await gateway.stop()
                 await auth.stop()
     finally:
         await ledger.close()
+
+
+def _take_part(worker: Worker, node: Node, auth: Auth) -> None:
+    """The supervisor knows under which epochs we write, and we retire those of others that it saw die."""
+    worker.use(node.standing.epoch)
+    node.on_epoch = worker.use
+    worker.on_dead = node.lease.bury
+    worker.report = lambda: report_of(node, auth)
 
 
 def relations_options(
@@ -143,6 +239,15 @@ def _calm_the_collector() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
+def engine_of(settings: Settings) -> Engine:
+    return make_engine(
+        settings.engine,
+        shards=settings.shards,
+        namespace=settings.namespace,
+        capacity=settings.capacity,
+    )
+
+
 def node_settings(settings: Settings) -> NodeSettings:
     return NodeSettings(
         timings=Timings(
@@ -157,6 +262,7 @@ def node_settings(settings: Settings) -> NodeSettings:
         typing_for=settings.typing_for,
         typing_min=settings.typing_min,
         stuck_after=settings.stuck_after,
+        crowds=Crowds(settings.pace_above, settings.push_ceiling),
         flush_every=settings.flush_every,
         ledger_flush=settings.ledger_flush,
         max_subscriptions=settings.max_subscriptions,
@@ -165,6 +271,7 @@ def node_settings(settings: Settings) -> NodeSettings:
         rooms_relate=settings.shares_room == "on",
         polling=Rate(every=_ms(settings.poll_every), burst=settings.poll_burst),
         relations_ttl=settings.relations_ttl if settings.asks_the_application else None,
+        reaping=Reaping() if settings.reap == "on" else Reaping(shards=frozenset()),
         embedded=settings.engine.startswith("memory:"),
     )
 
@@ -209,18 +316,15 @@ def terms(settings: Settings, ledger_id: str, secret: str | None) -> dict[str, s
     }
 
 
-def _announce(settings: Settings, listener: Listener, guests: Demo | None) -> None:
-    lines = [
-        f"herenow {__version__} is here: {listener.url}",
-        f"  WebSocket  {listener.url.replace('http', 'ws', 1)}/ws/presence",
-        f"  engine     {without_password(settings.engine)}",
-        f"  ledger     {without_password(settings.ledger)}",
-    ]
-    if settings.relations != "ledger":
-        lines.append(f"  relations  {without_password(settings.relations)}")
-    if guests is not None:
-        lines.append(guests.invitation())
-    print("\n".join(lines), flush=True)  # noqa: T201 - this is what the operator waits for
+def _announce_reaper(settings: Settings, reaping: Reaping) -> None:
+    shards = (
+        "all shards" if reaping.shards is None else f"shards {', '.join(map(str, sorted(reaping.shards)))}"
+    )
+    _say(f"herenow {__version__} reaps {shards} of {without_password(settings.engine)}")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - this is what the operator waits for
 
 
 def _ms(seconds: float) -> int:

@@ -1,15 +1,36 @@
-"""How log lines look. One line when something happens that an operator may ask about; beats are counted, not logged."""
+"""How log lines look. One line when something happens that an operator may ask about; beats are counted, not logged.
+
+Logging never fails: a disk that is full takes a line from the log, and not a task from the node.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
+from typing import TextIO
 
 import structlog
 
 
+class Unfailing:
+    """A stream to which one may always write. What it could not take is gone."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with suppress(OSError, ValueError):  # a full disk, a pipe nobody reads; a stream that is closed
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
+
+
 def configure_logging(form: str, level: str) -> None:
     """Our own lines and those of the libraries come out alike, on standard error."""
+    stream = Unfailing(sys.stderr)
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -29,10 +50,10 @@ def configure_logging(form: str, level: str) -> None:
     structlog.configure(
         processors=[*shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(stream),  # type: ignore[arg-type]
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

@@ -10,7 +10,7 @@ The promises of an engine. The contract suite (`herenow.testing.engine_contract`
   P3  A batch carries its writer's epoch and sequence number; a batch of a fenced epoch, or a late one, changes nothing.
   P4  Whoever is due stays due until committed again; two reapers yield one change.
   P5  Entries of a shard's log are numbered without holes; a reader learns of every gap.
-  P6  Every read says whether its shard is settled; absence is evidence only in a settled shard.
+  P6  Every read that can show absence says whether its shard is settled; absence is evidence only in a settled shard.
   P7  No operation uses a clock of its own: time is an argument (`store_time` only reports).
   P8  `Unavailable` (nothing happened) and `UnknownOutcome` (it may have) are different errors.
 
@@ -99,7 +99,8 @@ class Fenced:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A record that a node still knows after a shard lost it: put if absent or older, without a log entry.
+    """A record that a node still knows after a shard lost it: put if absent or older, without a log entry. A settled
+    shard takes none: an offer that arrives late would bring back what was removed on purpose.
 
     Older means: the version stored is less than `version`. Every record of every format holds its version in bytes 2
     to 7, 48 bits big-endian (`core.record`), so an engine can compare without understanding anything else. An offer
@@ -121,6 +122,8 @@ class Due:
     next_at: int | None
     wakes: tuple[int, ...] = field(default=(), compare=False)
     """When each of them was due, in the same order: how late we are is worth knowing."""
+    settled: bool = field(default=True, compare=False)
+    """Of the shard (P6): who asks often is the first to see that a shard was emptied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +172,12 @@ class Engine(Protocol):
     @property
     def shards(self) -> int: ...
 
+    async def check(self) -> None:
+        """Reach the store and find out whether it can be used at all: `ConfigurationError` says why not. Changes nothing."""
+
     async def open(self, terms: Mapping[str, str]) -> None:
-        """Connect; write `terms` (ledger id, secret's fingerprint, shards, timings) into an empty store, or compare
-        them with those there and raise `ConfigurationError` naming the term that differs. A term that the store does
+        """Connect and `check`; write `terms` (ledger id, secret's fingerprint, shards, timings) into an empty store, or
+        compare them with those there and raise `ConfigurationError` naming the term that differs. A term that the store does
         not know yet is added, one that only the store knows is left alone: an older version wrote it, or a newer."""
 
     async def close(self) -> None: ...
@@ -188,10 +194,13 @@ class Engine(Protocol):
 
     async def offer(self, shard: int, offers: Sequence[Offer]) -> None: ...
 
-    async def due(self, shard: int, now: int, limit: int) -> Due:
-        """Users whose wake-up is at or before `now`, earliest first, at most `limit`."""
+    async def due(self, shards: Sequence[int], now: int, limit: int) -> dict[int, Due]:
+        """Of each shard, users whose wake-up is at or before `now`, earliest first, at most `limit`. Cheap when nobody is
+        due. Shards that do not answer are left out; `Unavailable` when none does."""
 
-    async def walk(self, shard: int, cursor: str | None, limit: int) -> Page: ...
+    async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
+        """Records from the cursor of the last page on. `ValueError` for a cursor that no page can have given: it may come
+        from outside."""
 
     # Shard logs
 
@@ -204,14 +213,15 @@ class Engine(Protocol):
     # Fences: one row per epoch and shard
 
     async def join(self, shard: int, epoch: str, number: int) -> None:
-        """Create (or raise to `number`) this epoch's row, so that it may commit with `last=number`."""
+        """Create (or raise to `number`) this epoch's row, so that it may commit with `last=number`. Nothing is done for an
+        epoch that was retired here: a `join` that arrives late must not let it in again."""
 
     async def jump(self, shard: int, epoch: str, number: int) -> int | None:
         """Raise the row to `number` and return what it was; None, and nothing done, when there is no row. Afterwards
         an earlier batch that is still under way can no longer be taken (P3)."""
 
     async def retire(self, shard: int, epoch: str) -> None:
-        """Delete the row: nothing of that epoch is ever taken again."""
+        """Delete the row: nothing of that epoch is ever taken again. The last few hundred retired ones are remembered."""
 
     # Settledness: is absence evidence?
 
@@ -228,8 +238,8 @@ class Engine(Protocol):
     # Leases
 
     async def renew(self, lease: Lease) -> bool:
-        """Write the row. False, and nothing written, when it stands there marked dead, or when it is missing although
-        `lease.counter` is not 1."""
+        """Write the row, unless a later one stands there. False, and nothing written, when it stands there marked dead, or
+        when it is missing although `lease.counter` is not 1."""
 
     async def leases(self) -> list[Lease]: ...
 
@@ -319,7 +329,7 @@ class LedgerChange:
     """A row of the change table: something about these two (or this one) has changed; read it again.
     kind: `relation` (a, b: an edge or a block), `relations` (user a with everybody, and in every room), `member`
     (room a, user b), `members` (room a, everybody), `preferences` (user a), `void` (user a: tokens were revoked, or the
-    user was deleted)."""
+    user was deleted), `everything` (the ledger went back in time; all that was read from it may be wrong)."""
 
     kind: str
     a: str
@@ -362,7 +372,8 @@ class Relations(Protocol):
 
 
 class Ledger(Relations, Protocol):
-    """Durable facts. Every method raises `Unavailable` when the database cannot be used; writes are transactions.
+    """Durable facts. Every method raises `Unavailable` when the database cannot be used; writes are transactions, and raise
+    `UnknownOutcome` where one may have been committed all the same: doing it again is harmless.
     Every write of relations or preferences adds to the change table in the same transaction."""
 
     async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]: ...
@@ -372,7 +383,8 @@ class Ledger(Relations, Protocol):
         """Random, made when the ledger was created: nodes that share a store must share a ledger."""
 
     async def open(self) -> None:
-        """Connect; create an empty ledger, migrate an SQLite one; refuse a newer schema (`ConfigurationError`)."""
+        """Connect; create an empty ledger, migrate an SQLite one; refuse a newer schema, and an older one of a database
+        that others may be using (`ConfigurationError`)."""
 
     async def close(self) -> None: ...
 
@@ -471,11 +483,12 @@ class Ledger(Relations, Protocol):
     async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
         """Add rows to the change table: something changed that is kept elsewhere, and every node must look again."""
 
-    async def changes_head(self) -> int: ...
+    async def changes_head(self) -> int:
+        """The id of the newest row there ever was. What is read after this call is at least as new."""
 
     async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
-        """Rows after this id and the id to go on with. Overlap is the caller's business: ids commit out of order on
-        a database with several writers."""
+        """Rows after this id and the id to go on with. Rows become visible in the order of their ids, whoever writes them:
+        whoever has read up to one has missed none before it."""
 
     async def forget_changes(self, before: int) -> None:
         """Trim the change table: rows with an id at or below `before`."""

@@ -1,8 +1,9 @@
 """Which secret signs tokens here? The configured one, or one that is made on first use and kept.
 
 The kept one lies beside the ledger, because it must live exactly as long: a new ledger is a new installation, a
-copied one takes its secret along. A ledger in memory ends with the process, and so does its secret. Whoever
-reads the file can speak for any user, so a file that others may read is refused.
+copied one takes its secret along. A ledger in memory ends with the process, and so does its secret. For one in a
+database server it is kept in the current folder: whoever may read the database need not be able to speak for any user.
+Whoever reads the file can, so a file that others may read is refused.
 """
 
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from herenow.errors import ConfigurationError
 from herenow.settings import Settings
-from herenow.settings.model import MIN_SECRET_BYTES
+from herenow.settings.model import MIN_SECRET_BYTES, POSTGRESQL
 
 
 def resolve_secret(settings: Settings) -> str:
@@ -38,6 +39,8 @@ def resolve_secret(settings: Settings) -> str:
 
 def secret_path(settings: Settings) -> Path | None:
     """Where a generated secret is kept: herenow.db → herenow.secret. None: nowhere, the ledger is in memory."""
+    if settings.ledger.startswith(POSTGRESQL):
+        return Path("herenow.secret")
     ledger = settings.ledger_path
     return None if ledger is None else ledger.with_name(ledger.stem + ".secret")
 

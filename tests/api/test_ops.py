@@ -48,6 +48,7 @@ async def test_a_draining_node_still_answers(world, monkeypatch):
 
 async def test_a_ready_node_names_what_is_degraded(world, monkeypatch):
     node = world.node
+    monkeypatch.setattr(node.relations, "trouble", "The ledger is away.")
     monkeypatch.setattr(node.recorder, "is_late", True)
     monkeypatch.setattr(node.relations, "_trusted", False)
     monkeypatch.setattr(node.standing, "renewed", float("-inf"))
@@ -57,7 +58,7 @@ async def test_a_ready_node_names_what_is_degraded(world, monkeypatch):
     node.hub.set_stale(2, stale=False)
     assert answer.status_code == 200
     named = [trouble["what"] for trouble in answer.json()["degraded"]]
-    assert named == ["ledger_backlog", "relations", "stale_shards", "lease"]
+    assert named == ["ledger", "ledger_backlog", "relations", "stale_shards", "lease"]
     assert [trouble["what"] for trouble in stats.json()["degraded"]] == named
 
 
@@ -185,6 +186,7 @@ async def test_every_number_that_is_counted_is_told(world):
     world.node.metrics.closes[1000] += 1
     world.node.metrics.stream_ends["client"] += 1
     world.node.metrics.refusals["not_found"] += 1
+    world.node.metrics.given_up["typing"] += 1
     names = {name[0] for name in await numbers(world)}
     for number in vars(world.node.metrics):
         assert told.get(number, f"herenow_{number}_total") in names

@@ -56,9 +56,9 @@ async def test_strangers_are_not_looked_up_so_they_take_no_longer_than_the_unkno
     asked = []
     look = world.node.reader.look
 
-    async def noting(users):
+    async def noting(users, **how):
         asked.extend(users)
-        return await look(users)
+        return await look(users, **how)
 
     monkeypatch.setattr(world.node.reader, "look", noting)
     await ask("somebody-else", "known", "nobody", "ana")

@@ -110,6 +110,7 @@ async def serving(
     engine=None,
     start=True,
     pages=(),
+    everyone=None,
     timings=None,
     polling=UNLIMITED,
     make_relations=None,
@@ -134,6 +135,7 @@ async def serving(
         Auth(SECRET, node.clock, 86_400.0, revocations=node.revocations),
         all_settings,
         pages=pages,
+        everyone=everyone,
     )
     transport = httpx.ASGITransport(app=app, client=peer)
     try:

@@ -53,6 +53,8 @@ def test_an_aim_is_a_ratio_of_medians_or_a_bound_for_the_worst():
     assert Figure("f", "u", [6, 7, 60], [11, 11, 1], at_least=0.7).met is False
     assert Figure("f", "u", [1, 2, 12.1], at_most=12).met is False
     assert Figure("f", "u", [1, 2, 12], at_most=12).met is True
+    assert Figure("f", "u", [3, 9], no_less=3).met is True
+    assert Figure("f", "u", [2.9, 9], no_less=3).met is False
     assert Figure("f", "u", [1]).met is None
 
 

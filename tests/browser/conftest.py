@@ -30,7 +30,7 @@ async def browser() -> AsyncIterator[Browser]:
 async def demo(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     """Time to return is long: how fast this machine opens a page is not what is tested."""
     settings: dict[str, object] = {"dead_after": 5, "grace": 30}
-    server = await Server(tmp_path_factory.mktemp("demo"), settings, "--demo").start()
+    server = await Server(tmp_path_factory.mktemp("demo"), settings, "serve", "--demo").start()
     yield server
     await server.kill()
 

@@ -50,3 +50,17 @@ def test_every_setting_is_a_flag_with_its_variable(herenow):
     for name in Settings.model_fields:
         assert f"--{name.replace('_', '-')} " in shown
         assert f"HERENOW_{name.upper()}" in shown
+
+
+def test_several_workers_on_memory_are_refused_with_the_remedy(herenow, started):
+    result = herenow("serve", "--workers", "4")
+    assert result.exit_code == 2
+    assert "several workers need a Redis engine (engine = redis://…)" in result.stderr
+    assert started == []
+
+
+def test_a_demo_is_for_one_process(herenow, started):
+    result = herenow("serve", "--workers", "2", "--engine", "redis://127.0.0.1:1", "--demo")
+    assert result.exit_code == 1
+    assert "--demo is for one process" in result.stderr
+    assert started == []

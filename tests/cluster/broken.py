@@ -129,7 +129,7 @@ def does_not_reap(node):
     async def nobody(shard):
         return 60.0
 
-    node.reaper.reap = nobody
+    node.reaper.look = nobody
 
 
 def shows_the_hidden(node):

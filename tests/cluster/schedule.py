@@ -41,8 +41,8 @@ CALLS = (
 
 
 class Schedule:
-    def __init__(self, seed, *, chaos=60.0, users=5, faults=None, spoil=None):
-        """`faults`: only these kinds; `spoil`: does something to every node that starts."""
+    def __init__(self, seed, *, chaos=60.0, users=5, faults=None, spoil=None, store=None):
+        """`faults`: only these kinds; `spoil`: does something to every node that starts; `store`: not in memory."""
         self.seed = seed
         self.chaos = chaos
         self.kinds = FAULTS if faults is None else {kind: FAULTS[kind] for kind in faults}
@@ -50,7 +50,8 @@ class Schedule:
         self._rng = Random(f"schedule {seed}")
         # Half of the worlds have nobody idle: there, nothing happens by itself that would cover a mistake.
         timings = TIMINGS if seed % 2 == 0 else replace(TIMINGS, idle_after=600_000)
-        self.world = World(shards=SHARDS, seed=seed, settings=replace(SETTINGS, timings=timings))
+        settings = replace(SETTINGS, timings=timings)
+        self.world = World(shards=SHARDS, seed=seed, settings=settings, store=store)
         self.world.pong_every = 5.0
         self.checker = Checker(self.world, VIEWERS)
         self.users = [f"u{number}" for number in range(users)]

@@ -316,7 +316,8 @@ def _fork(pytest, each: Mutant, folder: Path) -> int:
     signal.alarm(TOO_LONG)
     sys.path.insert(0, str(folder))
     arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception", "-c", os.devnull]
-    arguments += ["--rootdir", str(ROOT), "--import-mode=importlib"]
+    # The fixtures of other tests need more of herenow than the copy has.
+    arguments += ["--rootdir", str(ROOT), "--import-mode=importlib", "--noconftest"]
     arguments += [str(ROOT / "tests" / "core" / test) for test in each.caught_by]
     with contextlib.redirect_stdout(io.StringIO()):
         code = pytest.main(arguments)

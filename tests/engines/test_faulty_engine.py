@@ -71,7 +71,7 @@ async def test_unknown_outcomes_strike_writes_only(n1, faults):
     doubts = (Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE)
     with faults.during(*[Rule(fault) for fault in doubts]):
         await n1.load(["ana"])
-        await n1.due(0, NOW, 10)
+        await n1.due([0], NOW, 10)
         await n1.tail(await n1.heads(), 1)
         await n1.receive(1)
     assert not faults.taken
@@ -272,7 +272,7 @@ async def test_a_rollback_loses_acknowledged_writes_and_fence_rows(n1, truth, fa
     for user in users:
         await node.write(Write(user, None, record(1)))
     assert not faults.taken
-    await n1.due(0, NOW, 10)
+    await n1.due([0], NOW, 10)
     left = [found.record is not None for found in await truth.load(users)]
     assert 3 <= sum(left) <= 5
     assert left == sorted(left, reverse=True), "the latest were lost"
@@ -282,7 +282,7 @@ async def test_a_rollback_loses_acknowledged_writes_and_fence_rows(n1, truth, fa
 
 async def test_a_rollback_needs_something_to_lose(n1, faults):
     faults.on(Rule(Fault.ROLLBACK))
-    await n1.due(0, NOW, 10)
+    await n1.due([0], NOW, 10)
     assert not faults.taken
 
 
@@ -309,9 +309,9 @@ async def test_a_rule_empties_the_shard_of_the_call_it_strikes(n1, truth, faults
     for shard in (0, 1):
         await (await joined(n1, shard)).write(Write(user_of(n1, shard), None, record(1)))
     faults.on(Rule(Fault.EMPTY, shard=1, times=1))
-    await n1.due(0, NOW, 10)
+    await n1.due([0], NOW, 10)
     assert not faults.taken
-    await n1.due(1, NOW, 10)
+    await n1.due([1], NOW, 10)
     found = await truth.load([user_of(n1, 0), user_of(n1, 1)])
     assert found == [Loaded(record(1), settled=True), Loaded(None, settled=False)]
     assert faults.taken == {Fault.EMPTY: 1}
@@ -360,9 +360,9 @@ async def test_a_rule_holds_so_many_times(n1, faults):
 
 async def test_a_rule_holds_for_the_calls_and_the_shard_it_names(n1, faults):
     faults.on(Rule(Fault.UNAVAILABLE, calls=("due", "walk"), shard=1))
-    await n1.due(0, NOW, 1)
+    await n1.due([0], NOW, 1)
     await n1.unsaved(1, 1)
-    for call in (n1.due(1, NOW, 1), n1.walk(1, None, 1)):
+    for call in (n1.due([1], NOW, 1), n1.walk(1, None, 1)):
         with pytest.raises(Unavailable):
             await call
 

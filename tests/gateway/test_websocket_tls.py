@@ -1,16 +1,11 @@
 """Does it work through TLS? There the transport cannot be half closed, and frames do not go to the descriptor."""
 
-import ipaddress
 import ssl
 import struct
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from tests.certificates import write_certificate
 from tests.gateway import test_websocket_rig as rig
 from tests.gateway.test_websocket_rig import CLOSE, PING, PONG, TEXT, Server, close_frame, frame
 
@@ -26,29 +21,6 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         server.trust = ssl.create_default_context(cafile=str(certificate))
         server.trust.check_hostname = False
         yield server
-
-
-def write_certificate(path: Path) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
-    path.write_bytes(private + certificate.public_bytes(pem))
 
 
 @pytest.mark.parametrize("size", [5, 5_000, 65_536])

@@ -1,9 +1,12 @@
 """Which ledger a URL means."""
 
+import re
+
 import pytest
 
 from herenow.errors import ConfigurationError
 from herenow.ledgers import open_ledger
+from herenow.ledgers.postgres_place import read_place
 
 
 async def test_three_slashes_are_a_file_beside_the_current_directory(tmp_path, monkeypatch):
@@ -40,6 +43,50 @@ def test_an_unknown_scheme_is_refused_with_the_known_ones_and_without_secrets(ur
     with pytest.raises(ConfigurationError, match="allowed is sqlite://") as refusal:
         open_ledger(url)
     assert "hunter2" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("rest", "hosts", "shown"),
+    [
+        ("ana:pw@db/presence", (("db", 5432),), "postgresql://ana@db/presence"),
+        ("ana:p%2Fw%40@db:5433/x?sslmode=require", (("db", 5433),), "postgresql://ana@db:5433/x"),
+        ("ana:p@w@db/x", (("db", 5432),), "postgresql://ana@db/x"),
+        (
+            "a@h1:1,h2,[::1]:3/x",
+            (("h1", 1), ("h2", 5432), ("::1", 3)),
+            "postgresql://a@h1:1,h2,[::1]:3/x",
+        ),
+        ("/x", (), "postgresql:///x"),
+        ("", (), "postgresql:///"),
+        ("db?password=hunter2", (("db", 5432),), "postgresql://db/"),
+    ],
+)
+def test_a_postgresql_url_names_hosts_and_is_shown_without_its_password(rest, hosts, shown):
+    place = read_place(rest)
+    assert (place.hosts, str(place)) == (hosts, shown)
+    assert place.url == f"postgresql://{rest}"
+    assert not re.search("pw|p%2F|p@w|hunter2", repr(place))
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "ana:hun/ter2@db/x",
+        "ana:12/hunter2@db/x",
+        "ana:hunter2#@db/x",
+        "ana:hunter2[@db/x",
+        "ana:hunter 2@db/x",
+        "ana:hunter2@db:port/x",
+        "ana:hunter2@db:123456/x",
+        "ana:hunter2@db,,db2/x",
+        "ana:hunter2@[::1/x",
+        "db/x\n",
+    ],
+)
+def test_a_postgresql_url_that_cannot_be_read_is_refused_without_a_word_of_it(rest):
+    with pytest.raises(ConfigurationError, match="write postgresql://user:password@host:5432/database") as no:
+        open_ledger(f"postgresql://{rest}")
+    assert not re.search("hun|ter2|ana", str(no.value))
 
 
 @pytest.mark.parametrize("url", ["sqlite://herenow.db", "sqlite:///"])

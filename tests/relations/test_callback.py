@@ -425,7 +425,8 @@ async def test_who_waits_for_a_turn_waits_no_longer_than_the_deadline(app, sourc
     asks = [source.between("ana", [f"{n}-{m}" for m in range(MOST_PAIRS)], NOW) for n in range(20)]
     found = await asyncio.gather(*asks, return_exceptions=True)
     assert all(isinstance(one, Failed) for one in found)
-    assert len(app.asked) <= messenger.AT_A_TIME
+    # A turn may be handed on in the moment in which all deadlines pass, but nobody waits for a second one.
+    assert len(app.asked) <= 2 * messenger.AT_A_TIME
     assert health.errors["timeout"] + health.errors["busy"] + health.errors["resting"] == 20
 
 

@@ -6,6 +6,7 @@ A stopwatch over a real server is `python -m bench twins`; here the work itself 
 import pytest
 
 from herenow.core.model import Custom, Mode
+from herenow.core.visibility import PreferencesEdit, Visibility
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -33,7 +34,22 @@ class Counted:
         return list(self.calls)
 
 
-async def apart(world, *, text=None):
+async def become_invisible(node):
+    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+
+
+async def block_bob(node):
+    await node.node.privacy.block("ana", "bob")
+
+
+async def be_seen_by_nobody(node):
+    await node.node.privacy.change("ana", PreferencesEdit(visibility=Visibility.NOBODY))
+
+
+WAYS = [become_invisible, block_bob, be_seen_by_nobody]
+
+
+async def apart(world, hide=become_invisible, *, text=None):
     """Ana hides, with a device that lives on; Gil leaves. Bob knows both and watches nobody."""
     node = await world.start("n1")
     await world.befriend("ana", "bob")
@@ -44,15 +60,16 @@ async def apart(world, *, text=None):
     if text is not None:
         for user in ("ana", "gil"):
             await node.node.choices.set_custom(user, Custom(text))
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await hide(node)
     await clients["gil"].bye()
     await world.sleep(10)  # what Gil leaves behind is written down
     return node, clients
 
 
+@pytest.mark.parametrize("hide", WAYS)
 @pytest.mark.parametrize("text", [None, "kept in the store, whoever leaves"])
-async def test_reading_the_hidden_costs_what_reading_the_gone_costs(world, text):
-    node, clients = await apart(world, text=text)
+async def test_reading_the_hidden_costs_what_reading_the_gone_costs(world, hide, text):
+    node, clients = await apart(world, hide, text=text)
     counted, views = Counted(node), node.node.views
     for pause in (1, 1, 59, 61, 1):
         hidden = await counted.of(views.statuses("bob", ["ana"]))
@@ -65,13 +82,34 @@ async def test_reading_the_hidden_costs_what_reading_the_gone_costs(world, text)
         await world.sleep(pause)
 
 
-async def test_beginning_to_watch_the_hidden_costs_what_watching_the_gone_costs(world):
-    node, clients = await apart(world)
+@pytest.mark.parametrize("hide", WAYS)
+async def test_counting_and_ranking_the_hidden_costs_what_the_gone_cost(world, hide):
+    node, _ = await apart(world, hide)
+    await world.befriend("ana", "cy")
+    if hide is block_bob:
+        await node.node.privacy.block("ana", "cy")
+    await world.befriend("gil", "eve")
+    counted, views = Counted(node), node.node.views
+    for pause in (1, 61, 1):
+        assert await counted.of(views.count("cy")) == await counted.of(views.count("eve"))
+        await world.sleep(pause)
+        assert await counted.of(views.leaderboard("cy", 10)) == await counted.of(views.leaderboard("eve", 10))
+        await world.sleep(pause)
+
+
+@pytest.mark.parametrize("hide", WAYS)
+async def test_beginning_to_watch_the_hidden_costs_what_watching_the_gone_costs(world, hide):
+    node, clients = await apart(world, hide)
     counted = Counted(node)
     hidden = await counted.of(clients["bob"].watch("ana"))
     gone = await counted.of(clients["bob"].watch("gil"))
     assert hidden == gone == [("load", 1), ("remembered", 1)]
     assert clients["bob"].saw("ana") == clients["bob"].saw("gil") == ["offline"]
+
+
+async def test_who_is_watched_while_hiding_is_seen_when_they_show_themselves(world):
+    node, clients = await apart(world)
+    await clients["bob"].watch("ana")
     await node.node.choices.set_mode("ana", Mode.AUTO, None)
     await world.sleep(1)
     assert clients["bob"].saw("ana") == ["offline", "online"]

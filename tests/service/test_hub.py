@@ -10,7 +10,9 @@ import random
 import msgspec
 import pytest
 
-from herenow.core.model import Presence, Status
+from herenow.core.model import Idle, Mode, Presence, Session, Status
+from herenow.core.pacing import LONGEST, Crowds, Delivery
+from herenow.core.shedding import Shed
 from herenow.core.values import replace
 from herenow.core.visibility import Sight
 from herenow.service.hub import WIDEST_TICK, Hub
@@ -32,10 +34,12 @@ class Viewer:
         self.outbox = Outbox(name, self.receive, lambda: None)
         self.has = {}
         self.frames = 0
+        self.delivery = None
 
     def receive(self, frame):
         self.frames += 1
         said = msgspec.json.decode(frame)
+        self.delivery = said.get("delivery")
         for status in said.get("statuses", [said]):
             user, value = _value(status)
             assert user in self.outbox.watching, f"{user} is not watched any more"
@@ -44,10 +48,10 @@ class Viewer:
 
 
 class Stage:
-    def __init__(self, seed):
+    def __init__(self, seed, crowds=None):
         self.random = random.Random(seed)
         self.people = People(shards=2)
-        self.hub = Hub(self.people, LoopClock(), Metrics())
+        self.hub = Hub(self.people, LoopClock(), Metrics(), crowds=crowds)
         self.viewers = [Viewer(f"v{number}") for number in range(4)]
         for user in PEOPLE:
             self.people.get(user).pins += 1
@@ -78,6 +82,9 @@ class Stage:
     def doubt(self):
         self.hub.set_stale(self.random.randrange(2), stale=self.random.random() < 0.5)
 
+    def shed(self):
+        self.hub.shed(self.random.choice(list(Shed)))
+
     def pause(self):
         self.hub.pause(self.anybody().outbox)
 
@@ -99,30 +106,47 @@ class Stage:
         return self.people.get(self.random.choice(PEOPLE))
 
     async def settle(self):
+        self.hub.shed(Shed.NOTHING)
         for viewer in self.viewers:
             self.hub.resume(viewer.outbox)
-        await asyncio.sleep(3 * WIDEST_TICK)
+        await asyncio.sleep(LONGEST + 3 * WIDEST_TICK)
 
 
-@pytest.mark.parametrize("start", range(0, 400, 50))
-async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_twice(start):
+CROWDS = {
+    "at once": Crowds(),
+    "in waves": Crowds(pace_above=2),
+    "often in waves": Crowds(pace_above=1),
+    "on demand": Crowds(pace_above=1, push_ceiling=2),
+    "on demand or at once": Crowds(pace_above=2, push_ceiling=1),
+}
+
+
+@pytest.mark.parametrize("crowds", CROWDS.values(), ids=CROWDS)
+@pytest.mark.parametrize("start", range(0, 400, 100))
+async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_twice(start, crowds):
     frames = 0
-    for seed in range(start, start + 50):
-        stage = Stage(seed)
+    for seed in range(start, start + 100):
+        stage = Stage(seed, crowds)
         verbs = [stage.watch] * 4 + [stage.change] * 8 + [stage.resight, stage.unwatch] * 2
-        verbs += [stage.pause, stage.resume, stage.leave, stage.doubt]
+        verbs += [stage.pause, stage.resume, stage.leave, stage.doubt, stage.shed]
         for _ in range(80):
             if stage.random.random() < 0.25:
                 await stage.rest()
             stage.random.choice(verbs)()
         await stage.settle()
         for viewer in stage.viewers:
-            watching = viewer.outbox.watching
-            assert {u: _body_value(c.body) for u, c in watching.items()} == viewer.has, f"seed {seed}"
+            for user, channel in viewer.outbox.watching.items():
+                if channel.delivery is Delivery.POLL:
+                    assert viewer.has[user]["delivery"] == "poll", f"seed {seed}"
+                else:
+                    assert viewer.has[user] == _body_value(channel.body), f"seed {seed}"
+            assert viewer.has.keys() == viewer.outbox.watching.keys()
             assert viewer.outbox.ready
             assert not viewer.outbox.dirty
             frames += viewer.frames
         assert not stage.hub._touched
+        assert not stage.hub._waves.waiting
+        assert not stage.hub._given_up
     assert frames > 200  # or nothing was shown by all this
 
 
@@ -163,9 +187,112 @@ async def test_one_who_was_told_at_once_hears_that_it_changed_back_and_one_who_r
 
 
 def _value(status):
+    """That changes are paced is no value: it is told with one."""
     status = {key: value for key, value in status.items() if key not in ("type", "as_of")}
+    if status.get("delivery") == "paced":
+        del status["delivery"]
     return status["user_id"], status
 
 
 def _body_value(body):
     return msgspec.json.decode(body + b"}")
+
+
+async def crowd(size, **limits):
+    """Many viewers of ana; every third is active."""
+    stage = Stage(0, Crowds(**limits))
+    ana = stage.people.get("ana")
+    viewers = [Viewer(f"w{number}") for number in range(size)]
+    for number, viewer in enumerate(viewers):
+        person = stage.people.get(viewer.outbox.user)
+        person.outboxes.append(viewer.outbox)
+        acts(stage, person, active=number % 3 == 0)
+        viewer.has["ana"] = _body_value(stage.hub.watch(viewer.outbox, ana, Sight.FULL).body)
+    return stage, ana, viewers
+
+
+def acts(stage, person, *, active):
+    session = Session("d1", "n1", START, START, START, idle=Idle.NO if active else Idle.SAID)
+    person.presence = replace(Presence(), sessions=(session,), mode=Mode.BUSY, status=Status.BUSY)
+    stage.hub.publish(person)
+
+
+def becomes(stage, person, status, since=START):
+    person.presence = replace(Presence(), status=status, since=None if status is Status.OFFLINE else since)
+    stage.hub.publish(person)
+
+
+async def test_a_popular_change_is_paced_and_those_who_are_active_hear_first():
+    stage, ana, viewers = await crowd(300, pace_above=100)
+    becomes(stage, ana, Status.ONLINE)
+    heard = []
+    for _ in range(100):
+        await asyncio.sleep(0.05)
+        heard.append({v for v in viewers if v.has["ana"]["status"] == "online"})
+        if len(heard[-1]) == len(viewers):
+            break
+    assert len(heard) == pytest.approx(60, abs=2)  # three seconds
+    active = {viewer for number, viewer in enumerate(viewers) if number % 3 == 0}
+    assert all(now <= active or now >= active for now in heard)
+    assert {viewer.frames for viewer in viewers} == {1}
+    assert {viewer.delivery for viewer in viewers} == {"paced"}
+
+
+async def test_a_paced_change_takes_ten_seconds_at_most():
+    stage, ana, viewers = await crowd(2_000, pace_above=100)
+    becomes(stage, ana, Status.ONLINE)
+    await asyncio.sleep(10.1)
+    assert {viewer.has["ana"]["status"] for viewer in viewers} == {"online"}
+
+
+async def test_who_waits_in_a_wave_hears_the_latest_once():
+    stage, ana, viewers = await crowd(300, pace_above=100)
+    becomes(stage, ana, Status.ONLINE)
+    await asyncio.sleep(1.5)
+    becomes(stage, ana, Status.BUSY)
+    await asyncio.sleep(5)
+    assert {viewer.has["ana"]["status"] for viewer in viewers} == {"busy"}
+    assert {viewer.frames for viewer in viewers} == {1, 2}
+
+
+async def test_above_the_ceiling_nothing_is_pushed_and_below_it_the_latest_is():
+    stage, ana, viewers = await crowd(60, pace_above=20, push_ceiling=50)
+    assert ana.channels[0].said.endswith(b'"delivery":"poll"')
+    becomes(stage, ana, Status.ONLINE)
+    await asyncio.sleep(12)
+    assert {viewer.delivery for viewer in viewers[:50]} == {"poll"}  # they came before there were too many
+    assert {viewer.frames for viewer in viewers[:50]} == {1}
+    assert {viewer.frames for viewer in viewers[51:]} == {0}
+    becomes(stage, ana, Status.BUSY)
+    await asyncio.sleep(12)
+    assert sum(viewer.frames for viewer in viewers) == 50
+    for viewer in viewers[:20]:
+        stage.hub.forget(viewer.outbox)
+    await asyncio.sleep(12)
+    assert {viewer.has["ana"]["status"] for viewer in viewers[20:]} == {"busy"}
+    assert {viewer.delivery for viewer in viewers[20:]} == {"paced"}
+    assert {viewer.frames for viewer in viewers[51:]} == {1}
+
+
+async def test_an_overloaded_node_gives_up_idleness_but_never_coming_and_going():
+    stage, ana, [viewer] = await crowd(1)
+    becomes(stage, ana, Status.ONLINE)
+    await asyncio.sleep(1)
+    stage.hub.shed(Shed.IDLENESS)
+    becomes(stage, ana, Status.AWAY)
+    await asyncio.sleep(1)
+    assert viewer.has["ana"]["status"] == "online"
+    becomes(stage, ana, Status.OFFLINE)
+    await asyncio.sleep(1)
+    assert viewer.has["ana"]["status"] == "offline"
+    becomes(stage, ana, Status.ONLINE)
+    await asyncio.sleep(1)
+    assert viewer.has["ana"]["status"] == "online"
+    becomes(stage, ana, Status.AWAY)
+    becomes(stage, ana, Status.AWAY, since=START + 1)
+    await asyncio.sleep(1)
+    frames = viewer.frames
+    stage.hub.shed(Shed.NOTHING)
+    await asyncio.sleep(1)
+    assert viewer.has["ana"]["since"] == START + 1
+    assert viewer.frames == frames + 1

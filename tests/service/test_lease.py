@@ -86,9 +86,14 @@ async def test_e17_a_store_that_was_away_for_longer_than_the_lease_kills_nobody(
     assert not bob.last("ana").stale
 
 
-async def test_a_majority_that_is_really_dead_is_marked_after_the_extra_lease(world):
-    nodes = await world.start_all("n1", "n2", "n3")
-    await world.sleep(5)
+@pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
+async def test_a_majority_that_is_really_dead_is_marked_after_the_extra_lease(world, phase):
+    """Whichever of them renewed after the observer last looked: they stopped together."""
+    nodes = [await world.start("n1")]
+    for name in ("n2", "n3"):
+        await world.sleep(1)
+        nodes.append(await world.start(name))
+    await world.sleep(5 + phase)
     dead = [node.node.standing.epoch for node in nodes[1:]]
     for node in nodes[1:]:
         node.kill()
@@ -256,3 +261,59 @@ async def test_a_socket_that_closed_while_its_node_was_cut_off_is_lost_when_it_c
     await world.until(closed + 31_000)
     assert far.saw("ana") == ["online", "offline"]
     assert far.last("ana").last_seen == pytest.approx(closed, abs=2)
+
+
+async def test_users_of_a_process_that_is_known_to_be_dead_are_in_grace_at_once(world):
+    n1, ana, _ = await meet(world)
+    n2, n3 = await world.start_all("n2", "n3")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5)
+    epoch = n1.node.standing.epoch
+    n1.kill()
+    killed = world.now
+    for node in (n2, n3):  # both are told; one does it
+        await node.run(node.node.lease.bury(["unheard of", epoch]))
+    await world.sleep(0.5)
+    assert epoch not in rows(world)
+    [session] = world.stored("ana").sessions
+    assert session.lost_at == pytest.approx(killed, abs=600)
+    await world.until(killed + 31_000)
+    assert far.saw("ana") == ["online", "offline"]
+    assert killed - 3_400 <= far.last("ana").last_seen <= killed
+
+
+async def test_who_is_called_dead_while_the_store_is_away_is_found_in_the_usual_way(world):
+    n1, ana, _ = await meet(world)
+    n2 = await world.start("n2")
+    await world.sleep(5)
+    epoch = n1.node.standing.epoch
+    n1.kill()
+    with world.faults.during(Rule(Fault.UNAVAILABLE)):
+        await n2.run(n2.node.lease.bury([epoch]))
+    assert epoch in rows(world)
+    await world.sleep(30)
+    assert epoch not in rows(world)
+
+
+async def test_a_node_does_not_bury_itself(world):
+    n1 = await world.start("n1")
+    await n1.run(n1.node.lease.bury([n1.node.standing.epoch]))
+    await world.sleep(5)
+    assert rows(world) == {n1.node.standing.epoch: False}
+
+
+async def test_an_epoch_is_told_before_anything_is_written_under_it(world):
+    n1, ana, _ = await meet(world)
+    await world.start("n2")
+    told = []
+    n1.node.on_epoch = lambda epoch: told.append((epoch, world.stored("ana").sessions[0].holder))
+    await world.sleep(5)
+    old = n1.node.standing.epoch
+    n1.freeze()
+    await world.sleep(20)
+    n1.thaw()
+    await world.sleep(5)
+    assert told == [(n1.node.standing.epoch, old)]
+    assert world.stored("ana").sessions[0].holder == n1.node.standing.epoch

@@ -120,6 +120,67 @@ async def test_a_node_that_could_not_hand_over_leaves_its_row_so_that_others_fin
     assert far.saw("ana") == ["online", "offline"]
 
 
+async def test_e4_a_client_that_does_not_answer_holds_up_nobody_and_is_handed_over_too(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    ana.vanish()
+    deaf = next(link for link in n1.links if link.client is ana)
+    deaf.connection.end = lambda code, reason: None  # its socket hears nothing, and does not close
+    epoch = n1.node.standing.epoch
+    stopping = world.now
+    await n1.stop()
+    assert world.now - stopping <= 6_000
+    assert epoch not in world.store.leases
+    [session] = world.stored("ana").sessions
+    assert session.lost_at == pytest.approx(world.now, abs=1_000)
+    await world.sleep(35)
+    assert far.saw("ana") == ["online", "offline"]
+
+
+async def test_e4_beats_by_rest_that_only_the_stopped_node_knew_of_are_known_to_all(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("bob", "cy")
+    bob = world.client("bob")
+    await bob.connect(n2)
+    await n1.run(n1.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None))
+    await bob.watch("cy")
+    await world.sleep(25)
+    await n1.run(n1.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None))
+    last_beat = world.now
+    [session] = world.stored("cy").sessions
+    assert session.seen_at < last_beat - 20_000  # not worth a commit while n1 lives
+    await n1.stop()
+    [session] = world.stored("cy").sessions
+    assert session.seen_at == last_beat
+    await world.until(last_beat + 89_000)
+    await n2.run(n2.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None))
+    await world.sleep(60)
+    assert bob.saw("cy") == ["online"]
+
+
+@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.SILENCE, Fault.FROZEN])
+async def test_e4_a_node_whose_store_is_away_stops_all_the_same_in_bounded_time(world, fault):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await n1.run(n1.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None))
+    await world.sleep(5)
+    stopping = world.now
+    with world.faults.during(Rule(fault, node="n1", limit=1e9)):
+        await n1.stop()
+        assert world.now - stopping <= 15_000
+        assert {client.closed_with[0][1] for client in (ana, bob)} == {Close.DRAINING}
+        await ana.connect(n2)
+    await world.sleep(60)
+    assert far.saw("ana") == ["online"]
+    assert len(world.store.leases) == 1
+
+
 async def test_nothing_of_a_stopped_node_goes_on(world):
     n1, ana, bob = await meet(world)
     await n1.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None)

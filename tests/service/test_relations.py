@@ -7,7 +7,7 @@ from tests.service.scenes import meet
 
 from herenow.core.model import Mode
 from herenow.errors import Unavailable
-from herenow.ports import RelationRow
+from herenow.ports import LedgerChange, RelationRow, Void
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -68,6 +68,16 @@ async def test_g6_what_cannot_be_known_looks_offline_is_counted_and_comes_by_its
     await world.sleep(1.1)
     assert bob.saw("cy") == ["offline", "online"]
     assert bob.saw("stranger") == ["offline"]
+
+
+async def test_a_node_says_why_it_cannot_hear_what_changed(world):
+    node, ana, bob = await meet(world)
+    said = [node.node.relations.trouble]
+    for away in (True, False):
+        world.ledger.away = away
+        await world.sleep(1.1)
+        said.append(node.node.relations.trouble)
+    assert said == [None, "The ledger is away.", None]
 
 
 async def test_what_changed_while_the_ledger_was_away_holds_when_it_is_back(world):
@@ -155,15 +165,33 @@ async def test_a_fact_that_changed_while_it_was_read_is_not_believed(world):
     assert await asked == ["cy"]
 
 
-async def test_a_row_that_appears_late_in_the_change_table_is_heard_of(world):
-    """Two transactions: the one that took its number first commits last."""
+async def test_a_row_of_the_change_table_is_heard_of_once(world, monkeypatch):
     node, ana, bob = await meet(world)
     await world.sleep(8)
+    heard = []
+    monkeypatch.setattr(node.node.relations, "changed", heard.append)
     await world.ledger.apply([RelationRow("follow", "ana", "bob", remove=True)])
-    late = world.ledger._changes.pop()
-    await world.ledger.apply([RelationRow("follow", "x", "y")])
-    await world.sleep(2)
-    world.ledger._changes.append(late)
-    world.ledger._changes.sort()
+    await world.sleep(10)
+    assert [(change.kind, {change.a, change.b}) for change in heard] == [("relation", {"ana", "bob"})]
+
+
+async def test_a_ledger_that_went_back_in_time_is_believed_anew(world, monkeypatch):
+    """A standby took over that had not got the last transactions: its change table goes on below our cursor."""
+    node, ana, bob = await meet(world)
+    await world.sleep(3)
+    world.ledger._follows.discard(("ana", "bob"))  # nobody is told of it
+    world.ledger._voids["eve"] = Void("eve", world.now, world.now + 60_000)
+    await world.sleep(5)
+    assert bob.saw("ana") == ["online"]
+    changes = world.ledger.changes
+
+    async def once(after, limit):
+        monkeypatch.undo()
+        _, cursor = await changes(after, limit)
+        return [LedgerChange("everything", "", "")], cursor
+
+    monkeypatch.setattr(world.ledger, "changes", once)
     await world.sleep(1.5)
     assert bob.saw("ana") == ["online", "offline"]
+    assert node.node.revocations.is_void("eve", 1)
+    assert node.node.revocations.whole

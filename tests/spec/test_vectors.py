@@ -131,10 +131,11 @@ CUSTOM = Custom("Lunch", "🍜", 1_893_456_000_000)
 
 
 def body(user: str, status: Status, since: int | None = None, **more: Any) -> bytes:
-    options = {name: more.pop(name) for name in ("stale", "delivery") if name in more}
+    stale, delivery = more.pop("stale", False), more.pop("delivery", None)
     platforms = () if status is Status.OFFLINE else (Platform.WEB,)
     view = View(status, since, **({"platforms": platforms} | more))
-    return shapes.status_body(user, view, **options)
+    unclosed = shapes.status_body(user, view, stale=stale)
+    return unclosed if delivery is None else shapes.with_delivery(unclosed, delivery)
 
 
 T = NOW + 1

@@ -7,7 +7,7 @@ the sessions a node holds, a counter.
 import asyncio
 from dataclasses import replace
 
-from herenow.api import ops
+from herenow.api import ops, reports
 from herenow.core.model import Status, truth
 from herenow.core.visibility import Sight
 from herenow.errors import ProtocolError
@@ -264,14 +264,12 @@ def anybodys_device_is_found(stage, monkeypatch):
 
 @leak("readyz")
 def readiness_names_the_busy(stage, monkeypatch):
-    troubles = ops._troubles
-
-    def spoiled(node):
-        yield from troubles(node)
+    def spoiled(node, auth):
+        yield from reports.troubles(node, auth)
         if is_here(stage):
-            yield ops.Trouble("load", "Somebody is here.")
+            yield reports.Trouble("load", "Somebody is here.")
 
-    monkeypatch.setattr(ops, "_troubles", spoiled)
+    monkeypatch.setattr(ops, "troubles", spoiled)
 
 
 @leak("GET /api/v1/public/{user}")

@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 from tests.twins.leaks import LEAKS
 
 from herenow.api.app import CONTRACT
 from herenow.api.description import Description
+from herenow.core.pacing import Crowds
+from herenow.core.values import replace
+from herenow.core.visibility import Kind
 from herenow.testing.twins import (
     CASES,
     FRAMES,
@@ -27,6 +31,7 @@ from herenow.testing.twins import (
     Stage,
     Twins,
     missing,
+    stage,
 )
 from herenow.testing.twins.history import Beat, Choose, Connect, Drop, Rest, Write
 from herenow.testing.twins.strategies import histories
@@ -89,6 +94,65 @@ def test_who_is_blocked_cannot_tell_it_from_the_others_leaving(history):
 @example(DROPPED)
 def test_nobody_can_tell_who_shows_themselves_to_nobody_from_the_gone(history):
     Twins(Nobody()).check(history)
+
+
+# --- Beside a crowd --------------------------------------------------------------------------------------------------
+
+PACED, ON_DEMAND = Crowds(pace_above=1), Crowds(pace_above=1, push_ceiling=2)
+CROWDS = (
+    PACED,
+    ON_DEMAND,
+    Crowds(pace_above=4),
+    Crowds(pace_above=6),
+    Crowds(pace_above=2, push_ceiling=6),
+)
+"""The target has five viewers, and newcomers come and go: they make the last two change the way of delivery."""
+
+
+def beside(crowds, hiding):
+    made = replace(stage.SETTINGS, crowds=crowds)
+    return Twins(hiding, make_stage=lambda: Stage(made))
+
+
+@pytest.mark.parametrize("hiding", [Invisible, Blocked, Nobody])
+@settings(SETTINGS, max_examples=max(1, EXAMPLES // 5))
+@given(crowds=st.sampled_from(CROWDS), history=histories())
+@example(crowds=CROWDS[0], history=TOUR)
+@example(crowds=CROWDS[1], history=TOUR)
+@example(crowds=CROWDS[2], history=TOUR)
+@example(crowds=CROWDS[3], history=TOUR)
+@example(crowds=CROWDS[4], history=TOUR)
+def test_nobody_can_tell_by_the_way_a_popular_person_is_delivered(hiding, crowds, history):
+    beside(crowds, hiding()).check(history)
+
+
+@pytest.mark.parametrize(("crowds", "delivery"), [(PACED, b"paced"), (ON_DEMAND, b"poll")])
+def test_the_crowd_is_one(crowds, delivery):
+    friend = beside(crowds, Blocked()).record(TOUR, hides=True)["friend", "socket"]
+    assert b'"delivery":"%b"' % delivery in b"".join(friend)
+
+
+def at_once(self, outbox, channel, _before):
+    self._send_now(channel, [outbox])
+    self._schedule()
+
+
+def viewers_by(kinds):
+    return lambda person: sum(len(c.outboxes) for c in person.channels if c.sight.kind in kinds)
+
+
+@pytest.mark.parametrize(
+    ("name", "spoiled", "crowds", "hiding"),
+    [
+        ("Hub._offer", at_once, PACED, Blocked),  # a block is told sooner than a leaving
+        ("Hub._offer", at_once, ON_DEMAND, Blocked),  # and where a leaving is not
+        ("_viewers", viewers_by({Kind.SHOWN}), CROWDS[2], Blocked),  # who is blocked is not in the crowd
+        ("_viewers", viewers_by({*Kind}), CROWDS[3], Invisible),  # the hidden one's own devices are
+    ],
+)
+def test_a_leak_beside_a_crowd_is_found(monkeypatch, name, spoiled, crowds, hiding):
+    monkeypatch.setattr(f"herenow.service.hub.{name}", spoiled)
+    assert beside(crowds, hiding()).differences(TOUR)
 
 
 # --- Nothing is left out ---------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from herenow.api.cors import Cors
 from herenow.api.description import Description
 from herenow.api.operations import Access, Operation
 from herenow.api.problems import Problems, Refusal, pass_on
-from herenow.api.requests import Api, Call
+from herenow.api.requests import Api, Call, Everyone
 from herenow.errors import ProtocolError
 from herenow.gateway.auth import Auth
 from herenow.gateway.sockets import Sockets
@@ -69,12 +69,14 @@ def make_app(
     *,
     sockets: Sockets | None = None,
     pages: Iterable[Route] = (),
+    everyone: Everyone | None = None,
 ) -> Starlette:
     """`pages` are routes beside the contract. `sockets` are all that are open in this process, where streams find their
-    place; without them there is always room. The caller starts and stops the node."""
+    place; without them there is always room. `everyone` is where there are several workers. The caller starts and stops the
+    node."""
     operations = (*CONTRACT, *Description(CONTRACT, max_bulk=settings.max_bulk).operations)
     streaming = Streaming(node, sockets or Sockets(sys.maxsize), settings.dead_after)
-    api = Api(node, auth, settings, streaming)
+    api = Api(node, auth, settings, streaming, everyone)
     app = Starlette(
         routes=[
             *pages,

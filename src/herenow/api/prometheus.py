@@ -6,7 +6,7 @@ number of `Metrics` appears; a new one there is the reason to change this module
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -20,13 +20,25 @@ from herenow.service.metrics import BOUNDS, Histogram
 from herenow.service.node import Node
 
 
-def exposition(node: Node, accept: str) -> tuple[bytes, str]:
+def metrics_of(node: Node) -> list[Metric]:
+    """This process and its node."""
+    return [*_NodeCollector(node).collect(), *ProcessCollector(registry=None).collect()]
+
+
+def exposition(metrics: Sequence[Metric], accept: str) -> tuple[bytes, str]:
     """(text, content type), in the newest format that the asking side understands."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_NodeCollector(node))
-    ProcessCollector(registry=registry)
+    registry.register(_Collected(metrics))
     encode, media = choose_encoder(accept)
     return encode(registry), media
+
+
+class _Collected(Collector):
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Sequence[Metric]:
+        return self._metrics
 
 
 class _NodeCollector(Collector):
@@ -40,7 +52,7 @@ class _NodeCollector(Collector):
         counted = self._node.metrics
         yield _histogram(
             "herenow_delivery_seconds",
-            "From a change to the socket of somebody who watches.",
+            "From a change to the socket of somebody who watches; without those who are told in waves.",
             counted.delivery_seconds,
         )
         yield _histogram(
@@ -60,6 +72,13 @@ class _NodeCollector(Collector):
             ("stale_shards", "Shards of which this node shows what was.", node.hub.stale_shards),
             ("undecided_users", "Users whose decision waits for the store.", node.decider.waiting),
             ("lease_held", "1 while this node may decide.", int(node.standing.holds_lease)),
+            ("paced_waiting", "Viewers whose turn in a wave has not come yet.", node.hub.paced_waiting),
+            ("loop_late_seconds", "How late the event loop is, the worst of late.", node.overload.late),
+            (
+                "given_up_level",
+                "What an overloaded node gives up: 0 nothing, 1 typing, 2 idleness, 3 text.",
+                int(node.overload.level),
+            ),
             ("ready", "1 while this node wants traffic.", int(node.ready)),
         ):
             yield GaugeMetricFamily(f"herenow_{name}", about, value=value)
@@ -69,6 +88,14 @@ class _NodeCollector(Collector):
         for status in (Status.ONLINE, Status.BUSY, Status.AWAY):
             users.add_metric([status.word], counted.users[status])
         yield users
+        popular = GaugeMetricFamily(
+            "herenow_popular_people",
+            "People with so many viewers here that they are told in waves, or have to ask.",
+            labels=["delivery"],
+        )
+        for delivery, people in node.hub.popular.items():
+            popular.add_metric([delivery], people)
+        yield popular
 
     def _counters(self) -> Iterator[Metric]:
         counted = self._node.metrics
@@ -103,6 +130,12 @@ class _NodeCollector(Collector):
         for code, times in sorted(counted.refusals.items()):
             refusals.add_metric([code], times)
         yield refusals
+        shed = CounterMetricFamily(
+            "herenow_given_up", "What waited or was dropped under overload.", labels=["kind"]
+        )
+        for kind, times in sorted(counted.given_up.items()):
+            shed.add_metric([kind], times)
+        yield shed
         errors = CounterMetricFamily(
             "herenow_relations_errors", "Times the source of relations did not say.", labels=["kind"]
         )

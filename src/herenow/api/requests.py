@@ -7,6 +7,7 @@ way to say something in a request would be a reason to change this module.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import parse_qsl, unquote
@@ -21,12 +22,16 @@ from herenow.gateway.tokens import Claims
 from herenow.service.node import Node
 from herenow.settings import Settings
 from herenow.wire.ids import parse_id
+from herenow.workers.link import Told
 
 MAX_PARAMETERS = 100
 """Parameters of a query; a list is one parameter, so nobody needs more than a few."""
 
 ECHO = 64
 """Characters of a refused value that are repeated in the answer."""
+
+Everyone = Callable[[], Awaitable[Sequence[Told]]]
+"""What all workers of this address say of themselves. None where there is one process."""
 
 T = TypeVar("T")
 
@@ -39,6 +44,7 @@ class Api:
     auth: Auth
     settings: Settings
     streaming: Streaming
+    everyone: Everyone | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,10 @@ class Call:
     @property
     def streaming(self) -> Streaming:
         return self._api.streaming
+
+    @property
+    def everyone(self) -> Everyone | None:
+        return self._api.everyone
 
     @property
     def now(self) -> int:

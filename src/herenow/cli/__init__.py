@@ -11,6 +11,7 @@ from herenow.cli.config import config
 from herenow.cli.doctor import doctor
 from herenow.cli.importing import import_
 from herenow.cli.migrate import migrate
+from herenow.cli.reap import reap
 from herenow.cli.serve import serve
 from herenow.cli.token import token
 from herenow.errors import ConfigurationError, HerenowError, ProtocolError
@@ -48,5 +49,5 @@ def main() -> None:
     """herenow: who is here now, and who may know it?"""
 
 
-for command in (serve, token, config, import_, migrate, doctor):
+for command in (serve, reap, token, config, import_, migrate, doctor):
     main.add_command(command)

@@ -4,6 +4,8 @@ It looks and changes nothing: no ledger is created or migrated, no secret is mad
 (exit code 0) or a problem (exit code 1).
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import os
@@ -16,6 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from pydantic import SecretStr
@@ -26,11 +29,18 @@ from herenow.cli.flags import with_settings
 from herenow.errors import ConfigurationError, HerenowError
 from herenow.secret import resolve_secret, secret_path
 from herenow.settings import Settings
-from herenow.settings.model import MIN_SECRET_BYTES, without_password
+from herenow.settings.model import MIN_SECRET_BYTES, POSTGRESQL, without_password
+
+if TYPE_CHECKING:
+    from herenow.ledgers.postgres_checkup import Checkup
 
 EXPECTED_FILES = 10_240  # a socket is a file: ten thousand clients on a node, and some for itself
 LEAST_FILES = 1_024  # what every common system grants
 CLOCK_SLACK = 60.0  # seconds by which a file's time may lie ahead (network file systems)
+STORE_SLACK = 1.0  # seconds the store's clock may differ from ours before it is worth a word
+DATABASE_SLACK = (
+    5.0  # seconds a database's clock may differ before it is worth a word: only people read its times
+)
 OLDEST_TIME = datetime(2025, 1, 1, tzinfo=UTC).timestamp()  # no clock is right that says an earlier time
 
 
@@ -106,19 +116,34 @@ def keys(settings: Settings) -> Iterator[Finding]:
 
 
 def engine(settings: Settings) -> Iterator[Finding]:
+    place = without_password(settings.engine)
     try:
-        asyncio.run(_asked_for_the_time(settings))
+        ahead = asyncio.run(_asked_for_the_time(settings)) - time.time()
+    except ConfigurationError as error:
+        yield _problem("engine", str(error))
     except HerenowError as error:
-        yield _problem(
-            "engine", f"{settings.engine} does not answer ({error}): is it running, and reachable?"
-        )
+        yield _problem("engine", f"{place} does not answer ({error}): is it running, and reachable?")
     else:
-        yield _fine("engine", f"{settings.engine} answers.")
+        yield _fine("engine", f"{place} answers.")
+        if abs(ahead) > STORE_SLACK:
+            yield Finding(
+                "engine",
+                Weight.ADVICE,
+                f"Its clock is {ahead:+.1f} s from this machine's: all nodes follow it, so keep it right with NTP.",
+            )
+    if settings.engine != "memory://" and settings.ledger_path is not None:
+        yield Finding(
+            "engine",
+            Weight.ADVICE,
+            "All nodes on it must use this very ledger, and an SQLite file serves the processes of one machine only.",
+        )
 
 
 def ledger(settings: Settings) -> Iterator[Finding]:
     path = settings.ledger_path
-    if path is None:
+    if settings.ledger.startswith(POSTGRESQL):
+        yield from _in_a_server(settings.ledger)
+    elif path is None:
         yield Finding(
             "ledger",
             Weight.ADVICE,
@@ -193,12 +218,14 @@ def _secret(settings: Settings) -> Finding:
     return _fine("secret", f"Generated earlier, kept in {path}.")
 
 
-async def _asked_for_the_time(settings: Settings) -> None:
-    from herenow.engines import make_engine
+async def _asked_for_the_time(settings: Settings) -> float:
+    """The store's clock, in seconds."""
+    from herenow.app import engine_of
 
-    made = make_engine(settings.engine, shards=settings.shards, clock=lambda: round(time.time() * 1000))
+    made = engine_of(settings)
     try:
-        await made.store_time()
+        await made.check()
+        return await made.store_time() / 1000
     finally:
         await made.close()
 
@@ -236,6 +263,57 @@ def _place_for(path: Path) -> Finding:
     return _problem("ledger", f"{path} cannot be created: make sure that {folder} exists and is writable.")
 
 
+def _in_a_server(url: str) -> Iterator[Finding]:
+    try:
+        found, newest, of_a_node = asyncio.run(_examined(url))
+    except HerenowError as error:
+        yield _problem("ledger", str(error))
+        return
+    yield _fine("ledger", f"{without_password(url)} answers (PostgreSQL {found.version}).")
+    if not found.survives_power_loss:
+        yield _advice("ledger", "fsync or full_page_writes is off: after a loss of power it may be damaged.")
+    if not found.is_private:
+        yield _advice("ledger", "The connection is not encrypted: add sslmode=verify-full to the URL.")
+    if found.connections_left < of_a_node:
+        yield _advice(
+            "ledger",
+            f"It has {max(found.connections_left, 0)} connections left, and a node takes up to {of_a_node}: "
+            "raise max_connections.",
+        )
+    ahead = found.now - time.time()
+    if abs(ahead) > DATABASE_SLACK:
+        yield _advice(
+            "clock", f"The database's is {ahead:+.1f} s from this machine's: keep both right with NTP."
+        )
+    yield _schema_in_a_server(found, newest)
+
+
+def _schema_in_a_server(found: Checkup, newest: str) -> Finding:
+    if found.revision is None and not found.may_create:
+        return _problem(
+            "schema",
+            "There is none yet, and this user may not create one: let somebody who may run herenow migrate.",
+        )
+    if found.revision is None:
+        return _fine("schema", "There is none yet; it is created at the first start.")
+    if found.revision < newest:
+        return _problem(
+            "schema",
+            f"At {found.revision}, and {newest} is needed: run herenow migrate before the next start.",
+        )
+    return _known_schema(found.revision, newest)
+
+
+async def _examined(url: str) -> tuple[Checkup, str, int]:
+    from herenow.ledgers import open_ledger
+    from herenow.ledgers.postgres import CONNECTIONS, PostgresLedger
+    from herenow.ledgers.schema import NEWEST
+
+    asked = open_ledger(url)
+    assert isinstance(asked, PostgresLedger)
+    return await asked.examine(), NEWEST, CONNECTIONS
+
+
 def _opened(url: str, path: Path) -> Iterator[Finding]:
     try:
         current, newest = asyncio.run(_schema(url))
@@ -244,13 +322,8 @@ def _opened(url: str, path: Path) -> Iterator[Finding]:
         yield _problem("ledger", f"{path} cannot be used ({error}): check its owner, its mode and the disk.")
         return
     yield _fine("ledger", f"{path} opens and can be written.")
-    if current == newest:
-        yield _fine("schema", f"Up to date ({newest}).")
-    elif current is not None and current > newest:  # revisions are numbered
-        yield _problem(
-            "schema",
-            f"At {current}, but this herenow knows none newer than {newest}: run the version that wrote it.",
-        )
+    if current is not None and current >= newest:  # revisions are numbered
+        yield _known_schema(current, newest)
     else:
         yield Finding(
             "schema",
@@ -258,6 +331,15 @@ def _opened(url: str, path: Path) -> Iterator[Finding]:
             f"At {current or 'empty'}, the newest is {newest}: herenow migrate brings it up to date, "
             "or the next start does.",
         )
+
+
+def _known_schema(current: str, newest: str) -> Finding:
+    if current == newest:
+        return _fine("schema", f"Up to date ({newest}).")
+    return _problem(
+        "schema",
+        f"At {current}, but this herenow knows none newer than {newest}: run the version that wrote it.",
+    )
 
 
 async def _schema(url: str) -> tuple[str | None, str]:
@@ -291,6 +373,10 @@ def _date(at: float) -> str:
 
 def _fine(subject: str, sentence: str) -> Finding:
     return Finding(subject, Weight.FINE, sentence)
+
+
+def _advice(subject: str, sentence: str) -> Finding:
+    return Finding(subject, Weight.ADVICE, sentence)
 
 
 def _problem(subject: str, sentence: str) -> Finding:

@@ -1,8 +1,17 @@
-"""`herenow serve`: a node. Flags become settings; the composition root does the rest."""
+"""`herenow serve`: a node, or several of them on one port. Flags become settings; the composition root does the rest.
+
+With `--workers` this process only supervises: it starts itself again, once per worker, with the same words and one more
+that says where to find it. So a worker started later, after SIGHUP too, has the program and the settings of that moment.
+"""
+
+import asyncio
+import os
+import sys
 
 import click
 
 from herenow.cli.flags import with_settings
+from herenow.errors import Unavailable
 from herenow.settings import Settings
 
 
@@ -10,14 +19,56 @@ from herenow.settings import Settings
 @click.option(
     "--demo", is_flag=True, help="Add a few people who follow each other, and print a link to try it."
 )
+@click.option(
+    "--link", type=int, hidden=True, help="For workers: the descriptor that leads to the supervisor."
+)
 @with_settings()
 @click.pass_context
-def serve(ctx: click.Context, /, settings: Settings, *, demo: bool) -> None:
+def serve(ctx: click.Context, /, settings: Settings, *, demo: bool, link: int | None) -> None:
     """Run a node: WebSocket and REST on one port."""
-    from herenow.app import serve as run
-
     if demo and settings.asks_the_application:
         raise click.ClickException(
             "--demo writes relations of its own, but the setting relations asks an application: take one of them."
         )
+    if demo and settings.workers > 1:
+        raise click.ClickException("--demo is for one process: leave workers at 1.")
+    if link is not None:
+        ctx.exit(_work(settings, link))
+    if settings.workers > 1:
+        ctx.exit(_supervise(settings))
+    from herenow.app import serve as run
+
     ctx.exit(run(settings, demo=demo))
+
+
+def _work(settings: Settings, link: int) -> int:
+    from herenow.app import work
+
+    try:
+        return work(settings, link)
+    except Unavailable as error:
+        click.echo(f"Error: {error}", err=True)
+        return os.EX_TEMPFAIL  # the supervisor knows then that it is not the worker's fault
+
+
+def _supervise(settings: Settings) -> int:
+    from herenow.announcement import announcement
+    from herenow.gateway.address import held, url_of
+    from herenow.logs import configure_logging
+    from herenow.workers.supervisor import Supervisor
+
+    configure_logging(settings.log_format, settings.log_level)
+    with held(settings.host, settings.port) as address:
+        lines = announcement(settings, url_of(address, secure=settings.tls_cert is not None))
+
+        async def supervise() -> int:
+            supervisor = Supervisor(
+                (sys.executable, "-P", "-m", "herenow.cli", *sys.argv[1:], "--link"),
+                workers=settings.workers,
+                address=(settings.host, address.getsockname()[1]),
+                hung_after=2 * settings.node_lease,
+                on_ready=lambda: click.echo("\n".join(lines)),
+            )
+            return await supervisor.run()
+
+        return asyncio.run(supervise())

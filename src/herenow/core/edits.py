@@ -125,6 +125,21 @@ def lose(device: str) -> Edit:
     return edit
 
 
+def lived(seen_at: Mapping[str, int]) -> Edit:
+    """A node that stops says when these REST sessions (device → last beat) last lived: it is all that it knows better."""
+
+    def edit(presence: Presence, now: int, timings: Timings) -> Presence:
+        def seen(session: Session) -> Session:
+            later_life = seen_at.get(session.device, 0)
+            if session.holder != UNLEASED or not session.live or later_life <= session.seen_at:
+                return session
+            return replace(session, seen_at=later_life)
+
+        return replace(presence, sessions=tuple(map(seen, presence.sessions)))
+
+    return edit
+
+
 def act() -> Edit:
     """The user did something, on which device is not known: activity of all live sessions, never a new one."""
 

@@ -154,6 +154,11 @@ class Presence:
     def live(self) -> bool:
         return None in [session.lost_at for session in self.sessions]
 
+    @property
+    def active(self) -> bool:
+        """Somebody acts on one of the devices, whatever the status says."""
+        return any(session.idle is Idle.NO for session in self.sessions if session.live)
+
 
 @dataclass(frozen=True, slots=True)
 class View:

@@ -260,6 +260,14 @@ def seen(presence: Presence, sight: Sight, today: int | None = None) -> View:
     return _without_times(view, today) if sight.blurred else view
 
 
+def coarse(sight: Sight) -> Sight:
+    """The same without times, for those who ask about somebody too popular to be told of each change. Who may know the
+    truth, may know it exactly."""
+    if sight.blurred or sight.kind is Kind.TRUTH:
+        return sight
+    return Sight(sight.kind, blurred=True, last_seen=sight.last_seen)
+
+
 def seen_by_oneself(presence: Presence) -> OwnView:
     """What only the user's own devices get."""
     return own(presence)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from herenow.engines.memory import MemoryEngine, MemoryStore, wall_clock
+from herenow.engines.redis import RedisEngine
+from herenow.engines.redis_url import SCHEMES, parse, without_password
 from herenow.errors import ConfigurationError
 from herenow.ports import Engine
 
@@ -19,19 +21,26 @@ class EngineOptions:
     """What an engine may want to know beside its URL; each takes what it needs."""
 
     shards: int
+    namespace: str
+    capacity: int
     clock: Callable[[], int]
     """Epoch milliseconds, for engines that have no server of their own to ask for the time."""
 
 
-def make_engine(url: str, *, shards: int = 16, clock: Callable[[], int] = wall_clock) -> Engine:
+def make_engine(
+    url: str,
+    *,
+    shards: int = 16,
+    namespace: str = "herenow",
+    capacity: int = 1_000_000,
+    clock: Callable[[], int] = wall_clock,
+) -> Engine:
     """Not yet connected: `Engine.open` does that."""
     scheme, separator, _ = url.partition("://")
     factory = ENGINES.get(scheme)
     if factory is None or not separator:
-        raise ConfigurationError(
-            f"engine {_without_password(url)!r} is not one this version has: {_known()}."
-        )
-    return factory(url, EngineOptions(shards, clock))
+        raise ConfigurationError(f"engine {without_password(url)!r} is not one this version has: {_known()}.")
+    return factory(url, EngineOptions(shards, namespace, capacity, clock))
 
 
 def _memory(url: str, options: EngineOptions) -> Engine:
@@ -42,16 +51,17 @@ def _memory(url: str, options: EngineOptions) -> Engine:
     return MemoryEngine(MemoryStore(options.shards, clock=options.clock))
 
 
+def _redis(url: str, options: EngineOptions) -> Engine:
+    return RedisEngine(
+        parse(url), namespace=options.namespace, shards=options.shards, capacity=options.capacity
+    )
+
+
 ENGINES: Mapping[str, Callable[[str, EngineOptions], Engine]] = {
     "memory": _memory,
+    **dict.fromkeys(SCHEMES, _redis),
 }
 
 
 def _known() -> str:
     return ", ".join(f"{scheme}://" for scheme in ENGINES)
-
-
-def _without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    _, at, place = rest.rpartition("@")
-    return f"{scheme}{separator}…@{place}" if at else url

@@ -50,6 +50,13 @@ class MemoryStore:
         """Rung when some shard's log got longer, at most once per batch."""
         self.inboxes: list[Inbox] = []
 
+    def handle(self) -> MemoryEngine:
+        """For one more node."""
+        return MemoryEngine(self)
+
+    def records(self) -> dict[str, bytes]:
+        return {user: record for shard in self.shards for user, record in shard.records.items()}
+
     # Faults. No reader is woken: a real store does not announce what it lost either
 
     def snapshot(self, shard: int | None = None) -> Snapshot:
@@ -124,6 +131,9 @@ class MemoryEngine:
     def shards(self) -> int:
         return len(self._store.shards)
 
+    async def check(self) -> None:
+        return
+
     async def open(self, terms: Mapping[str, str]) -> None:
         for term, value in terms.items():
             found = self._store.terms.get(term, value)
@@ -164,8 +174,9 @@ class MemoryEngine:
         for offer in offers:
             self._store.shards[shard].offer(offer)
 
-    async def due(self, shard: int, now: int, limit: int) -> Due:
-        return self._store.shards[shard].wakes.due(now, limit)
+    async def due(self, shards: Sequence[int], now: int, limit: int) -> dict[int, Due]:
+        asked = [self._store.shards[shard] for shard in shards]
+        return {shard.number: shard.wakes.due(now, limit, settled=shard.settled) for shard in asked}
 
     async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
         return self._store.shards[shard].walk(cursor, limit)
@@ -198,7 +209,7 @@ class MemoryEngine:
         return self._store.shards[shard].jump(epoch, number)
 
     async def retire(self, shard: int, epoch: str) -> None:
-        self._store.shards[shard].fences.pop(epoch, None)
+        self._store.shards[shard].retire(epoch)
 
     # Settledness
 
@@ -222,7 +233,8 @@ class MemoryEngine:
         row = self._store.leases.get(lease.epoch)
         if (row is None and lease.counter != 1) or (row is not None and row.dead):
             return False
-        self._store.leases[lease.epoch] = lease
+        if row is None or row.counter < lease.counter:
+            self._store.leases[lease.epoch] = lease
         return True
 
     async def leases(self) -> list[Lease]:

@@ -21,6 +21,9 @@ from herenow.ports import Batch, Committed, Conflict, Due, Entry, Fenced, LogPar
 WASTE = 1024
 """How many dead entries are always tolerated: below it, cleaning costs more than it saves."""
 
+RETIRED = 500
+"""Retired epochs remembered: more than can end while one call is under way."""
+
 _WRITTEN = Written()
 
 
@@ -35,6 +38,7 @@ class Shard:
         "marks",
         "number",
         "records",
+        "retired",
         "settled",
         "unsettled_at",
         "wakes",
@@ -47,6 +51,8 @@ class Shard:
         self.marks: dict[str, None] = {}
         self.log = Log(number, log_limit)
         self.fences: dict[str, int] = {}
+        self.retired: dict[str, None] = {}
+        """Epochs whose row is not made again, in the order they were retired."""
         self.settled = settled
         self.unsettled_at: int | None = None
         self.arrivals: list[str] = []
@@ -61,6 +67,7 @@ class Shard:
         twin.marks = self.marks.copy()
         twin.log = self.log.copy()
         twin.fences = self.fences.copy()
+        twin.retired = self.retired.copy()
         twin.unsettled_at = self.unsettled_at
         twin.arrivals = self.arrivals.copy()
         twin.generation = self.generation
@@ -90,6 +97,8 @@ class Shard:
         return _WRITTEN
 
     def offer(self, offer: Offer) -> None:
+        if self.settled:
+            return
         current = self.records.get(offer.user)
         if current is None or version_of(current) < offer.version:
             self._put(offer.user, offer.record, unsaved=offer.unsaved)
@@ -123,8 +132,11 @@ class Shard:
     def _position(self, cursor: str | None) -> int:
         if cursor is None:
             return 0
-        generation, _, at = cursor.partition(".")
-        return int(at) if int(generation) == self.generation else 0
+        generation, _, place = cursor.partition(".")
+        at = int(place)
+        if at < 0:
+            raise ValueError(cursor)
+        return at if int(generation) == self.generation else 0
 
     # Marks
 
@@ -143,7 +155,15 @@ class Shard:
     # Fences
 
     def join(self, epoch: str, number: int) -> None:
-        self.fences[epoch] = max(number, self.fences.get(epoch, number))
+        if epoch not in self.retired:
+            self.fences[epoch] = max(number, self.fences.get(epoch, number))
+
+    def retire(self, epoch: str) -> None:
+        self.fences.pop(epoch, None)
+        self.retired.pop(epoch, None)
+        self.retired[epoch] = None
+        if len(self.retired) > RETIRED:
+            del self.retired[next(iter(self.retired))]
 
     def jump(self, epoch: str, number: int) -> int | None:
         row = self.fences.get(epoch)
@@ -194,7 +214,7 @@ class Wakes:
                 self._heap = [(at, user) for user, at in self._at.items()]
                 heapify(self._heap)
 
-    def due(self, now: int, limit: int) -> Due:
+    def due(self, now: int, limit: int, *, settled: bool) -> Due:
         """Take out, look, put back: whoever is due stays due until a write says otherwise (P4)."""
         found: list[tuple[int, str]] = []
         first = self._first(None)
@@ -207,6 +227,7 @@ class Wakes:
             users=tuple([user for _, user in found]),
             next_at=None if first is None else first[0],
             wakes=tuple([at for at, _ in found]),
+            settled=settled,
         )
 
     def _first(self, taken: tuple[int, str] | None) -> tuple[int, str] | None:

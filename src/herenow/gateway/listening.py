@@ -1,12 +1,14 @@
 """One port for HTTP and WebSocket: the socket we listen on, and uvicorn behind it.
 
-The port is taken before anything else is started, so that "somebody else listens there" is the first thing said.
+The port is taken before anything else is started, so that "somebody else listens there" is the first thing said. One of
+several workers takes its part of a port that its supervisor has taken for all, and listens only when it can serve: what the
+system gives to one is not given to another.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import Iterator
 from types import TracebackType
@@ -15,7 +17,7 @@ from typing import Self
 import uvicorn
 from starlette.types import ASGIApp
 
-from herenow.errors import ConfigurationError
+from herenow.gateway.address import BACKLOG, joined, listening, url_of
 from herenow.gateway.handshake import Http
 from herenow.gateway.picows_seam import picows_protocol
 from herenow.gateway.sockets import Sockets
@@ -23,8 +25,8 @@ from herenow.gateway.websocket import Acceptor, Limits
 from herenow.gateway.websockets_socket import websockets_protocol
 from herenow.settings import Settings
 
-BACKLOG = 4096
-"""Connections that may wait to be accepted: a storm of reconnects comes in bursts."""
+SOON = 0.005
+"""Seconds between two looks whether the server has started."""
 
 _PROTOCOLS = {"picows": picows_protocol, "websockets": websockets_protocol}
 
@@ -38,10 +40,13 @@ class _Server(uvicorn.Server):
 
 
 class Listener:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, shared: tuple[str, int] | None = None) -> None:
+        """`shared` is the address of all workers of which this is one."""
         self._settings = settings
         self._server: _Server | None = None
-        self._socket = _listen(settings.host, settings.port)
+        self._socket: socket.socket
+        self._socket = listening(settings.host, settings.port) if shared is None else joined(*shared)
+        _notice_the_vanished(self._socket, settings.dead_after)
 
     def __enter__(self) -> Self:
         return self
@@ -53,9 +58,7 @@ class Listener:
 
     @property
     def url(self) -> str:
-        host, port = self._socket.getsockname()[:2]
-        scheme = "https" if self._settings.tls_cert else "http"
-        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        return url_of(self._socket, secure=self._settings.tls_cert is not None)
 
     async def serve(self, app: ASGIApp, acceptor: Acceptor, sockets: Sockets) -> None:
         """Until `stop`."""
@@ -79,28 +82,31 @@ class Listener:
         self._server = _Server(config)
         await self._server.serve(sockets=[self._socket])
 
+    async def started(self, serving: asyncio.Task[None]) -> None:
+        """Wait until connections are taken, or `serve` has failed."""
+        while not (serving.done() or (self._server is not None and self._server.started)):  # noqa: ASYNC110
+            await asyncio.sleep(SOON)  # uvicorn has no event for it
+
+    def close_door(self) -> None:
+        """Take no more connections; those that are open go on. Other workers get what comes now."""
+        for server in () if self._server is None else self._server.servers:
+            server.close()
+
     def stop(self) -> None:
         if self._server is not None:
             self._server.should_exit = True
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise ConfigurationError(_why(host, port, error)) from None
-    listener.setblocking(False)  # noqa: FBT003 - its signature
-    return listener
-
-
-def _why(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is taken: stop what listens there, or choose another with --port."
-    if error.errno == errno.EACCES:
-        return f"port {port} on {host} needs more rights than this process has: choose one above 1023 with --port."
-    return f"host {host!r} and port {port} cannot be listened on ({error.strerror}): choose others with --host, --port."
+def _notice_the_vanished(listener: socket.socket, silence: float) -> None:
+    """Every connection inherits it: one whose peer is gone without a word ends after this many seconds, also where nobody
+    listens for its silence, such as a second socket of a device that lives on through another."""
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    seconds = max(1, round(silence))
+    for name, value in (
+        ("TCP_KEEPIDLE", max(1, seconds // 2)),
+        ("TCP_KEEPINTVL", max(1, seconds // 6)),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", seconds * 1000),
+    ):
+        if hasattr(socket, name):  # Linux has them all
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

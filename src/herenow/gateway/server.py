@@ -130,7 +130,7 @@ class Gateway:
 
     def _handler(self, upgrade: Upgrade) -> Handler:
         if self.node.draining:
-            return Farewell(Close.DRAINING, _come_back())
+            return Farewell(Close.DRAINING, self.node.come_back())
         if self._sockets.full or not self.node.ready:
             return Farewell(Close.OVERLOADED, _come_back())
         token = find_token(upgrade.header("authorization"), upgrade.query, upgrade.subprotocols)
@@ -144,9 +144,12 @@ class Gateway:
     async def _late_handler(self, upgrade: Upgrade, token: str | None) -> Handler:
         """Who it is depends on keys that are being read."""
         try:
-            return self._session(upgrade, await self.auth.checked(token))
+            claims = await self.auth.checked(token)
         except ProtocolError as error:
             return self._turned_away(error)
+        if self.node.draining:  # meanwhile
+            return Farewell(Close.DRAINING, self.node.come_back())
+        return self._session(upgrade, claims)
 
     def _turned_away(self, error: ProtocolError) -> Farewell:
         self.node.metrics.refusals[error.code] += 1

@@ -37,5 +37,16 @@ def _sqlite(place: str) -> Ledger:
     return SqliteLedger(place.removeprefix("/"))
 
 
-LEDGERS: dict[str, Callable[[str], Ledger]] = {"sqlite": _sqlite}
+def _postgresql(place: str) -> Ledger:
+    from herenow.ledgers.postgres import PostgresLedger
+    from herenow.ledgers.postgres_place import read_place
+
+    return PostgresLedger(read_place(place))
+
+
+LEDGERS: dict[str, Callable[[str], Ledger]] = {
+    "sqlite": _sqlite,
+    "postgresql": _postgresql,
+    "postgres": _postgresql,
+}
 """Scheme → what makes a ledger of the rest of the URL."""

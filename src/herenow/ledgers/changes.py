@@ -5,11 +5,11 @@ A row says *that* something about these two (or this one) changed, never what: r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
-from herenow.ledgers.flavour import Flavour, Row, rows
+from herenow.ledgers.flavour import Flavour, Row, Turn, rows
 from herenow.ledgers.schema import changes
 from herenow.ports import LedgerChange
 
@@ -20,7 +20,7 @@ class Changes:
         self._tell = insert(changes).from_select(
             [column.name for column in told], select(flavour.batch(*told))
         )
-        self._head = flavour.newest_change()
+        self._flavour = flavour
         self._after = flavour.query(
             select(changes.c.id, *told)
             .where(changes.c.id > bindparam("after"))
@@ -29,12 +29,17 @@ class Changes:
         )
         self._forget = delete(changes).where(changes.c.id <= bindparam("before"))
 
-    def tell(self, connection: Connection, told: Iterable[LedgerChange]) -> None:
-        connection.execute(self._tell, rows((change.kind, change.a, change.b) for change in told))
+    def take_turn(self, connection: Connection) -> None:
+        """Comes before everything in a transaction that tells something: rows are seen in the order of their ids, so that
+        whoever has read up to one has missed none before it."""
+        self._flavour.wait_for(Turn.CHANGING, connection)
+
+    def tell(self, connection: Connection, told: Sequence[LedgerChange]) -> None:
+        if told:
+            connection.execute(self._tell, rows((change.kind, change.a, change.b) for change in told))
 
     def head(self, connection: Connection) -> int:
-        newest: int | None = connection.scalar(self._head)
-        return newest or 0
+        return self._flavour.newest_change(connection)
 
     def after(self, connection: Connection, after: int, limit: int) -> tuple[list[LedgerChange], int]:
         found = sorted(self._after(connection, {"after": after, "most": limit}), key=_by_id)

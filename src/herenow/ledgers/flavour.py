@@ -11,6 +11,7 @@ A reason to change this is a database that can do none of it with JSON.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum, auto
 from typing import Any, Protocol
 
 import msgspec
@@ -33,6 +34,18 @@ Query = Callable[[Connection, Mapping[str, object]], Sequence[Row]]
 """A prepared question: rows as plain values, in no particular order."""
 
 
+class Turn(Enum):
+    """What a transaction may have to wait for, until its end, where several write at once."""
+
+    CHANGING = auto()
+    """Alone among those that change what the change table tells of: what they decide by stays true until they are done, and
+    rows become visible in the order of their numbers."""
+    SAVING = auto()
+    """Together with others that save what is known of users, but not beside one that deletes a user."""
+    ERASING = auto()
+    """Beside none that saves: it would not see that its user is being deleted."""
+
+
 class Flavour(Protocol):
     """One database's way to say it."""
 
@@ -44,8 +57,11 @@ class Flavour(Protocol):
 
     def query(self, asked: Select[Any] | CompoundSelect[Any]) -> Query: ...
 
-    def newest_change(self) -> Select[Any]:
-        """The id of the newest change there ever was, forgotten or not; NULL or no row: none."""
+    def wait_for(self, turn: Turn, connection: Connection) -> None:
+        """The first thing that such a transaction does, so that two of them never wait for each other."""
+
+    def newest_change(self, connection: Connection) -> int:
+        """The id of the newest change there ever was, forgotten or not; 0: none. All up to it can be seen."""
 
 
 def rows(values: Iterable[object]) -> dict[str, object]:

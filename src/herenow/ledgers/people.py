@@ -77,7 +77,7 @@ class People:
         for choice in chosen:
             if choice.user not in newest or choice.version > newest[choice.user].version:
                 newest[choice.user] = choice
-        connection.execute(self._save_choices, rows(_columns(choice) for choice in newest.values()))
+        connection.execute(self._save_choices, rows(_columns(newest[user]) for user in sorted(newest)))
 
     def chosen(self, connection: Connection, after: str, limit: int) -> list[Choice]:
         more_than_default = or_(choices.c.mode != int(Mode.AUTO), choices.c.custom_text.is_not(None))

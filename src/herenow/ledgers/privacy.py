@@ -73,7 +73,7 @@ class Privacy:
         self, connection: Connection, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
     ) -> tuple[Preferences, bool]:
         """The result, and whether it is another than before."""
-        own = select(preferences.c.user, *_OWN).where(preferences.c.user == user).with_for_update()
+        own = select(preferences.c.user, *_OWN).where(preferences.c.user == user)
         row = connection.execute(own).one_or_none()
         before = Preferences() if row is None else _preferences(row)
         after = edited(before, edit, now, last_seen)

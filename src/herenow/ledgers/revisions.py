@@ -6,7 +6,10 @@ either all of them happen or none. Alembic is imported only where there is somet
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, column, inspect, select, table
@@ -31,7 +34,23 @@ def found(connection: Connection) -> str | None:
 
 def upgrade(connection: Connection, to: str = "head") -> None:
     """Bring the schema up to date, or to an older revision than the newest; `ConfigurationError` for one that only a
-    newer herenow knows."""
+    newer herenow knows. For threads."""
+    with _one_at_a_time:
+        upgrade_in_turn(connection, to)
+
+
+@asynccontextmanager
+async def in_turn() -> AsyncIterator[None]:
+    """For who must not stop the event loop: other migrations of this process may be waiting for it."""
+    while not _one_at_a_time.acquire(blocking=False):  # noqa: ASYNC110 - threads have no event of ours
+        await asyncio.sleep(0.01)
+    try:
+        yield
+    finally:
+        _one_at_a_time.release()
+
+
+def upgrade_in_turn(connection: Connection, to: str = "head") -> None:
     from alembic import command
     from alembic.script import ScriptDirectory
 
@@ -39,13 +58,16 @@ def upgrade(connection: Connection, to: str = "head") -> None:
     revision = found(connection)
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if revision is not None and revision not in known:
-        raise ConfigurationError(
-            f"The ledger has schema {revision!r}, but this herenow knows none newer than {NEWEST!r}: "
-            "run the version that wrote it, or a newer one."
-        )
+        raise unknown(revision)
     config.attributes["connection"] = connection
-    with _one_at_a_time:
-        command.upgrade(config, to)
+    command.upgrade(config, to)
+
+
+def unknown(revision: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"The ledger has schema {revision!r}, but this herenow knows none newer than {NEWEST!r}: "
+        "run the version that wrote it, or a newer one."
+    )
 
 
 def _config() -> Config:

@@ -39,7 +39,7 @@ class Runs:
         """Who is named in both is gone: a mark too few costs some seconds of a last seen, one too many shows when
         somebody was here whom nobody was to see."""
         connection.execute(self._mark, rows((run, user) for user in sorted(here)))
-        connection.execute(self._unmark, rows(gone) | {"of_run": run})
+        connection.execute(self._unmark, rows(sorted(gone)) | {"of_run": run})
 
     def stamp(self, connection: Connection, run: str, at: int) -> None:
         connection.execute(self._stamp, rows([(run, at)]))

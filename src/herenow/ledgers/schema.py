@@ -1,7 +1,7 @@
 """What the ledger keeps, as tables: the one schema of every SQL ledger.
 
 The tables are narrow and clustered by their key (`WITHOUT ROWID` where SQLite offers it): an edge or a last seen is one
-B-tree entry. No reader orders or compares ids in SQL except for equality, so the database's collation is of no matter.
+B-tree entry. Ids are ordered byte by byte (SQLite does; for PostgreSQL the migrations say so).
 
 The migrations say how a ledger comes to be; a test keeps them equal to this. Change both, and `NEWEST`, together.
 Every `*_at`, `at` and `until` is epoch milliseconds.
@@ -32,7 +32,9 @@ last_seen = Table(
     Column("user", Text, primary_key=True),
     Column("at", BigInteger, nullable=False),
     sqlite_with_rowid=False,
+    postgresql_with={"fillfactor": 80},
 )
+"""On PostgreSQL a page keeps some room, so that a new value finds it beside the old one and leaves the index alone."""
 
 choices = Table(
     "choices",

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 from herenow.core.visibility import Preferences, PreferencesEdit
 from herenow.errors import Unavailable
 from herenow.ledgers.changes import Changes
-from herenow.ledgers.flavour import Flavour
+from herenow.ledgers.flavour import Flavour, Turn
 from herenow.ledgers.graph import Graph
 from herenow.ledgers.people import People
 from herenow.ledgers.privacy import Privacy
@@ -32,6 +32,7 @@ class Statements:
     """All that can be asked, in one flavour. It holds no state and takes some milliseconds to build: do it once."""
 
     def __init__(self, flavour: Flavour) -> None:
+        self.flavour = flavour
         self.people = People(flavour)
         self.graph = Graph(flavour)
         self.privacy = Privacy(flavour)
@@ -47,6 +48,7 @@ class SqlLedger(ABC):
     """
 
     def __init__(self, statements: Statements) -> None:
+        self._flavour = statements.flavour
         self._people = statements.people
         self._graph = statements.graph
         self._privacy = statements.privacy
@@ -60,8 +62,31 @@ class SqlLedger(ABC):
         """Run one statement; raise `Unavailable` for the driver's errors."""
 
     @abstractmethod
-    async def _write(self, work: Callable[[Connection], T]) -> T:
-        """Run in one transaction, committed when `work` returns; raise `Unavailable` for the driver's errors."""
+    async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
+        """Run in one transaction, committed when `work` returns; raise `Unavailable` for the driver's errors, or
+        `UnknownOutcome` where it may have been committed all the same. `at_length`: it may take minutes."""
+
+    async def _save(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
+        """Of what is known of users, unless they are deleted."""
+
+        def save(connection: Connection) -> T:
+            self._flavour.wait_for(Turn.SAVING, connection)
+            return work(connection)
+
+        return await self._write(save, at_length=at_length)
+
+    async def _change(
+        self, work: Callable[[Connection], tuple[T, Sequence[LedgerChange]]], *, at_length: bool = False
+    ) -> T:
+        """Something that every node has to hear of: what `work` answers besides its result is told with it."""
+
+        def change(connection: Connection) -> T:
+            self._changes.take_turn(connection)
+            result, told = work(connection)
+            self._changes.tell(connection, told)
+            return result
+
+        return await self._write(change, at_length=at_length)
 
     @property
     def id(self) -> str:
@@ -78,22 +103,22 @@ class SqlLedger(ABC):
     async def save_last_seen(self, rows: Mapping[str, int]) -> None:
         seen = dict(rows)
         if seen:
-            await self._write(lambda c: self._people.save_last_seen(c, seen))
+            await self._save(lambda c: self._people.save_last_seen(c, seen))
 
     async def save_choices(self, rows: Sequence[Choice]) -> None:
         chosen = tuple(rows)
         if chosen:
-            await self._write(lambda c: self._people.save_choices(c, chosen))
+            await self._save(lambda c: self._people.save_choices(c, chosen))
 
     async def chosen(self, after: str, limit: int) -> list[Choice]:
         return await self._read(lambda c: self._people.chosen(c, after, limit))
 
     async def set_idle_after(self, user: str, idle_after: int | None) -> None:
-        def work(connection: Connection) -> None:
-            if self._people.set_idle_after(connection, user, idle_after):
-                self._changes.tell(connection, [LedgerChange("preferences", user, "")])
+        def work(connection: Connection) -> tuple[None, list[LedgerChange]]:
+            changed = self._people.set_idle_after(connection, user, idle_after)
+            return None, [LedgerChange("preferences", user, "")] if changed else []
 
-        await self._write(work)
+        await self._change(work)
 
     # Runs
 
@@ -109,7 +134,7 @@ class SqlLedger(ABC):
         await self._write(lambda c: self._runs.end(c, run))
 
     async def close_runs(self) -> int:
-        return await self._write(self._runs.close)
+        return await self._save(self._runs.close, at_length=True)
 
     # The graph
 
@@ -133,29 +158,24 @@ class SqlLedger(ABC):
     async def apply(self, rows: Sequence[RelationRow]) -> int:
         asked = tuple(rows)
 
-        def work(connection: Connection) -> int:
-            count, changes = self._graph.apply(connection, asked)
-            self._changes.tell(connection, changes)
-            return count
-
-        return await self._write(work) if asked else 0
+        return await self._change(lambda c: self._graph.apply(c, asked)) if asked else 0
 
     # Void tokens, deleted users
 
     async def void(self, row: Void) -> None:
-        def work(connection: Connection) -> None:
-            if self._voids.put(connection, row):
-                self._changes.tell(connection, [LedgerChange("void", row.user, "")])
+        def work(connection: Connection) -> tuple[None, list[LedgerChange]]:
+            is_new = self._voids.put(connection, row)
+            return None, [LedgerChange("void", row.user, "")] if is_new else []
 
-        await self._write(work)
+        await self._change(work)
 
     async def erase(self, row: Void) -> list[LedgerChange]:
-        def work(connection: Connection) -> list[LedgerChange]:
+        def work(connection: Connection) -> tuple[list[LedgerChange], list[LedgerChange]]:
+            self._flavour.wait_for(Turn.ERASING, connection)
             changes = self._voids.erase(connection, row)
-            self._changes.tell(connection, changes)
-            return changes
+            return changes, changes
 
-        return await self._write(work)
+        return await self._change(work, at_length=True)
 
     async def voids(self, after: str, limit: int) -> list[Void]:
         return await self._read(lambda c: self._voids.walk(c, after, limit))
@@ -179,13 +199,11 @@ class SqlLedger(ABC):
     async def set_preferences(
         self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
     ) -> Preferences:
-        def work(connection: Connection) -> Preferences:
+        def work(connection: Connection) -> tuple[Preferences, list[LedgerChange]]:
             after, changed = self._privacy.set_preferences(connection, user, edit, now, last_seen)
-            if changed:
-                self._changes.tell(connection, [LedgerChange("preferences", user, "")])
-            return after
+            return after, [LedgerChange("preferences", user, "")] if changed else []
 
-        return await self._write(work)
+        return await self._change(work)
 
     async def blocked(self, user: str) -> list[str]:
         return await self._read(lambda c: self._privacy.blocked(c, user))
@@ -195,29 +213,23 @@ class SqlLedger(ABC):
         return await self._read(lambda c: self._privacy.blocks(c, user, asked))
 
     async def block(self, row: BlockRow) -> bool:
-        def work(connection: Connection) -> bool:
-            return self._told(connection, row.blocker, row.blocked, self._privacy.block(connection, row))
+        def work(connection: Connection) -> tuple[bool, list[LedgerChange]]:
+            return _told(row.blocker, row.blocked, self._privacy.block(connection, row))
 
-        return await self._write(work)
+        return await self._change(work)
 
     async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
-        def work(connection: Connection) -> bool:
-            gone = self._privacy.unblock(connection, blocker, blocked, lifted_at)
-            return self._told(connection, blocker, blocked, gone)
+        def work(connection: Connection) -> tuple[bool, list[LedgerChange]]:
+            return _told(blocker, blocked, self._privacy.unblock(connection, blocker, blocked, lifted_at))
 
-        return await self._write(work)
-
-    def _told(self, connection: Connection, a: str, b: str, changed: bool) -> bool:  # noqa: FBT001 - it is the answer
-        if changed:
-            self._changes.tell(connection, [LedgerChange("relation", a, b)])
-        return changed
+        return await self._change(work)
 
     # What changed
 
     async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
         noted = tuple(changes)
         if noted:
-            await self._write(lambda c: self._changes.tell(c, noted))
+            await self._change(lambda _: (None, noted))
 
     async def changes_head(self) -> int:
         return await self._read(self._changes.head)
@@ -227,6 +239,10 @@ class SqlLedger(ABC):
 
     async def forget_changes(self, before: int) -> None:
         await self._write(lambda c: self._changes.forget(c, before))
+
+
+def _told(a: str, b: str, changed: bool) -> tuple[bool, list[LedgerChange]]:  # noqa: FBT001 - it is the answer
+    return changed, [LedgerChange("relation", a, b)] if changed else []
 
 
 def read_id(connection: Connection) -> str:

@@ -98,7 +98,7 @@ class SqliteLedger(SqlLedger):
     async def _read(self, work: Callable[[Connection], T]) -> T:
         return await self._on(self._readers, work, while_running)
 
-    async def _write(self, work: Callable[[Connection], T]) -> T:
+    async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
         return await self._on(self._writer, self._alone(work), while_running)
 
     async def _on(

@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import sqlite
 
-from herenow.ledgers.flavour import Query, Row
+from herenow.ledgers.flavour import Query, Row, Turn
 from herenow.ledgers.schema import changes
 
 MINIMUM = (3, 38, 0)
@@ -60,6 +60,13 @@ class SqliteFlavour:
 
         return ask
 
-    def newest_change(self) -> Select[Any]:
-        kept = table("sqlite_sequence", column("name"), column("seq"))  # SQLite's own, for AUTOINCREMENT
-        return select(kept.c.seq).where(kept.c.name == changes.name)
+    def wait_for(self, turn: Turn, connection: Connection) -> None:
+        """It has waited already: one transaction writes at a time."""
+
+    def newest_change(self, connection: Connection) -> int:
+        newest: int | None = connection.scalar(_NEWEST_CHANGE)
+        return newest or 0
+
+
+_sequence = table("sqlite_sequence", column("name"), column("seq"))  # SQLite's own, for AUTOINCREMENT
+_NEWEST_CHANGE = select(_sequence.c.seq).where(_sequence.c.name == changes.name)

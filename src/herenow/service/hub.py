@@ -11,19 +11,27 @@ one sent *is* the channel's body, so what those who rest had is noted once per c
 that is not the same for all of them (somebody comes, or was told in between, or does not read) each remembers its own.
 
 The tick is 20 ms when calm, 50 ms when busy, and up to a second when that does not suffice.
+
+Two things are kept from everybody else's milliseconds. A person with very many viewers here is told in waves (`waves`), or
+not at all beyond a ceiling, where viewers ask when they look (`core.pacing`). And what a node that cannot keep up gives up
+waits until it can (`core.shedding`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
-from herenow.core.visibility import Sight, day_of, seen, seen_by_oneself
+from herenow.core.model import View
+from herenow.core.pacing import Crowds, Delivery
+from herenow.core.shedding import Shed, may_wait
+from herenow.core.visibility import Kind, Sight, coarse, day_of, seen, seen_by_oneself
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
 from herenow.service.people import People, Person
+from herenow.service.waves import Told, Waves
 from herenow.wire.shapes import (
     closed_statuses_frame,
     self_body,
@@ -32,23 +40,39 @@ from herenow.wire.shapes import (
     status_frame,
     statuses_frame,
     with_as_of,
+    with_delivery,
 )
 
 CALM_TICK = 0.02
 BUSY_TICK = 0.05
 WIDEST_TICK = 1.0
 
+ASKS = b""
+"""What a viewer had who was told to ask: we do not know."""
+
 
 class Channel:
     """One target through one kind of eyes."""
 
-    __slots__ = ("body", "outboxes", "person", "sight")
+    __slots__ = ("body", "delivery", "outboxes", "person", "shown", "sight")
 
     def __init__(self, person: Person, sight: Sight) -> None:
         self.person = person
         self.sight = sight
+        self.shown = person.presence
+        """What the body was made from."""
         self.body = b""
         self.outboxes: dict[Outbox, None] = {}
+        self.delivery: Delivery | None = None
+        """How changes reach the viewers, when not at once: the same for everybody who looks at this person."""
+
+    @property
+    def said(self) -> bytes:
+        """The body as viewers get it. That changes are paced is told with a change, not for its own sake; that they are
+        not pushed at all has to be known, and is part of the body."""
+        if self.delivery is Delivery.PACED:
+            return with_delivery(self.body, self.delivery)
+        return self.body
 
 
 class _Touched:
@@ -64,7 +88,14 @@ class _Touched:
 
 
 class Hub:
-    def __init__(self, people: People, clock: Clock, metrics: Metrics, flush_every: float = 0.0) -> None:
+    def __init__(
+        self,
+        people: People,
+        clock: Clock,
+        metrics: Metrics,
+        flush_every: float = 0.0,
+        crowds: Crowds | None = None,
+    ) -> None:
         """`flush_every` in seconds; 0: the tick adapts itself."""
         self._people = people
         self._clock = clock
@@ -76,6 +107,14 @@ class Hub:
         self._timer: asyncio.TimerHandle | None = None
         self._paused: set[Outbox] = set()
         self._stale: dict[int, int] = {}
+        self._crowds = crowds or Crowds()
+        self._few = min(self._crowds.pace_above, self._crowds.push_ceiling)
+        self._deliveries: dict[str, Delivery] = {}
+        """Who has so many viewers that changes are not told at once."""
+        self._waves = Waves(self._is_active, self._tell)
+        self._shed = Shed.NOTHING
+        self._given_up: dict[Channel, None] = {}
+        """Whose difference waits until the node has caught up."""
         self.today = day_of(clock.now())
         """What buckets are counted from, here and in every answer: it moves for all at once, with `new_day`."""
 
@@ -91,6 +130,9 @@ class Hub:
         self._remember(channel)
         channel.outboxes[outbox] = None
         outbox.watching[person.user] = channel
+        self._choose_delivery(person)
+        if self._waves:
+            self._waves.withdraw(person, outbox)
         outbox.dirty.pop(channel, None)
         return channel
 
@@ -98,7 +140,10 @@ class Hub:
         channel = outbox.watching.pop(user, None)
         if channel is not None:
             outbox.dirty.pop(channel, None)
+            if self._waves:
+                self._waves.withdraw(channel.person, outbox)
             self._leave(outbox, channel)
+            self._choose_delivery(channel.person)
 
     def resight(self, outbox: Outbox, person: Person, sight: Sight) -> None:
         """The rules now give this viewer another view of the same target: it hears of it if that looks different."""
@@ -106,14 +151,17 @@ class Hub:
         if old.sight == sight:
             return
         self._remember(old)
-        had = outbox.dirty.pop(old, old.body)
+        missed = outbox.dirty.pop(old, None)
         new = self._channel(person, sight)
         self._remember(new)
         new.outboxes[outbox] = None
         outbox.watching[person.user] = new
         self._leave(outbox, old)
-        if new.body != had:
-            self._offer(outbox, new, had)
+        if missed is None:
+            self._offer(outbox, new, old)
+        elif _is_news(new, missed):
+            outbox.dirty[new] = missed
+        self._choose_delivery(person)
 
     def join_own(self, outbox: Outbox, person: Person) -> None:
         """A user's own connection gets `presence.self`, now and after any change."""
@@ -136,17 +184,46 @@ class Hub:
 
     def publish(self, person: Person) -> None:
         """Something about this person may look different now."""
+        self._publish(person, self._refresh)
+
+    def _publish(self, person: Person, show: Callable[[Channel], None]) -> None:
         person.unpublished = False
         for channel in person.channels:
-            self._refresh(channel)
+            show(channel)
         if person.outboxes:
             self._publish_own(person)
+            if self._waves and self._is_active(person.user):
+                for outbox in person.outboxes:
+                    self._waves.hasten(outbox)
 
     def _refresh(self, channel: Channel) -> None:
-        body = self._encoded(channel)
-        if body != channel.body:
-            had, channel.body = channel.body, body
+        if self._shed and self._may_wait(channel):
+            self._given_up[channel] = None
+            self._metrics.given_up["change"] += 1
+        else:
+            self._show(channel)
+
+    def _show(self, channel: Channel) -> None:
+        had = channel.body
+        self._encode(channel)
+        if channel.body != had:
             self._fan_out(channel, had)
+
+    def _may_wait(self, channel: Channel) -> bool:
+        return may_wait(
+            seen(channel.shown, self._sight(channel), self.today), self._seen(channel), self._shed
+        )
+
+    @property
+    def gives_up_typing(self) -> bool:
+        return self._shed >= Shed.TYPING
+
+    def shed(self, level: Shed) -> None:
+        """The node is late, or has caught up: what the new level does not give up is sent."""
+        self._shed = level
+        given_up, self._given_up = self._given_up, {}
+        for channel in given_up:
+            self._refresh(channel)
 
     def _publish_own(self, person: Person) -> None:
         """The user's own devices stay in step. Compared by hash: a body each would be the largest thing we keep."""
@@ -184,16 +261,36 @@ class Hub:
             del self._stale[shard]
         for person in self._people.in_shard(shard):
             if person.channels and (person.stands or not person.unpublished):  # else it is decided first
-                self.publish(person)
+                self._publish(person, self._show)  # no matter what an overloaded node gives up
 
     def body(self, person: Person, sight: Sight) -> bytes:
-        """A status body for an answer: the channel's if there is one."""
+        """A status body for an answer: the channel's if there is one. An answer says nothing about delivery."""
         for channel in person.channels:
-            if channel.sight == sight:
-                return channel.body
+            if channel.sight == sight and channel.delivery is not Delivery.POLL:
+                if channel not in self._given_up:
+                    return channel.body
+                break
         return status_body(
             person.user, seen(person.presence, sight, self.today), stale=self._says_stale(person)
         )
+
+    @property
+    def popular(self) -> dict[Delivery, int]:
+        """How many people are delivered in which way, if not at once."""
+        return {delivery: list(self._deliveries.values()).count(delivery) for delivery in Delivery}
+
+    @property
+    def paced_waiting(self) -> int:
+        return self._waves.waiting
+
+    def as_answered(self, sights: Mapping[str, Sight]) -> Mapping[str, Sight]:
+        """What is on demand is told less exactly, whoever asks by whichever way."""
+        if Delivery.POLL not in self._deliveries.values():
+            return sights
+        return {
+            user: coarse(sight) if self._deliveries.get(user) is Delivery.POLL else sight
+            for user, sight in sights.items()
+        }
 
     def new_day(self) -> None:
         """Buckets grow old at midnight, for those who hide as for those who are gone. Called now and then."""
@@ -203,7 +300,7 @@ class Hub:
         self.today = today
         for person in self._people:
             for channel in person.channels:
-                if channel.sight.blurred:
+                if self._sight(channel).blurred:
                     self._refresh(channel)
 
     # A peer that does not read
@@ -230,39 +327,56 @@ class Hub:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._waves.close()
 
     # How
 
     def _channel(self, person: Person, sight: Sight) -> Channel:
         for channel in person.channels:
             if channel.sight == sight:
+                if channel in self._given_up:  # who comes now gets the truth, and so does everybody
+                    self._show(channel)
                 return channel
         channel = Channel(person, sight)
-        channel.body = self._encoded(channel)
+        channel.delivery = None if sight.kind is Kind.TRUTH else self._deliveries.get(person.user)
+        self._encode(channel)
         person.channels = (*person.channels, channel)
         return channel
 
     def _leave(self, outbox: Outbox, channel: Channel) -> None:
         channel.outboxes.pop(outbox, None)
         if not channel.outboxes:
+            self._given_up.pop(channel, None)
             person = channel.person
             person.channels = tuple(c for c in person.channels if c is not channel)
             self._people.release(person, self._clock.now())
 
-    def _encoded(self, channel: Channel) -> bytes:
+    def _sight(self, channel: Channel) -> Sight:
+        return coarse(channel.sight) if channel.delivery is Delivery.POLL else channel.sight
+
+    def _seen(self, channel: Channel) -> View:
+        return seen(channel.person.presence, self._sight(channel), self.today)
+
+    def _encode(self, channel: Channel) -> None:
         person = channel.person
-        return status_body(
-            person.user, seen(person.presence, channel.sight, self.today), stale=self._says_stale(person)
-        )
+        self._given_up.pop(channel, None)
+        channel.shown = person.presence
+        channel.body = status_body(person.user, self._seen(channel), stale=self._says_stale(person))
+        if channel.delivery is Delivery.POLL:
+            channel.body = with_delivery(channel.body, channel.delivery)
 
     def _says_stale(self, person: Person) -> bool:
         return person.guessed or person.shard in self._stale
 
     def _frame(self, channel: Channel) -> bytes:
-        return status_frame(channel.body, self.as_of(channel.person.shard))
+        return status_frame(channel.said, self.as_of(channel.person.shard))
 
     def _fan_out(self, channel: Channel, had: bytes) -> None:
         """Who is ready gets it now; those who rest are gone through at the end of the tick, once."""
+        if channel.delivery is not None:
+            if channel.delivery is Delivery.PACED:
+                self._pace(channel, had)
+            return
         ready = [outbox for outbox in channel.outboxes if outbox.ready]
         touched = self._touched.get(channel)
         if touched is None:
@@ -270,6 +384,10 @@ class Hub:
         elif ready or touched.told:
             self._remember(channel)
             self._touched[channel] = _Touched(had, frozenset(ready))
+        self._send_now(channel, ready)
+        self._schedule()
+
+    def _send_now(self, channel: Channel, ready: list[Outbox]) -> None:
         if ready:
             frame = self._frame(channel)
             for outbox in ready:
@@ -277,7 +395,61 @@ class Hub:
                 outbox.send(frame)
             self._cooling += ready
             self._count(channel, len(ready))
-        self._schedule()
+
+    # Very many viewers
+
+    def _choose_delivery(self, person: Person) -> None:
+        """By the number of those who look, whatever they get to see. Own devices and services are no part of the crowd."""
+        viewers = _viewers(person)
+        present = self._deliveries.get(person.user)
+        if present is None and viewers <= self._few:
+            return
+        chosen = self._crowds.delivery(viewers, present)
+        if chosen is not present:
+            self._deliver(person, present, chosen)
+
+    def _deliver(self, person: Person, present: Delivery | None, chosen: Delivery | None) -> None:
+        if chosen is None:
+            del self._deliveries[person.user]
+        else:
+            self._deliveries[person.user] = chosen
+        for channel in person.channels:
+            if channel.sight.kind is Kind.TRUTH:
+                continue
+            self._remember(channel)
+            channel.delivery = chosen
+            if Delivery.POLL in (present, chosen):  # that has to be known: who is not told, must ask
+                had = channel.body
+                self._encode(channel)
+                self._pace(channel, ASKS if present is Delivery.POLL else had)
+        if chosen is None:
+            self._waves.finish(person)
+
+    def _pace(self, channel: Channel, had: bytes) -> None:
+        """Each hears of it at its turn; who has something else to hear of at the end of this tick hears of it then."""
+        outboxes = [outbox for outbox in channel.outboxes if channel not in outbox.dirty]
+        self._waves.add(channel.person, outboxes, had, self._crowds.lasts(_viewers(channel.person)))
+
+    def _is_active(self, user: str) -> bool:
+        viewer = self._people.find(user)
+        return viewer is not None and viewer.presence.active
+
+    def _tell(self, person: Person, told: Told) -> None:
+        """A part of a wave: what there is to see now, under the rules of now."""
+        ready: dict[Channel, list[Outbox]] = {}
+        for outbox, had in told:
+            channel = outbox.watching[person.user]
+            if not _is_news(channel, had):
+                continue
+            if outbox.ready:
+                ready.setdefault(channel, []).append(outbox)
+            else:
+                outbox.dirty.setdefault(channel, had)
+        for channel, outboxes in ready.items():
+            self._send_now(channel, outboxes)
+            self._schedule()
+
+    # Ticks
 
     def _remember(self, channel: Channel) -> None:
         """From here on not everybody who rests had the same of it: let each remember its own."""
@@ -308,15 +480,23 @@ class Hub:
                 outbox.dirty.setdefault(channel, touched[channel].had)
             outbox.unheard = None
 
-    def _offer(self, outbox: Outbox, channel: Channel, had: bytes) -> None:
-        if outbox.ready:
-            outbox.ready = False
-            self._cooling.append(outbox)
-            outbox.send(self._frame(channel))
-            self._count(channel, 1)
-            self._schedule()
-        else:
-            outbox.dirty[channel] = had
+    def _offer(self, outbox: Outbox, channel: Channel, before: Channel) -> None:
+        """This one alone sees through other eyes now. Beside a crowd its turn comes as for any other change, and does not
+        tell the reason; what is on demand is not pushed for this reason either."""
+        person = channel.person
+        asks = before.delivery is Delivery.POLL
+        if channel.delivery is None:
+            waited = self._waves.withdraw(person, outbox)
+            had = waited if waited is not None else ASKS if asks else before.body
+            if not _is_news(channel, had):
+                return
+            if outbox.ready:
+                self._send_now(channel, [outbox])
+                self._schedule()
+            else:
+                outbox.dirty[channel] = had
+        elif channel.body != before.body and not (asks and channel.delivery is Delivery.POLL):
+            self._waves.add(person, [outbox], before.body, self._crowds.lasts(_viewers(person)))
 
     def _send_own(self, outbox: Outbox, person: Person) -> None:
         self._metrics.frames += 1
@@ -325,8 +505,9 @@ class Hub:
     def _count(self, channel: Channel, sent: int) -> None:
         self._metrics.frames += sent
         self._metrics.deliveries += sent
-        late = self._clock.monotonic() - channel.person.changed_at
-        self._metrics.delivery_seconds.observe(max(0.0, late), sent)
+        if channel.delivery is None:  # others are late on purpose
+            late = self._clock.monotonic() - channel.person.changed_at
+            self._metrics.delivery_seconds.observe(max(0.0, late), sent)
 
     def _cool(self, outbox: Outbox) -> None:
         """Let it wait for the end of a tick, where it is flushed or becomes ready."""
@@ -379,7 +560,7 @@ class Hub:
         changed = tuple(unheard)
         if outbox.dirty:
             dirty, outbox.dirty = outbox.dirty, {}
-            missed = [channel for channel, had in dirty.items() if channel.body != had]
+            missed = [channel for channel, had in dirty.items() if _is_news(channel, had)]
             missed += [channel for channel in unheard if channel not in dirty]
             changed = tuple(sorted(missed, key=_by_id))
         if not changed:
@@ -400,16 +581,17 @@ class Hub:
         if len(channels) == 1:
             return self._frame(channels[0])
         if self._stale:  # then each is as of a time of its own
-            return closed_statuses_frame([with_as_of(c.body, self.as_of(c.person.shard)) for c in channels])
-        return statuses_frame([channel.body for channel in channels], self._clock.now())
+            return closed_statuses_frame([with_as_of(c.said, self.as_of(c.person.shard)) for c in channels])
+        return statuses_frame([channel.said for channel in channels], self._clock.now())
 
     def _count_flushed(self, times: Counter[tuple[Channel, ...]], now: float) -> None:
         for channels, count in times.items():
             self._metrics.frames += count
             self._metrics.deliveries += count * len(channels)
             for channel in channels:
-                late = max(0.0, now - channel.person.changed_at)
-                self._metrics.delivery_seconds.observe(late, count)
+                if channel.delivery is None:
+                    late = max(0.0, now - channel.person.changed_at)
+                    self._metrics.delivery_seconds.observe(late, count)
 
     def _adapt(self, took: float) -> None:
         """Half of the time may go into flushing; beyond `BUSY_TICK`, where viewers notice, nearly all of it must. A wider
@@ -427,3 +609,12 @@ def _own_view(person: Person) -> int:
 
 def _by_id(channel: Channel) -> str:
     return channel.person.user
+
+
+def _is_news(channel: Channel, had: bytes) -> bool:
+    """For who had this, and knows whether to ask."""
+    return channel.body != had and not (had == ASKS and channel.delivery is Delivery.POLL)
+
+
+def _viewers(person: Person) -> int:
+    return sum([len(c.outboxes) for c in person.channels if c.sight.kind is not Kind.TRUTH])

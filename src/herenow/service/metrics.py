@@ -58,5 +58,7 @@ class Metrics:
         """Times it could not be learned who may see whom, so that nothing was shown."""
         self.engine_errors = 0
         self.typing = 0
+        self.given_up: Counter[str] = Counter()
+        """What was given up because the node was late, by kind."""
         self.users: Counter[int] = Counter()
         """Users per public status, in the whole store; kept by the tail."""

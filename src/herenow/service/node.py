@@ -14,18 +14,18 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import msgspec
 import structlog
 
 from herenow.core.bucket import Rate
 from herenow.core.machine import Edit, Timings, wake_at
+from herenow.core.pacing import Crowds
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
 from herenow.errors import HerenowError, Unavailable
 from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations, SourceHealth
-from herenow.service.calls import DEADLINE, reading
+from herenow.service.calls import DEADLINE, reading, writing
 from herenow.service.census import Census
 from herenow.service.choices import Choices
 from herenow.service.clock import NodeClock
@@ -38,17 +38,18 @@ from herenow.service.inquiries import Inquiries
 from herenow.service.lease import LeaseKeeper
 from herenow.service.metrics import Metrics
 from herenow.service.news import ChangedMessage, News
+from herenow.service.overload import Overload
 from herenow.service.people import HeldSession, People, Person
 from herenow.service.polling import Polling
 from herenow.service.privacy import Privacy
 from herenow.service.reader import Reader, from_ledger
-from herenow.service.reaper import POLL as POLL_WAKES
 from herenow.service.reaper import Reaper
 from herenow.service.recorder import STAMP_EVERY, Recorder
 from herenow.service.relations import POLL, Acquaintances
 from herenow.service.rest_beats import RestBeats
 from herenow.service.revocations import FORGET_EVERY, Revocations
 from herenow.service.sessions import Sessions
+from herenow.service.shares import Reaping, ReapsMessage, Shares
 from herenow.service.silence import Silence
 from herenow.service.standing import Standing, new_epoch
 from herenow.service.streams import Streams
@@ -66,12 +67,15 @@ TURN = 0.25
 """Seconds between two turns of the wheel that finds silent sessions."""
 
 FAREWELL = 5.0
-"""Seconds a stopping node waits for its clients to go and its commits to be acknowledged."""
+"""Seconds a stopping node waits for its clients to go, and once more for its last commits to be acknowledged."""
+
+LAST_WORDS = 5.0
+"""Seconds it then has for the ledger, and for its lease: what is not done by then is found by others."""
 
 RENEW_AGAIN = 0.5
 """Seconds after which a renewal that failed is tried again: several times before the lease is in doubt."""
 
-Message = TypingMessage | EndMessage | VoidMessage | ChangedMessage
+Message = TypingMessage | EndMessage | VoidMessage | ChangedMessage | ReapsMessage
 """What nodes say to each other."""
 
 log = structlog.get_logger(__name__)
@@ -89,6 +93,7 @@ class NodeSettings:
     typing_min: float = 2.0
     stuck_after: float = 10.0
     flush_every: float = 0.0
+    crowds: Crowds = field(default_factory=Crowds)
     ledger_flush: float = 1.0
     max_subscriptions: int = 500
     max_connections_per_user: int = 20
@@ -100,6 +105,7 @@ class NodeSettings:
     """Bulk reads of users without a live session."""
     relations_ttl: float | None = None
     """How long a relation is believed that the ledger does not keep; None: the ledger keeps them, and tells of changes."""
+    reaping: Reaping = field(default_factory=Reaping)
     embedded: bool = True
     """The engine ends with this process: the ledger must know who was here (DESIGN section 7)."""
 
@@ -125,11 +131,20 @@ class Node:
         self.relations_health = relations_health or SourceHealth()
         self.ready = False
         self.draining = False
+        self.on_epoch: Callable[[str], None] = _nobody
+        """Told of every new epoch before anything is written under it."""
         self._tasks = tasks or Tasks()
         timings, clock_, metrics, tasks = settings.timings, self.clock, self.metrics, self._tasks
         self.standing = Standing(clock_, settings.node_lease, make_epoch)
         self.people = People(engine.shards)
-        self.hub = Hub(self.people, clock_, metrics, settings.flush_every)
+        self.hub = Hub(
+            self.people,
+            clock_,
+            metrics,
+            settings.flush_every,
+            crowds=settings.crowds,
+        )
+        self.overload = Overload(clock_, TURN, self.hub.shed)
         self.freshness = Freshness(self.hub, engine.shards)
         self.recorder = Recorder(
             engine,
@@ -208,7 +223,25 @@ class Node:
         )
         self.sweep = Sweep(engine, self.people, self.decider)
         self.healing.attach(writer=self.writer, decider=self.decider, tail=self.tail, sweep=self.sweep)
-        self.reaper = Reaper(engine, self.decider, self.standing, clock_, metrics)
+        self.shares = Shares(
+            shards=engine.shards,
+            reaping=settings.reaping,
+            standing=self.standing,
+            clock=clock_,
+            node_lease=settings.node_lease,
+            send=self._send,
+        )
+        self.reaper = Reaper(
+            engine=engine,
+            decider=self.decider,
+            standing=self.standing,
+            shares=self.shares,
+            reaping=settings.reaping,
+            clock=clock_,
+            tasks=tasks,
+            metrics=metrics,
+            on_loss=self.healing.lost,
+        )
         self.lease = LeaseKeeper(
             engine=engine,
             standing=self.standing,
@@ -250,6 +283,7 @@ class Node:
             tasks=tasks,
             typing_for=settings.typing_for,
             typing_min=settings.typing_min,
+            given_up=lambda: self.hub.gives_up_typing,
         )
         self.relations = Acquaintances(
             relations or ledger,
@@ -318,8 +352,8 @@ class Node:
         every(third, self.lease.keep, "lease", after_failure=RENEW_AGAIN)
         every(third, self._check_store, "check")
         every(0, self._follow_log, "tail")
-        for shard in range(self.engine.shards):
-            every(POLL_WAKES, partial(self.reaper.run, shard), f"reaper-{shard}")
+        every(self.settings.reaping.poll, self.reaper.run, "reaper")
+        every(third, self.shares.tell, "shares")
         every(POLL, self.relations.poll, "relations")
         every(FORGET_EVERY, self.revocations.forget_old, "voids")
         every(0, self._receive, "mail")
@@ -329,37 +363,62 @@ class Node:
         if self.settings.embedded:
             every(STAMP_EVERY, self.recorder.stamp, "run-stamp")
 
-    async def stop(self) -> None:
-        """Clients are told to come back; what they leave behind is committed and written; the lease goes last."""
+    async def drain(self) -> None:
+        """Clients are told to come back, and have a moment to go. Requests are still answered."""
+        if self.draining:
+            return
         self.draining = True
         self.ready = False
-        self.sessions.end_all(Close.DRAINING, self._come_back)
-        self.streams.end_all(Close.DRAINING, self._come_back)
-        handed_over = await self._farewell()
-        await self.recorder.finish()
+        self.sessions.end_all(Close.DRAINING, self.come_back)
+        self.streams.end_all(Close.DRAINING, self.come_back)
+        if not await self._within(FAREWELL, lambda: not self.metrics.connections):
+            log.warning("stop.clients_stay", connections=self.metrics.connections)
+
+    async def stop(self) -> None:
+        """What clients leave behind is committed and written; the lease goes last. Nothing new may come in any more."""
+        await self.drain()
+        self.sessions.let_go_all()
+        handed_over = await self._hand_over()
+        await self._finish_ledger()
         if handed_over:
+            await self.shares.leave()
             await self._end_lease()
         self.hub.close()
         self.decider.close()
         await self._tasks.end()
         await self.engine.close()
 
-    async def _farewell(self) -> bool:
+    async def _hand_over(self) -> bool:
         """Whether everything we held is committed as lost. If not, our row stays, so that others find us dead."""
+        stamps = self._tasks.spawn(self.rest_beats.hand_over(), "hand-over")
+        if await self._within(FAREWELL, lambda: stamps.done() and not any(p.unfinished for p in self.people)):
+            return True
+        log.warning("stop.unfinished", users=sum(p.unfinished for p in self.people))
+        return not any(p.unfinished for p in self.people)
+
+    async def _within(self, seconds: float, done: Callable[[], bool]) -> bool:
         try:
-            async with asyncio.timeout(FAREWELL):
+            async with asyncio.timeout(seconds):
                 while True:
-                    if not self.metrics.connections and not any(p.unfinished for p in self.people):
+                    if done():
                         return True
                     await asyncio.sleep(0.02)
         except TimeoutError:
-            log.warning("stop.unfinished", connections=self.metrics.connections)
             return False
+
+    async def _finish_ledger(self) -> None:
+        """An embedded store ends with this process, so that all of it must be written; another keeps its marks."""
+        try:
+            async with asyncio.timeout(None if self.settings.embedded else LAST_WORDS):
+                await self.recorder.finish()
+        except TimeoutError:
+            log.warning("ledger.unavailable", backlog=self.recorder.backlog)
 
     async def _end_lease(self) -> None:
         try:
-            await self.lease.end()
-        except HerenowError as error:
+            async with asyncio.timeout(LAST_WORDS):
+                await self.lease.end()
+        except (HerenowError, TimeoutError) as error:
             log.warning("lease.left", error=str(error))
 
     # Errands
@@ -390,10 +449,14 @@ class Node:
                 self._tasks.spawn(self.typing.receive(told), "typing")  # who may hear it may take its time
             elif isinstance(told, ChangedMessage):
                 self.news.receive(told)
+            elif isinstance(told, ReapsMessage):
+                if self.shares.receive(told):
+                    self._tasks.spawn(self.shares.tell(), "shares")
             else:
                 self.users.receive(told)
 
     async def _turn(self) -> None:
+        self.overload.look()
         self.silence.turn()
         self.tail.listen()
         for outbox in self.hub.stuck(self.settings.stuck_after):
@@ -416,10 +479,15 @@ class Node:
         left = await self.ledger.close_runs()
         if left:
             log.info("run.closed", users=left)
+        shards = range(self.engine.shards)
+        for shard in shards:  # while we put something back, absence says nothing
+            await self.engine.unsettle(shard, self.clock.now())
         after = ""
         while choices := await self.ledger.chosen(after, 1_000):
             after = choices[-1].user
             await self._put_back(choices)
+        for shard in shards:
+            await self.engine.settle(shard, self.clock.now(), 0)
 
     async def _put_back(self, choices: list[Choice]) -> None:
         remembered = await self.ledger.remembered([choice.user for choice in choices])
@@ -432,6 +500,9 @@ class Node:
 
     # Between the parts
 
+    async def _send(self, message: bytes) -> None:
+        await writing(self.engine.send(message))
+
     def _ended(self, session: HeldSession, why: str) -> None:
         self.sessions.ended(session, why)
 
@@ -439,6 +510,7 @@ class Node:
         self.sessions.stands(session)
 
     def _begin_epoch(self) -> None:
+        self.on_epoch(self.standing.epoch)
         self.sessions.assert_again()
         self.decider.try_again()
 
@@ -454,7 +526,11 @@ class Node:
     def _bar(self, person: Person) -> list[Edit]:
         return self.users.bar(person)
 
-    def _come_back(self) -> str:
+    def come_back(self) -> str:
         """When to return: spread over a third of the grace, so that nobody is missed and not all come at once."""
         spread = self.settings.timings.grace // 3
         return f"retry_after_ms={random.randint(0, max(spread, 1))}"
+
+
+def _nobody(epoch: str) -> None:
+    pass

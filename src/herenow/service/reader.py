@@ -6,7 +6,8 @@ nothing; only an old last seen is missing until the ledger is back. When the sto
 and is called a guess.
 
 Who looks offline costs what an offline one costs, whoever we hold and whatever is in the store: otherwise the time that an
-answer takes would tell the hidden from the gone.
+answer takes would tell the hidden from the gone. The record says who is invisible to all; who is hidden from the one viewer
+who asks (`frozen`), the caller says.
 
 Everything that is read is also evidence about the store itself. Absence in an unsettled shard says nothing; a record that
 is older than one we know was there before, or none where a session that we hold stood, says that the shard lost
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from herenow.core.machine import droppable
@@ -98,15 +99,18 @@ class Reader:
             raise
         company.read.set_result(None)
 
-    async def learn(self, people: Sequence[Person], *, discreetly: bool = False) -> None:
+    async def learn(
+        self, people: Sequence[Person], *, discreetly: bool = False, frozen: Collection[str] = ()
+    ) -> None:
         """Read them for the first time; whoever is known, or became so by the log meanwhile, stays so. `discreetly`: for
-        a viewer, who may measure how long it takes."""
+        a viewer, who may measure how long it takes, and from whom some are hidden (`frozen`)."""
         if not people:
             return
         users = [person.user for person in people]
         loaded = await reading(self._engine.load(users))
         absent = [user for user, found in zip(users, loaded, strict=True) if found.record is None]
-        cold = await self._remembered(absent, self._decoys(users, loaded) if discreetly else ())
+        decoys = self._decoys(users, loaded, frozen) if discreetly else ()
+        cold = await self._remembered(absent, decoys)
         for person, found in zip(people, loaded, strict=True):
             if not found.settled:
                 self._on_loss(person.shard, None)
@@ -196,22 +200,29 @@ class Reader:
 
     # People others ask for
 
-    async def look(self, users: Sequence[str]) -> list[tuple[Presence, bool]]:
-        """(presence, is it known to be fresh) of each, in order, for an answer; keeps nobody."""
+    async def look(
+        self, users: Sequence[str], *, frozen: Collection[str] = ()
+    ) -> list[tuple[Presence, bool]]:
+        """(presence, is it known to be fresh) of each, in order, for an answer; keeps nobody. `frozen`: who of them is
+        hidden from who asks."""
         find = self._people.find
         people = [find(user) for user in users]
-        unknown = {user: None for user, person in zip(users, people, strict=True) if not is_at_hand(person)}
+        unknown = {
+            user: None
+            for user, person in zip(users, people, strict=True)
+            if not is_at_hand(person, frozen=user in frozen)
+        }
         found: dict[str, tuple[Presence, bool]] = {}
         if unknown:
-            found = await self._look_up(list(unknown))
+            found = await self._look_up(list(unknown), frozen)
             # Whoever became known meanwhile is known better; whoever left us was known until now.
             people = [find(user) or person for user, person in zip(users, people, strict=True)]
         return [
-            found[user] if person is None or not person.known else (person.presence, not person.guessed)
+            found[user] if person is None or not person.known else _known(person, found.get(user))
             for user, person in zip(users, people, strict=True)
         ]
 
-    async def _look_up(self, users: list[str]) -> dict[str, tuple[Presence, bool]]:
+    async def _look_up(self, users: list[str], frozen: Collection[str]) -> dict[str, tuple[Presence, bool]]:
         try:
             loaded = await reading(self._engine.load(users))
         except Unavailable:
@@ -219,7 +230,7 @@ class Reader:
             cold = await self._remembered(users, sure=True)
             return {user: (cold[user], False) for user in users}
         absent = [user for user, each in zip(users, loaded, strict=True) if each.record is None]
-        cold = await self._remembered(absent, self._decoys(users, loaded))
+        cold = await self._remembered(absent, self._decoys(users, loaded, frozen))
         return {user: self._looked_up(user, each, cold) for user, each in zip(users, loaded, strict=True)}
 
     def _looked_up(self, user: str, found: Loaded, cold: dict[str, Presence]) -> tuple[Presence, bool]:
@@ -242,7 +253,7 @@ class Reader:
 
     # How
 
-    def _decoys(self, users: Sequence[str], loaded: Sequence[Loaded]) -> list[str]:
+    def _decoys(self, users: Sequence[str], loaded: Sequence[Loaded], frozen: Collection[str]) -> list[str]:
         """Who looks offline and is in the store all the same: the ledger is asked for them as often as for the others, and
         what it says is not needed."""
         now = self._clock.now()
@@ -251,7 +262,7 @@ class Reader:
             for user, found in zip(users, loaded, strict=True)
             if found.record is not None
             and self._asked.get(user, 0) <= now
-            and self._looks_offline(user, found.record)
+            and (user in frozen or self._looks_offline(user, found.record))
         ]
         for user in decoys:
             self._asked[user] = now + KEEP_COLD
@@ -328,11 +339,19 @@ def _above(presence: Presence, version: int) -> Presence:
     return replace(presence, version=max(presence.version, version))
 
 
-def is_at_hand(person: Person | None) -> bool:
-    """What we know of them may be shown without asking anybody: they are watched here, or seen to be here."""
+def is_at_hand(person: Person | None, *, frozen: bool) -> bool:
+    """What we know of them may be shown without asking anybody: they are watched here, or seen to be here. `frozen`: not
+    by who asks."""
     if person is None or not person.known:
         return False
-    return bool(person.channels) or status_in_public(person.presence) is not Status.OFFLINE
+    if person.channels:
+        return True
+    return not frozen and status_in_public(person.presence) is not Status.OFFLINE
+
+
+def _known(person: Person, found: tuple[Presence, bool] | None) -> tuple[Presence, bool]:
+    """Whoever was looked up though we hold them is as fresh as the store is: as somebody whom we do not hold."""
+    return person.presence, not person.guessed and (found is None or found[1])
 
 
 _STRANGER = Presence()

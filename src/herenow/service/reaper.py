@@ -1,8 +1,9 @@
 """Who is due? The store's wake-ups come back as users to decide; the core finds out what for.
 
 A due user stays due until somebody commits, so a reaper that dies or stalls loses nothing, and of two at once one finds
-the record already changed. The reaper sleeps until the next wake-up it knows of, at most `POLL`: wake-ups committed by
-others meanwhile are found then, so nobody is later than that.
+the record already changed. Which shards are ours first is said by `shares`. The reaper sleeps until the next wake-up it
+knows of, at most `poll`: wake-ups committed by others meanwhile are found then, so nobody is later than that. It asks for
+many shards at once, also for those that are not ours: the answer also tells which shards have lost something.
 """
 
 from __future__ import annotations
@@ -11,68 +12,110 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from herenow.errors import ProtocolError, Unavailable
-from herenow.ports import Engine
+from herenow.ports import Due, Engine
 from herenow.service.calls import reading
 from herenow.service.clock import Clock
 from herenow.service.decide import Decider
 from herenow.service.metrics import Metrics
+from herenow.service.shares import NEVER, Reaping, Shares
 from herenow.service.standing import Standing
-
-POLL = 0.5
-"""Seconds. Half of what may pass between an end and its announcement."""
+from herenow.service.tasks import Tasks
 
 SHORTEST = 0.02
-
-BATCH = 25
-"""Users of one shard at a time: unrelated changes get their turn between two batches."""
 
 
 class Reaper:
     def __init__(
         self,
+        *,
         engine: Engine,
         decider: Decider,
         standing: Standing,
+        shares: Shares,
+        reaping: Reaping,
         clock: Clock,
+        tasks: Tasks,
         metrics: Metrics,
+        on_loss: Callable[[int, int | None], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """`on_loss(shard, row)`: a shard says itself that it lost something."""
         self._engine = engine
         self._decider = decider
         self._standing = standing
+        self._shares = shares
+        self._poll = reaping.poll
+        self._batch = reaping.batch
         self._clock = clock
+        self._tasks = tasks
         self._metrics = metrics
+        self._on_loss = on_loss
         self._sleep = sleep
+        self._reaping: set[int] = set()
 
-    async def run(self, shard: int) -> None:
-        """For ever. Each shard for itself: one that does not answer delays nobody else."""
+    async def run(self) -> None:
+        """For ever."""
         while True:
-            await self._sleep(await self.reap(shard))
+            await self._sleep(await self.look())
 
-    async def reap(self, shard: int) -> float:
-        """Decide everybody who is due; answers how many seconds nobody else will be."""
+    async def look(self) -> float:
+        """Look at all shards once; answers how many seconds nobody else will be due. Whoever is due is decided shard by
+        shard: one that is slow delays no other."""
+        rest = self._poll
+        try:
+            for delay, shards in self._shares.delays():
+                whole = [s for s in shards if s not in self._reaping and self._standing.may_decide(s)]
+                if whole:
+                    rest = min(rest, await self._look_at(whole, delay))
+        except Unavailable:
+            self._metrics.engine_errors += 1
+        return rest
+
+    async def _look_at(self, shards: list[int], delay: int) -> float:
+        """Those of which the same is ours: what is due since `delay` milliseconds."""
+        now = self._until(delay)
+        found = await reading(self._engine.due(shards, now, self._batch))
+        for shard, due in found.items():
+            if not due.settled:
+                self._on_loss(shard, None)
+            elif due.users:
+                self._reaping.add(shard)
+                self._tasks.spawn(self._reap(shard, due, delay), f"reap-{shard}")
+        if delay == NEVER:
+            return self._poll
+        coming = [due.next_at for due in found.values() if not due.users and due.next_at is not None]
+        return max(SHORTEST, (min(coming) - now) / 1000) if coming else self._poll
+
+    async def _reap(self, shard: int, due: Due, delay: int) -> None:
+        """Decide everybody who is due, in portions."""
         before: tuple[str, ...] = ()
         in_vain = 0
-        while self._standing.may_decide(shard):
-            now = self._clock.now()
-            try:
-                due = await reading(self._engine.due(shard, now, BATCH))
-            except Unavailable:
-                self._metrics.engine_errors += 1
-                break
-            if not due.users:
-                return POLL if due.next_at is None else min(POLL, max(SHORTEST, (due.next_at - now) / 1000))
-            in_vain = in_vain + 1 if due.users == before else 0
-            if in_vain > 1:
-                break  # they stay due: look again, but not at once
-            decided = await asyncio.gather(*(self._decide(user, afresh=in_vain > 0) for user in due.users))
-            for wake in due.wakes:
-                self._metrics.wake_seconds.observe(max(0, self._clock.now() - wake) / 1000)
-            if not all(decided):
-                break
-            before = due.users
-            await self._sleep(0)
-        return POLL
+        try:
+            while due.users and self._standing.may_decide(shard):
+                in_vain = in_vain + 1 if due.users == before else 0
+                if in_vain > 1:
+                    await self._sleep(self._poll)  # they stay due: look again, but not at once
+                    break
+                if not await self._decide_all(due, afresh=in_vain > 0):
+                    await self._sleep(self._poll)
+                    break
+                before = due.users
+                await self._sleep(0)
+                due = (await reading(self._engine.due([shard], self._until(delay), self._batch)))[shard]
+        except Unavailable:
+            self._metrics.engine_errors += 1
+        finally:
+            self._reaping.discard(shard)
+
+    def _until(self, delay: int) -> int:
+        """Nobody is due at the beginning of time."""
+        return 0 if delay == NEVER else self._clock.now() - delay
+
+    async def _decide_all(self, due: Due, *, afresh: bool) -> bool:
+        decided = await asyncio.gather(*(self._decide(user, afresh=afresh) for user in due.users))
+        for wake in due.wakes:
+            self._metrics.wake_seconds.observe(max(0, self._clock.now() - wake) / 1000)
+        return all(decided)
 
     async def _decide(self, user: str, *, afresh: bool) -> bool:
         """`afresh`: the store says that something is due, and by what we know nothing is: read it again."""

@@ -105,8 +105,9 @@ class Recorder:
                 self._here[user] = is_here
 
     async def written(self, user: str, patience: float = 1.0) -> None:
-        """Wait until the ledger has what was chosen, but not for long: it is accepted and kept all the same."""
-        if user not in self._rows:
+        """Wait until the ledger has what was chosen, but not for long: it is accepted and kept all the same. While the
+        ledger is known to be away, not at all."""
+        if user not in self._rows or self.is_late:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._written.append((user, done))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 import structlog
 
 from herenow.core.visibility import Facts, Preferences, Sight, Verdict
-from herenow.errors import Unavailable
+from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import BlockRow, Ledger, LedgerChange, Relations
 from herenow.service.ages import Ages
-from herenow.service.calls import LEDGER_DEADLINE, reading
+from herenow.service.calls import LEDGER_DEADLINE, reading, writing
 from herenow.service.clock import Clock
 from herenow.service.doubts import Doubts
 from herenow.service.facts import FOREVER, ONESELF, Known, Tie, block_between, tie
@@ -40,9 +40,6 @@ nothing it knew."""
 
 MEMBERS = 200_000
 CHANGES = 2_000
-
-OVERLAP = 5
-"""Polls for which a row may be late: a transaction that took its number first may commit last."""
 
 TRIES = 3
 """How often we ask again because what we asked about has changed meanwhile."""
@@ -77,8 +74,9 @@ class Acquaintances:
         ttl: float | None = None,
         rooms_relate: bool = False,
     ) -> None:
-        """`on_change`: something about these two is different now. `on_trust`: we stopped, or resumed, believing.
-        `on_old`: what this viewer may see should be asked anew (`renew`). `on_over`: it was not, and is forgotten.
+        """`on_change`: something about these two is different now. `on_trust`: we stopped or resumed believing, or
+        begin anew. `on_old`: what this viewer may see should be asked anew (`renew`). `on_over`: it was not, and is
+        forgotten.
         `on_answers`: of what these viewers (None: all) look at, something could not be learned; now it may be.
         `ttl`: seconds that a fact of the source is believed; None: until we hear otherwise.
         `rooms_relate`: members of one room may see each other."""
@@ -98,9 +96,11 @@ class Acquaintances:
         self._ages: Ages[str | tuple[str, str]] = Ages(ttl, clock.monotonic)
         """Of what stands between a viewer and others, and of a (room, user)."""
         self._doubts = Doubts(self._is_answered, on_answers)
-        self._cursors: deque[int] = deque(maxlen=OVERLAP)
-        """Where the last polls ended. We begin again at the oldest: rows appear out of the order of their ids."""
+        self._cursor = 0
+        """Up to where we have read the change table."""
         self._heard = float("-inf")
+        self.trouble: str | None = None
+        """A sentence while the ledger cannot be asked what has changed."""
         self._trusted = True
         self._old: tuple[float, int] | None = None
         """A cursor that everybody will have passed, and the monotonic time at which we were there."""
@@ -111,7 +111,7 @@ class Acquaintances:
         return self._trusted
 
     async def start(self) -> None:
-        self._cursors.append(await reading(self._ledger.changes_head(), LEDGER_DEADLINE))
+        self._cursor = await reading(self._ledger.changes_head(), LEDGER_DEADLINE)
         self._heard = self._clock.monotonic()
 
     # Getting to know
@@ -320,30 +320,48 @@ class Acquaintances:
     async def poll(self) -> None:
         """Hear what has changed, from whomever."""
         try:
-            cursor = self._cursors[0]
             while True:
-                changes, cursor = await reading(self._ledger.changes(cursor, CHANGES), LEDGER_DEADLINE)
+                changes, cursor = await reading(self._ledger.changes(self._cursor, CHANGES), LEDGER_DEADLINE)
                 self._heard = self._clock.monotonic()
-                for change in changes:
-                    self.changed(change)
-                    if change.kind in WHOLE:
-                        await asyncio.sleep(0)  # it looked through all that we know
+                await self._hear(changes)
+                self._cursor = cursor
                 if len(changes) < CHANGES:
                     break
-            self._cursors.append(cursor)
+            self._hear_again()
             await self._forget_old()
-        except Unavailable:
+        except (Unavailable, UnknownOutcome) as error:
             self._metrics.ledger_errors += 1
+            self._hear_nothing(str(error))
         self._end_contacts()
         self._judge_trust()
         self._grow_old()
 
+    def _hear_nothing(self, trouble: str) -> None:
+        if self.trouble is None:
+            log.warning("ledger.unread", error=trouble)
+        self.trouble = trouble
+
+    def _hear_again(self) -> None:
+        if self.trouble is not None:
+            log.info("ledger.read")
+        self.trouble = None
+
+    async def _hear(self, changes: Sequence[LedgerChange]) -> None:
+        for change in changes:
+            if change.kind == "everything":
+                log.warning("relations.anew")
+                self._begin_anew()
+            else:
+                self.changed(change)
+            if change.kind in WHOLE:
+                await asyncio.sleep(0)  # it looked through all that we know
+
     async def _forget_old(self) -> None:
         """The change table is a bell, not a history: what is older than every node's patience is removed."""
         if self._old is None:
-            self._old = self._heard, self._cursors[0]
+            self._old = self._heard, self._cursor
         elif self._heard - self._old[0] > KEEP_CHANGES:
-            await reading(self._ledger.forget_changes(self._old[1]), LEDGER_DEADLINE)
+            await writing(self._ledger.forget_changes(self._old[1]), LEDGER_DEADLINE)
             self._old = None
 
     def changed(self, change: LedgerChange) -> None:
@@ -399,10 +417,14 @@ class Acquaintances:
         if trusted != self._trusted:
             self._trusted = trusted
             log.warning("relations.trust", trusted=trusted)
-            self._changes.note(EVERYTHING)
-            self._known.forget_all()  # what changed meanwhile may be forgotten already
-            self._members.clear()
-            self._on_trust()
+            self._begin_anew()  # the rows that told of what changed meanwhile may be forgotten already
+
+    def _begin_anew(self) -> None:
+        """Nothing of what we know can be relied on."""
+        self._changes.note(EVERYTHING)
+        self._known.forget_all()
+        self._members.clear()
+        self._on_trust()
 
 
 class _Changes:

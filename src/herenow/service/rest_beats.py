@@ -7,7 +7,9 @@ may say is the reason to change this module.
 
 from __future__ import annotations
 
-from herenow.core.edits import act, act_on, lose
+import asyncio
+
+from herenow.core.edits import act, act_on, lived, lose
 from herenow.core.machine import Timings
 from herenow.core.model import UNLEASED, Idle, Platform, Session
 from herenow.errors import ProtocolError
@@ -18,6 +20,9 @@ from herenow.service.sessions import Sessions
 from herenow.service.silence import Silence
 from herenow.service.standing import Standing
 from herenow.wire.inputs import Activity
+
+TOGETHER = 200
+"""Users handed over at a time."""
 
 
 class RestBeats:
@@ -141,3 +146,29 @@ class RestBeats:
         """An outside gateway lost this device's connection: into grace."""
         self._sessions.drop_held(user, device, unleased=True)
         await self._decider.ask(user, lose(device))
+
+    async def hand_over(self) -> None:
+        """Before this node stops: the record learns of beats that were not worth a commit while we lived. Those first whose
+        deadline comes first. What cannot be told is told by the next beat, if it comes in time."""
+        known = [(_known_until(person), person) for person in self._people if _news(person)]
+        known.sort(key=lambda each: each[0])
+        for start in range(0, len(known), TOGETHER):
+            part = [person for _, person in known[start : start + TOGETHER]]
+            await asyncio.gather(
+                *(self._decider.ask(person.user, lived(_news(person))) for person in part),
+                return_exceptions=True,
+            )
+
+
+def _news(person: Person) -> dict[str, int]:
+    """Device → when it last lived, where that is later than the record says."""
+    recorded = {s.device: s.seen_at for s in person.presence.sessions if s.holder == UNLEASED and s.live}
+    return {
+        session.device: session.seen_at
+        for session in person.sessions
+        if session.unleased and session.seen_at > recorded.get(session.device, session.seen_at)
+    }
+
+
+def _known_until(person: Person) -> int:
+    return min(s.seen_at for s in person.presence.sessions if s.holder == UNLEASED and s.live)

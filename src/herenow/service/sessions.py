@@ -244,6 +244,13 @@ class Sessions:
                 for connection in list(session.connections):
                     connection.end(code, reason())
 
+    def let_go_all(self) -> None:
+        """Those who did not go though they were told to: nobody will hear of them here any more."""
+        for person in self._people:
+            for session in list(person.sessions):
+                for connection in list(session.connections):
+                    self.gone(connection, alive=False)
+
     def assert_again(self) -> None:
         """After a new epoch: everything we hold, under that one."""
         for person in self._people:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from herenow.core.model import NOBODY_HERE
-from herenow.core.visibility import Sight
+from herenow.core.visibility import Kind, Sight
 from herenow.errors import Unavailable
 from herenow.ports import LedgerChange
 from herenow.service.clock import Clock
@@ -96,10 +96,14 @@ class Subscriptions:
         targets = list(dict.fromkeys(targets))
         await self._relate(outbox, targets)
         people: list[Person] = []
+        frozen: set[str] = set()
         room = self._max - len(outbox.watching)
         for target in targets:
             watched = target in outbox.watching
-            if not watched and self._is_denied(outbox, target):
+            sight = self._known_sight(outbox, target)
+            if sight is not None and sight.kind is Kind.FROZEN:
+                frozen.add(target)
+            if not watched and sight == Sight.NONE:
                 granted.denied.append((target, "not_mutual_followers"))
             elif not watched and room <= 0:
                 granted.denied.append((target, "too_many_subscriptions"))
@@ -108,7 +112,7 @@ class Subscriptions:
                 people.append(self._people.get(target))
                 people[-1].pins += 1
         try:
-            await self._get_to_know([person for person in people if not is_at_hand(person)])
+            await self._get_to_know(people, frozen)
             await self._relate(outbox, [person.user for person in people])  # if that changed meanwhile
             if following:  # as wanted now, not as it was when we began to read
                 people_now = [person for person in people if _follows(outbox, person.user)]
@@ -123,27 +127,28 @@ class Subscriptions:
             self._metrics.refusals[reason] += 1
         return granted
 
-    async def _get_to_know(self, people: list[Person]) -> None:
+    async def _get_to_know(self, people: list[Person], frozen: set[str]) -> None:
         """Whatever can be known of them: while the store is away, what the ledger says."""
+        unknown = [person for person in people if not is_at_hand(person, frozen=person.user in frozen)]
         try:
-            await self._reader.learn(people, discreetly=True)
+            await self._reader.learn(unknown, discreetly=True, frozen=frozen)
         except Unavailable:
-            await self._reader.guess(people)
+            await self._reader.guess(unknown)
 
     def _grant(self, outbox: Outbox, people: list[Person], granted: Granted) -> None:
         if outbox.closed:
             return
         for person in people:
             watched = person.user in outbox.watching
-            if not watched and self._is_denied(outbox, person.user):
+            sight = self._known_sight(outbox, person.user)
+            if not watched and sight == Sight.NONE:
                 granted.denied.append((person.user, "not_mutual_followers"))  # taken back while we read
                 continue
             if not watched and len(outbox.watching) >= self._max:  # others were granted while we read
                 granted.denied.append((person.user, "too_many_subscriptions"))
                 continue
-            sight = Sight.TRUTH if outbox.truth else self._sight(outbox.user, person.user)
-            channel = self._hub.watch(outbox, person, sight)
-            granted.statuses.append((channel.body, self._hub.as_of(person.shard)))
+            channel = self._hub.watch(outbox, person, Sight.NONE if sight is None else sight)
+            granted.statuses.append((channel.said, self._hub.as_of(person.shard)))
             if not watched:
                 granted.news.append(granted.statuses[-1])
 
@@ -323,10 +328,12 @@ class Subscriptions:
         verdict = self._relations.verdict(viewer, target)
         return Sight.NONE if verdict is None else verdict.sight
 
-    def _is_denied(self, outbox: Outbox, target: str) -> bool:
-        """We know that there is nothing to see for them; not to know it is no reason to deny."""
-        verdict = None if outbox.truth else self._relations.verdict(outbox.user, target)
-        return verdict is not None and verdict.sight == Sight.NONE
+    def _known_sight(self, outbox: Outbox, target: str) -> Sight | None:
+        """None: we do not know it, which is no reason to deny anything."""
+        if outbox.truth:
+            return Sight.TRUTH
+        verdict = self._relations.verdict(outbox.user, target)
+        return None if verdict is None else verdict.sight
 
 
 async def _learned(learn: Callable[[], Awaitable[None]], show: Callable[[], None]) -> None:

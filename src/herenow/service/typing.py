@@ -8,7 +8,7 @@ Faster repetitions than `typing_min` are conflated: what the viewers know is sti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
 
@@ -59,7 +59,9 @@ class TypingRooms:
         tasks: Tasks,
         typing_for: float,
         typing_min: float,
+        given_up: Callable[[], bool],
     ) -> None:
+        """`given_up()`: the node is late, and typing is the first thing to go."""
         self._engine = engine
         self._people = people
         self._reader = reader
@@ -69,6 +71,7 @@ class TypingRooms:
         self._tasks = tasks
         self._typing_for = typing_for
         self._typing_min = typing_min
+        self._given_up = given_up
         self._rooms: dict[str, dict[Outbox, None]] = {}
         self._told: dict[tuple[str, str | None, str | None], float] = {}
         """(user, to, room) → when it was last told; absent: viewers were told that it ended, or nothing."""
@@ -183,6 +186,9 @@ class TypingRooms:
         """To those here who may know: what is hidden types for nobody."""
         outboxes = self._audience(message)
         if not outboxes:
+            return
+        if self._given_up():
+            self._metrics.given_up["typing"] += 1
             return
         viewers = sorted({outbox.user for outbox in outboxes})
         if message.room is not None:

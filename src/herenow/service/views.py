@@ -54,7 +54,8 @@ class Views:
         Who may not be seen is not looked up: strangers and the unknown answer alike, and take the same time."""
         sights = await self._sights(viewer, users)
         seen_ones = [user for user in users if sights[user].kind is not Kind.NONE]
-        found = dict(zip(seen_ones, await self._reader.look(seen_ones), strict=True))
+        looked = await self._reader.look(seen_ones, frozen=_frozen(sights))
+        found = dict(zip(seen_ones, looked, strict=True))
         if not self._hub.stale_shards:  # then all are true as of now, and nobody's shard matters
             closing = closing_as_of(self._hub.as_of(0))
             return [self._open_status(user, sights[user], found, stale=False) + closing for user in users]
@@ -104,25 +105,26 @@ class Views:
         preferences = await self._relations.preferences(user)
         if not preferences.public:
             return None
-        sight = judge(Facts(contact=True, target=preferences)).sight
-        found = dict(zip([user], await self._reader.look([user]), strict=True))
+        sights = self._hub.as_answered({user: judge(Facts(contact=True, target=preferences)).sight})
+        looked = await self._reader.look([user], frozen=_frozen(sights))
+        found = dict(zip([user], looked, strict=True))
         shard = shard_of(user, self._shards)
-        body = self._open_status(user, sight, found, stale=self._hub.is_stale(shard))
+        body = self._open_status(user, sights[user], found, stale=self._hub.is_stale(shard))
         return body, self._hub.as_of(shard)
 
     async def _contacts(self, viewer: str) -> list[tuple[str, View]]:
         contacts = await self._relations.contacts(viewer)
         sights = await self._sights(viewer, contacts)
-        found = await self._reader.look(contacts)
+        found = await self._reader.look(contacts, frozen=_frozen(sights))
         return [
             (user, seen(presence, sights[user], self._hub.today))
             for user, (presence, _) in zip(contacts, found, strict=True)
         ]
 
-    async def _sights(self, viewer: str | None, users: Sequence[str]) -> dict[str, Sight]:
+    async def _sights(self, viewer: str | None, users: Sequence[str]) -> Mapping[str, Sight]:
         if viewer is None:
             return dict.fromkeys(users, Sight.TRUTH)
-        return await self._subscriptions.sights(viewer, users)
+        return self._hub.as_answered(await self._subscriptions.sights(viewer, users))
 
     def _open_status(
         self, user: str, sight: Sight, found: Mapping[str, tuple[Presence, bool]], *, stale: bool
@@ -131,6 +133,8 @@ class Views:
         if person is not None and person.channels and sight.kind is not Kind.NONE:
             return self._hub.body(person, sight)
         presence, fresh = found.get(user, _UNSEEN)
+        if sight.kind is Kind.FROZEN:  # shows nothing of it, so nothing that happens to it makes a new body
+            presence = _UNSEEN[0]
         return self._body(user, sight, presence, stale=stale or not fresh)
 
     def _body(self, user: str, sight: Sight, presence: Presence, *, stale: bool) -> bytes:
@@ -145,6 +149,11 @@ class Views:
 
 
 _UNSEEN = Presence(), True
+
+
+def _frozen(sights: Mapping[str, Sight]) -> set[str]:
+    """Who is hidden from this viewer, whatever their record says."""
+    return {user for user, sight in sights.items() if sight.kind is Kind.FROZEN}
 
 
 def _rank(contact: tuple[str, View]) -> tuple[int, bool, int, int, str]:

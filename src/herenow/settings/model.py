@@ -40,6 +40,9 @@ from herenow.settings.kinds import (
 MIN_SECRET_BYTES = 32  # RFC 7518, section 3.2: an HS256 key is at least as long as the hash
 
 
+MAX_WORKERS = 128  # each is a Python of its own: more than any machine has cores for
+POSTGRESQL = ("postgresql://", "postgres://")
+
 _KEYS = ("secret", "jwks_url", "jwks_file")
 
 
@@ -98,12 +101,19 @@ class Settings(BaseSettings):
     tls_cert: Annotated[ExistingFile, About("TLS certificate chain, PEM")] = None
     tls_key: Annotated[ExistingFile, About("private key of the TLS certificate, PEM")] = None
     engine: Annotated[
-        str, About("where hot state lives"), Allowed("memory://, the engine of this version")
+        str,
+        About("where hot state lives"),
+        Allowed(
+            "memory://, redis://host:port/db, rediss://…, redis+sentinel://h1:p,h2:p/name or "
+            "redis+cluster://h1:p,h2:p"
+        ),
     ] = "memory://"
     ledger: Annotated[
         str,
         About("where durable facts live"),
-        Allowed("sqlite:///path, or sqlite:// to keep it in memory (the ledgers of this version)"),
+        Allowed(
+            "sqlite:///path, sqlite:// to keep it in memory, or postgresql://user:password@host:5432/database"
+        ),
     ] = "sqlite:///herenow.db"
     relations_secret: Annotated[
         SecretStr | None,
@@ -130,10 +140,15 @@ class Settings(BaseSettings):
     ] = "off"
     workers: Annotated[
         int,
-        Field(ge=1, le=1),
-        About("processes that share the port"),
-        Allowed("1: the engine memory:// lives in one process"),
+        Field(ge=1, le=MAX_WORKERS),
+        About("processes that share the port; several need a Redis engine"),
+        Allowed(f"a whole number from 1 to {MAX_WORKERS}"),
     ] = 1
+    reap: Annotated[
+        Literal["on", "off"],
+        About("whether this node also ends what is due; off leaves that to other nodes and herenow reap"),
+        Allowed("on or off"),
+    ] = "on"
     namespace: Annotated[Name, About("keeps several products on one store apart")] = "herenow"
     capacity: Annotated[Count, Unit("users"), About("users expected; a hint for the layout of the store")] = (
         1_000_000
@@ -163,6 +178,12 @@ class Settings(BaseSettings):
     # How much, how fast
     flush_every: Annotated[SecondsOrZero, About("pause between two frames to a socket; 0: by load")] = 0.0
     stuck_after: Annotated[Seconds, About("a socket that has not read for so long is closed")] = 10.0
+    pace_above: Annotated[
+        Count, Unit("viewers"), About("a change with more viewers on a node is spread over up to 10 s")
+    ] = 5_000
+    push_ceiling: Annotated[
+        Count, Unit("viewers"), About("a change with more viewers on a node is not pushed: they ask")
+    ] = 100_000
     ledger_flush: Annotated[Seconds, About("how often facts are written to the ledger")] = 1.0
     max_subscriptions: Annotated[Count, Unit("per socket"), About("people one socket may watch")] = 500
     max_bulk: Annotated[Count, Unit("ids"), About("people one request may ask for")] = 1000
@@ -247,13 +268,15 @@ class Settings(BaseSettings):
     @field_validator("engine")
     @classmethod
     def _engine_exists(cls, value: str) -> str:
-        if value != "memory://":
+        if value != "memory://" and not re.match(r"(rediss?|redis\+sentinel|redis\+cluster)://[^/?]", value):
             raise ValueError("unknown engine")
         return value
 
     @field_validator("ledger")
     @classmethod
     def _ledger_exists(cls, value: str) -> str:
+        if value.startswith(POSTGRESQL):
+            return value
         path = value.removeprefix("sqlite:///")
         if value != "sqlite://" and (path in (value, "") or "?" in path):
             raise ValueError("unknown ledger")
@@ -289,6 +312,25 @@ class Settings(BaseSettings):
             )
         return value
 
+    @field_validator("workers")
+    @classmethod
+    def _workers_have_what_they_share(cls, value: int, info: ValidationInfo) -> int:
+        if value > 1 and info.data.get("engine") == "memory://":
+            raise refused(
+                "memory:// lives in one process, so that others would not know who is there: several workers need a "
+                "Redis engine (engine = redis://…)"
+            )
+        if value > 1 and info.data.get("ledger") in ("sqlite://", "sqlite:///:memory:"):
+            raise refused("a ledger in memory lives in one process: several workers need one in a file")
+        return value
+
+    @field_validator("reap")
+    @classmethod
+    def _somebody_reaps(cls, value: str, info: ValidationInfo) -> str:
+        if value == "off" and info.data.get("engine") == "memory://":
+            raise refused("memory:// lives in this process alone, so that nobody else could end what is due")
+        return value
+
     @field_validator("dead_after")
     @classmethod
     def _one_lost_beat_is_not_death(cls, value: float, info: ValidationInfo) -> float:
@@ -319,7 +361,9 @@ class Settings(BaseSettings):
 
     @property
     def ledger_path(self) -> Path | None:
-        """The ledger's file; None when it lives in memory."""
+        """The ledger's file; None when it lives in memory, or in a database server."""
+        if self.ledger.startswith(POSTGRESQL):
+            return None
         path = self.ledger.removeprefix("sqlite://").removeprefix("/")
         return Path(path) if path not in ("", ":memory:") else None
 
@@ -389,8 +433,10 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def without_password(text: str) -> str:
-    """A URL may carry a password; an answer or a log line may not."""
-    return re.sub(r"(://[^/@\s]*:)[^/\s]*@", r"\1***@", text)
+    """A URL may carry a password; an answer or a log line may not. Rather too much is hidden than a piece of one that was
+    not written as it should be."""
+    text = re.sub(r"(://[^@:/]*:).*@", r"\1***@", text, flags=re.DOTALL)
+    return re.sub(r"(password=)[^&'\"]*", r"\1***", text)
 
 
 def _shown(value: object) -> str:

@@ -1,8 +1,8 @@
 """Does what people are shown agree with what others truly did?
 
-A `Checker` is the witness of a `World`: it writes down what every client did (the truth: sockets, beats, sign-outs,
-choices), which faults were in force, and every status that anybody was shown. It knows the promises of the design and
-nothing of how a node keeps them. What it finds wrong is collected in `problems`, each a sentence with a time.
+A `Checker` is the witness of a `Scene`, such as a `World`: it writes down what every client did (the truth: sockets, beats,
+sign-outs, choices), which faults were in force, and every status that anybody was shown. It knows the promises of the
+design and nothing of how a node keeps them. What it finds wrong is collected in `problems`, each a sentence with a time.
 
     false offline   shown offline while a session lived, or its grace was not over
     ghost           shown as here long after the last session had ended
@@ -23,40 +23,40 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-import msgspec
-
 from herenow.core.machine import settle
 from herenow.core.model import UNLEASED, Mode, Presence, Session, Status, View, public
+from herenow.testing.scene import Device, Scene, Shown, Way, Witness
 from herenow.testing.truth import Bounds, Chosen, Stay, Trouble
-from herenow.testing.world import Client, Link, Shown, SimNode, Witness, World
 
 
 class Checker(Witness):
-    def __init__(self, world: World, viewers: Iterable[str]) -> None:
-        self.world = world
-        self.bounds = Bounds(world.settings.timings, int(world.settings.node_lease * 1000))
+    def __init__(self, scene: Scene, viewers: Iterable[str]) -> None:
+        self.scene = scene
+        self.bounds = Bounds(scene.timings, scene.lease, scene.late)
         self.problems: list[str] = []
         self.counts: Counter[str] = Counter()
         """How much was checked, so that a run can show that it was worth something."""
+        self.longest_ghost = 0
+        """Milliseconds that somebody was shown as here after their last session had ended, at most."""
         self._viewers = set(viewers)
         self._stays: dict[str, list[Stay]] = defaultdict(list)
-        self._open: dict[Client, Stay] = {}
+        self._open: dict[Device, Stay] = {}
         self._rest: dict[tuple[str, str], Stay] = {}
         self._modes: dict[str, Chosen] = defaultdict(lambda: Chosen([Mode.AUTO]))
         self._texts: dict[str, Chosen] = defaultdict(lambda: Chosen([None]))
         self._hidden_since: dict[str, int] = {}
-        self._last: dict[tuple[Link, str], tuple[Shown, int]] = {}
-        self._newest_text: dict[tuple[Link, str], int] = {}
+        self._last: dict[tuple[Way, str], tuple[Shown, int]] = {}
+        self._newest_text: dict[tuple[Way, str], int] = {}
         self._troubles: list[Trouble] = []
         self._views: dict[str, tuple[tuple[str, str | None], int]] = {}
         """What the record of each user says to others, and since when we know."""
 
     # What clients do
 
-    def opened(self, client: Client) -> None:
-        node = client.node
-        assert node is not None
-        now = self.world.now
+    def opened(self, client: Device) -> None:
+        assert client.link is not None
+        node = client.link.node
+        now = self.scene.now
         stay = Stay(client.user, client.device, node.name, now, now)
         stay.beside_half_open = any(
             before.how == "vanished" and (before.device, before.node) == (stay.device, stay.node)
@@ -65,24 +65,24 @@ class Checker(Witness):
         self._stays[client.user].append(stay)
         self._open[client] = stay
 
-    def greeted(self, client: Client) -> None:
+    def greeted(self, client: Device) -> None:
         stay = self._open.get(client)
         if stay is not None and stay.greeted_at is None:
-            stay.greeted_at = self.world.now
+            stay.greeted_at = self.scene.now
 
-    def lived(self, client: Client) -> None:
-        self._open[client].seen_at = self.world.now
+    def lived(self, client: Device) -> None:
+        self._open[client].seen_at = self.scene.now
 
-    def ended(self, client: Client, how: str) -> None:
+    def ended(self, client: Device, how: str) -> None:
         stay = self._open.pop(client, None)
         if stay is not None:
-            stay.ended_at = self.world.now
+            stay.ended_at = self.scene.now
             stay.how = stay.how or how
 
     def signs_out(self, user: str, device: str) -> None:
         """From here on nobody can say whether the device is still signed in."""
         for stay in self._stays[user]:
-            if stay.device == device and (stay.ended_at is None or self._in_grace(stay, self.world.now)):
+            if stay.device == device and (stay.ended_at is None or self._in_grace(stay, self.scene.now)):
                 stay.how = "signed out"
                 stay.asked_out = stay.greeted_at is not None
         self._rest.pop((user, device), None)
@@ -91,11 +91,11 @@ class Checker(Witness):
         """Whoever asked for it was told that it is done."""
         for stay in self._stays[user]:
             if stay.device == device and stay.asked_out and stay.out_at is None:
-                stay.out_at = self.world.now
+                stay.out_at = self.scene.now
 
     def beat(self, user: str, device: str, node: str) -> None:
         """A beat by REST was accepted."""
-        now = self.world.now
+        now = self.scene.now
         stay = self._rest.get((user, device))
         if stay is None:
             stay = self._rest[user, device] = Stay(user, device, node, now, now, by_rest=True, greeted_at=now)
@@ -104,11 +104,11 @@ class Checker(Witness):
 
     def may_have_beaten(self, user: str, device: str, node: str) -> None:
         """A beat by REST was not answered: it may have been accepted, or be accepted yet."""
-        stay = Stay(user, device, node, self.world.now, self.world.now, by_rest=True)
+        stay = Stay(user, device, node, self.scene.now, self.scene.now, by_rest=True)
         self._stays[user].append(stay)
 
     def asks_mode(self, user: str, mode: Mode) -> None:
-        self._modes[user].asked(self.world.now, mode)
+        self._modes[user].asked(self.scene.now, mode)
         if mode is not Mode.INVISIBLE:
             self._hidden_since.pop(user, None)
 
@@ -116,10 +116,10 @@ class Checker(Witness):
         modes = self._modes[user]
         modes.answered(mode)
         if modes.possible == [Mode.INVISIBLE]:
-            self._hidden_since.setdefault(user, self.world.now)
+            self._hidden_since.setdefault(user, self.scene.now)
 
     def asks_text(self, user: str, number: int) -> None:
-        self._texts[user].asked(self.world.now, str(number))
+        self._texts[user].asked(self.scene.now, str(number))
 
     def has_text(self, user: str, number: int) -> None:
         self._texts[user].answered(str(number))
@@ -127,17 +127,17 @@ class Checker(Witness):
     # What goes wrong
 
     def trouble(self, kind: str, node: str | None = None) -> Trouble:
-        trouble = Trouble(kind, node, self.world.now)
+        trouble = Trouble(kind, node, self.scene.now)
         self._troubles.append(trouble)
         self.counts[kind] += 1
         return trouble
 
     def over(self, trouble: Trouble) -> None:
-        trouble.end = self.world.now
+        trouble.end = self.scene.now
 
     # What is shown
 
-    def shown(self, client: Client, shown: Shown) -> None:
+    def shown(self, client: Device, shown: Shown) -> None:
         link = client.link
         if link is None or client.user not in self._viewers or shown.user in self._viewers:
             return
@@ -149,16 +149,16 @@ class Checker(Witness):
         else:
             self._check_hidden(client, shown)
 
-    def typing(self, client: Client, user: str) -> None:
+    def typing(self, client: Device, user: str) -> None:
         self.counts["typing"] += 1
-        since, now = self._hidden_since.get(user), self.world.now
+        since, now = self._hidden_since.get(user), self.scene.now
         if since is not None and now > since + self._late(since, now):
             self.problems.append(
                 f"{now} hidden: {client.user} was told that {user} types, who is invisible since {since}"
             )
 
-    def _check_order(self, client: Client, link: Link, shown: Shown) -> None:
-        version = self._version(link.node, shown.user)
+    def _check_order(self, client: Device, link: Way, shown: Shown) -> None:
+        version = link.node.version(shown.user)
         before = self._last.get((link, shown.user))
         self._last[link, shown.user] = shown, version
         if before is not None:
@@ -174,20 +174,20 @@ class Checker(Witness):
                 self._problem("older", client, shown, f"says {shown.custom} after {newest}")
             self._newest_text[link, shown.user] = max(newest, int(shown.custom))
 
-    def _check_invented(self, client: Client, shown: Shown) -> None:
+    def _check_invented(self, client: Device, shown: Shown) -> None:
         if shown.status == "busy" and not any(mode is Mode.BUSY for _, mode in self._modes[shown.user].ever):
             self._problem("invented", client, shown, "was never busy")
         texts = self._texts[shown.user].ever
         if shown.custom is not None and not any(text == shown.custom for _, text in texts):
             self._problem("invented", client, shown, f"never said {shown.custom}")
 
-    def _check_offline(self, client: Client, shown: Shown) -> None:
+    def _check_offline(self, client: Device, shown: Shown) -> None:
         """A push of offline, or an answer that does not say it is stale, is a claim."""
         now = shown.at
         if shown.stale or self._may_be_hidden(shown.user, now):
             return
         for stay in self._stays[shown.user]:
-            elsewhere = client.node is None or client.node.name != stay.node
+            elsewhere = client.link is None or client.link.node.name != stay.node
             if self._is_solid(stay, now) and not (elsewhere and self._excused(stay, now)):
                 how = f"{stay.device} on {stay.node} since {stay.opened_at}"
                 if stay.ended_at is not None:
@@ -228,7 +228,7 @@ class Checker(Witness):
             end - begin >= self.bounds.cut_off and now < end + self.bounds.healed for begin, end in merged
         )
 
-    def _check_hidden(self, client: Client, shown: Shown) -> None:
+    def _check_hidden(self, client: Device, shown: Shown) -> None:
         since = self._hidden_since.get(shown.user)
         if since is not None and shown.at > since + self._late(since, shown.at):
             self._problem("hidden", client, shown, f"is invisible since {since}")
@@ -245,7 +245,7 @@ class Checker(Witness):
 
     def look_around(self) -> None:
         """State that should not last: called every second or so."""
-        for client in self.world.clients:
+        for client in self.scene.clients:
             link = client.link
             if link is None or client.user not in self._viewers or link.silent or link.node.frozen:
                 continue
@@ -253,7 +253,7 @@ class Checker(Witness):
                 last = self._last.get((link, user))
                 if last is not None and last[0].status != "offline" and not last[0].stale:
                     self._check_ghost(client, last[0])
-        stored = self.world.everybody_stored()
+        stored = self.scene.everybody_stored()
         for user, record in stored.items():
             for session in record.sessions:
                 self._check_returned(user, session)
@@ -263,7 +263,7 @@ class Checker(Witness):
                 self._check_told(user, stored.get(user))
 
     def _check_still_there(self, stays: list[Stay]) -> None:
-        now = self.world.now
+        now = self.scene.now
         for stay in stays:
             if stay.out_at is None or stay.ended_at is not None or stay.by_rest:
                 continue
@@ -272,34 +272,35 @@ class Checker(Witness):
 
     def _check_told(self, user: str, record: Presence | None) -> None:
         """Is everybody told what the record says? Where it says nothing, it says offline."""
-        now = self.world.now
+        now = self.scene.now
         view = _seen(public(Presence() if record is None else record))
         if self._views.get(user, (None, 0))[0] != view:
             self._views[user] = view, now
         since = self._views[user][1]
         if now < since + 2 * self.bounds.late or self._troubled(now - 2 * self.bounds.late, now):
             return
-        for client in self.world.clients:
+        for client in self.scene.clients:
             last = None if client.link is None else self._last.get((client.link, user))
             self.counts["told"] += last is not None
             if last is not None and (last[0].status, last[0].custom) != view:
                 self._problem("missing", client, last[0], f"the record says {view} since {since}")
 
     def _check_returned(self, user: str, session: Session) -> None:
-        stays = [stay for stay in self._stays[user] if stay.device == session.device]
+        stays = [stay for stay in self._stays.get(user, ()) if stay.device == session.device]
         if not stays or stays[-1].out_at is None or stays[-1].ended_at is None:
             return
-        now, out = self.world.now, max(stays[-1].out_at, stays[-1].ended_at)
+        now, out = self.scene.now, max(stays[-1].out_at, stays[-1].ended_at)
         if now > out + self._late(out, now):
             self.problems.append(f"{now} returned: {user} was signed out at {out}, the record has {session}")
 
-    def _check_ghost(self, client: Client, shown: Shown) -> None:
+    def _check_ghost(self, client: Device, shown: Shown) -> None:
         self.counts["looked"] += 1
-        now, stays = self.world.now, self._stays[shown.user]
+        now, stays = self.scene.now, self._stays[shown.user]
         if any(stay.ended_at is None and not stay.by_rest for stay in stays):
             return
         last = max(stays, key=self.bounds.gone)
         ended = last.seen_at if last.by_rest else last.ended_at or 0
+        self.longest_ghost = max(self.longest_ghost, now - ended)
         if now > self.bounds.gone(last) + self._troubled(ended, now):
             self._problem("ghost", client, shown, f"ended at {ended}, {last.how}")
 
@@ -307,7 +308,7 @@ class Checker(Witness):
 
     def healed(self) -> None:
         """The last fault ended so long ago that everybody who is here must be seen by everybody."""
-        for client in self.world.clients:
+        for client in self.scene.clients:
             link = client.link
             for user, stays in self._stays.items():
                 last = None if link is None else self._last.get((link, user))
@@ -316,17 +317,17 @@ class Checker(Witness):
                 here = any(stay.ended_at is None and stay.greeted_at and not stay.by_rest for stay in stays)
                 hidden = Mode.INVISIBLE in self._modes[user].possible
                 if last[0].stale or (here and not hidden and last[0].status == "offline"):
-                    self._wrong(f"{client.user} on {client.node} sees {last[0]} though everything has healed")
+                    self._wrong(f"{_whom(client)} sees {last[0]} though everything has healed")
 
     async def conclude(self) -> None:
         """Nothing has failed for so long, and nobody did anything: now all must agree."""
-        stored = self.world.everybody_stored()
+        stored = self.scene.everybody_stored()
         for user in sorted(self._stays):
             if user not in self._viewers:
                 self._conclude_record(user, stored.get(user))
         await self._conclude_views(stored)
-        self._conclude_counts(stored)
-        self._conclude_ledger(stored)
+        await self._conclude_counts(stored)
+        await self._conclude_ledger(stored)
 
     def _conclude_record(self, user: str, record: Presence | None) -> None:
         here = {stay.device: stay for stay in self._stays[user] if stay.ended_at is None and not stay.by_rest}
@@ -346,8 +347,8 @@ class Checker(Witness):
             self._conclude_choices(user, record)
 
     def _conclude_session(self, user: str, session: Session, stay: Stay) -> None:
-        node = self.world.nodes.get(stay.node)
-        if not session.live or node is None or session.holder != node.node.standing.epoch:
+        node = self.scene.nodes.get(stay.node)
+        if not session.live or node is None or session.holder not in node.epochs:
             self._wrong(f"{user} {session.device} is connected to {stay.node}, the record has {session}")
 
     def _conclude_choices(self, user: str, record: Presence) -> None:
@@ -356,29 +357,25 @@ class Checker(Witness):
         text = None if record.custom is None else record.custom.text
         if text not in self._texts[user].possible:
             self._wrong(f"{user} said one of {self._texts[user].possible}, the record has {text}")
-        if settle(record, self.world.now, self.bounds.timings).presence is not record:
+        if settle(record, self.scene.now, self.bounds.timings).presence is not record:
             self._wrong(f"{user}'s record is not at rest: {record}")
 
     async def _conclude_views(self, stored: dict[str, Presence]) -> None:
         users = sorted(self._stays.keys() - self._viewers)
-        for node in self.world.nodes.values():
+        for node in self.scene.nodes.values():
             for viewer in sorted(self._viewers):
-                answers = await node.node.views.statuses(viewer, users)
-                for user, answer in zip(users, answers, strict=True):
-                    told = Shown.of(msgspec.json.decode(answer), self.world.now)
-                    self._compare(f"{node.name} answers {viewer}", told, stored.get(user))
-        for client in self.world.clients:
+                for told in await node.answers(viewer, users):
+                    await self._compare(f"{node.name} answers {viewer}", told, stored.get(told.user))
+        for client in self.scene.clients:
             if client.user in self._viewers and client.link is not None:
                 for user in users:
                     last = self._last.get((client.link, user))
                     if last is None:
-                        self._wrong(f"{client.user} on {client.link.node.name} was shown nothing of {user}")
+                        self._wrong(f"{_whom(client)} was shown nothing of {user}")
                     else:
-                        self._compare(
-                            f"{client.user} on {client.link.node.name} sees", last[0], stored.get(user)
-                        )
+                        await self._compare(f"{_whom(client)} sees", last[0], stored.get(user))
 
-    def _compare(self, who: str, told: Shown, record: Presence | None) -> None:
+    async def _compare(self, who: str, told: Shown, record: Presence | None) -> None:
         self.counts["compared"] += 1
         view = public(Presence()) if record is None else public(record)
         text = None if view.custom is None else view.custom.text
@@ -390,34 +387,31 @@ class Checker(Witness):
         ):
             self._wrong(f"{who} {told}, the record says {view}")
         elif record is None:
-            known = self.world.ledger.people.get(told.user)
-            if told.last_seen != (None if known is None else known.last_seen):
-                self._wrong(f"{who} {told}, the ledger says {known}")
+            saved = (await self.scene.saved([told.user])).get(told.user)
+            if told.last_seen != saved:
+                self._wrong(f"{who} {told}, the ledger says {saved}")
 
-    def _conclude_counts(self, stored: dict[str, Presence]) -> None:
-        truly = Counter(int(public(presence).status) for presence in stored.values())
-        truly.pop(Status.OFFLINE, None)
-        for node in self.world.nodes.values():
-            counted = Counter({status: count for status, count in node.node.metrics.users.items() if count})
-            if counted != truly:
-                self._wrong(f"{node.name} counts {counted}, the store has {truly}")
-            if node.node.metrics.connections != len(node.links):
-                self._wrong(
-                    f"{node.name} counts {node.node.metrics.connections} connections of {len(node.links)}"
-                )
+    async def _conclude_counts(self, stored: dict[str, Presence]) -> None:
+        truly = Counter(public(presence).status.word for presence in stored.values())
+        truly.pop(Status.OFFLINE.word, None)
+        for node in self.scene.nodes.values():
+            counts = await node.counts()
+            if counts.users != truly:
+                self._wrong(f"{node.name} counts {counts.users}, the store has {truly}")
+            if counts.connections != counts.sockets:
+                self._wrong(f"{node.name} counts {counts.connections} connections of {counts.sockets}")
 
-    def _conclude_ledger(self, stored: dict[str, Presence]) -> None:
+    async def _conclude_ledger(self, stored: dict[str, Presence]) -> None:
+        ledger = await self.scene.saved(sorted(stored.keys() | self._stays.keys()))
         for user, record in stored.items():
-            known = self.world.ledger.people.get(user)
-            saved = None if known is None else known.last_seen
+            saved = ledger.get(user)
             if record.last_seen is not None and (saved or 0) < record.last_seen:
                 self._wrong(f"{user} was last seen at {record.last_seen}, the ledger has {saved}")
         for user in self._stays.keys() - stored.keys():
             last = max((stay.greeted_at or 0) for stay in self._stays[user]) - 100  # clocks, and ways
-            known = self.world.ledger.people.get(user)
             hidden = any(mode is Mode.INVISIBLE for _, mode in self._modes[user].ever)
-            if last > 0 and not hidden and (known is None or (known.last_seen or 0) < last):
-                self._wrong(f"{user} was here at {last}, the ledger has {known}")
+            if last > 0 and not hidden and (ledger.get(user) or 0) < last:
+                self._wrong(f"{user} was here at {last}, the ledger has {ledger.get(user)}")
 
     # How late things may be
 
@@ -440,16 +434,15 @@ class Checker(Witness):
             reach = max(reach, min(last, now))
         return covered
 
-    def _version(self, node: SimNode, user: str) -> int:
-        person = node.node.people.find(user)
-        return 0 if person is None else person.presence.version
-
-    def _problem(self, kind: str, client: Client, shown: Shown, why: str) -> None:
-        node = "nowhere" if client.node is None else client.node.name
-        self.problems.append(f"{self.world.now} {kind}: {client.user} on {node} sees {shown}: {why}")
+    def _problem(self, kind: str, client: Device, shown: Shown, why: str) -> None:
+        self.problems.append(f"{self.scene.now} {kind}: {_whom(client)} sees {shown}: {why}")
 
     def _wrong(self, what: str) -> None:
-        self.problems.append(f"{self.world.now} differs: {what}")
+        self.problems.append(f"{self.scene.now} differs: {what}")
+
+
+def _whom(client: Device) -> str:
+    return f"{client.user} on {'nowhere' if client.link is None else client.link.node.name}"
 
 
 def _seen(view: View) -> tuple[str, str | None]:

@@ -130,6 +130,12 @@ async def head_of(engine: Engine, shard: int = 0) -> int:
     return (await engine.heads())[shard]
 
 
+async def due_in(engine: Engine, shard: int, now: int, limit: int) -> Due:
+    found = await engine.due([shard], now, limit)
+    assert set(found) == {shard}
+    return found[shard]
+
+
 async def walked(engine: Engine, shard: int, limit: int) -> list[tuple[str, bytes]]:
     page = await engine.walk(shard, None, limit)
     found = list(page.records)
@@ -297,7 +303,7 @@ class EngineContract:
         await node.write(Write(user, None, record(1), wake_at=5, note=b"n", unsaved=True))
         assert await stored(engine, user) == record(1)
         assert await stored(engine, user + "x") is None
-        assert (await engine.due(node.shard, 5, 10)).users == (user,)
+        assert (await due_in(engine, node.shard, 5, 10)).users == (user,)
         assert await engine.unsaved(node.shard, 10) == [(user, record(1))]
         assert await walked(engine, node.shard, 10) == [(user, record(1))]
 
@@ -324,7 +330,7 @@ class EngineContract:
             *[Write(user, None, record(1), wake_at=9, note=b"n", unsaved=True) for user in users]
         )
         assert {found.record for found in await engine.load(users)} == {record(1)}
-        assert sorted((await engine.due(0, 9, 2000)).users) == sorted(users)
+        assert sorted((await due_in(engine, 0, 9, 2000)).users) == sorted(users)
         assert await head_of(engine) == head + 1000
         part = await log_after(engine, 0, head)
         assert part is not None
@@ -336,7 +342,7 @@ class EngineContract:
         node, user, head = await joined(engine), user_of(engine, 0), await head_of(engine)
         await node.write(Write(user, None, record(1), wake_at=100, note=b"note", unsaved=True))
         assert await stored(engine, user) == record(1)
-        assert await engine.due(0, 100, 10) == Due((user,), None)
+        assert await due_in(engine, 0, 100, 10) == Due((user,), None)
         assert await log_after(engine, 0, head) == LogPart(
             0, (Entry(head + 1, user, record(1), b"note"),), head + 1, gap=False
         )
@@ -353,7 +359,7 @@ class EngineContract:
             Write(marked, record(9), record(2), wake_at=50, note=b"n"),
             Write(plain, record(9), record(2), wake_at=60, note=b"n", unsaved=True),
         )
-        assert await engine.due(0, 1000, 10) == Due((marked,), None)
+        assert await due_in(engine, 0, 1000, 10) == Due((marked,), None)
         assert await head_of(engine) == head
         assert await engine.unsaved(0, 10) == [(marked, record(1))]
 
@@ -374,9 +380,9 @@ class EngineContract:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100))
         await node.write(Write(user, record(1), record(2), wake_at=300))
-        assert await engine.due(0, 299, 10) == Due((), 300)
+        assert await due_in(engine, 0, 299, 10) == Due((), 300)
         await node.write(Write(user, record(2), record(3)))
-        assert await engine.due(0, 1000, 10) == Due((), None)
+        assert await due_in(engine, 0, 1000, 10) == Due((), None)
 
     async def test_P2_a_write_that_says_nothing_leaves_the_mark(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
@@ -389,7 +395,7 @@ class EngineContract:
         await node.write(Write(user, None, record(1), wake_at=100, unsaved=True))
         head = await head_of(engine)
         await node.write(Write(user, record(1), None, note=b"gone"))
-        assert await engine.due(0, 1000, 10) == Due((), None)
+        assert await due_in(engine, 0, 1000, 10) == Due((), None)
         assert await engine.unsaved(0, 10) == []
         assert await walked(engine, 0, 10) == []
         part = await log_after(engine, 0, head)
@@ -402,7 +408,7 @@ class EngineContract:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), unsaved=True))
         await node.write(Write(user, record(1), None, wake_at=100, unsaved=True))
-        assert (await engine.due(0, 100, 10)).users == (user,)
+        assert (await due_in(engine, 0, 100, 10)).users == (user,)
         assert await engine.unsaved(0, 10) == []
 
     async def test_P2_what_one_commit_wrote_is_lost_together(self, engine: Engine) -> None:
@@ -412,7 +418,7 @@ class EngineContract:
         await node.write(Write(user, record(1), record(2), wake_at=200, note=b"2", unsaved=True))
         await self.roll_back(0, past)
         assert await stored(engine, user) == record(1)
-        assert (await engine.due(0, 100, 10)).users == (user,)
+        assert (await due_in(engine, 0, 100, 10)).users == (user,)
         assert await engine.unsaved(0, 10) == []
         assert await head_of(engine) == head
         assert await engine.commit(node.batch()) == Fenced(node.last - 1)
@@ -512,6 +518,30 @@ class EngineContract:
         assert await engine.jump(0, node.epoch, 10) is None
         assert await _everything(engine) == before
 
+    async def test_P3_a_late_join_does_not_let_a_retired_epoch_in_again(
+        self, engine: Engine, second: Engine
+    ) -> None:
+        node, user = await joined(engine), user_of(engine, 0)
+        await node.commit()
+        await second.retire(0, node.epoch)
+        await engine.join(0, node.epoch, node.last)
+        assert await engine.jump(0, node.epoch, 10) is None
+        assert await engine.commit(node.batch(Write(user, None, record(1)))) == Fenced(None)
+        assert await stored(engine, user) is None
+        for _ in range(20):
+            await second.retire(0, new_epoch())
+        await engine.join(0, node.epoch, node.last)
+        assert await engine.commit(node.batch()) == Fenced(None)
+
+    async def test_P3_an_epoch_that_never_joined_can_be_retired_before_it_does(self, engine: Engine) -> None:
+        epoch = new_epoch()
+        await engine.retire(0, epoch)
+        await engine.join(0, epoch, 0)
+        assert await engine.commit(Batch(0, epoch, 0, 1, ())) == Fenced(None)
+        if engine.shards > 1:
+            await engine.join(1, epoch, 0)
+            assert isinstance(await engine.commit(Batch(1, epoch, 0, 1, ())), Committed)
+
     async def test_P3_retiring_leaves_records_and_other_epochs_alone(self, engine: Engine) -> None:
         node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
@@ -543,15 +573,15 @@ class EngineContract:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100))
         for handle in (engine, second, engine):
-            assert (await handle.due(0, 100, 10)).users == (user,)
+            assert (await due_in(handle, 0, 100, 10)).users == (user,)
         await node.write(Write(user, record(1), record(2)))
-        assert await engine.due(0, 100, 10) == Due((), None)
+        assert await due_in(engine, 0, 100, 10) == Due((), None)
 
     async def test_P4_nobody_is_due_a_millisecond_early(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=NOW))
-        assert await engine.due(0, NOW - 1, 10) == Due((), NOW)
-        assert await engine.due(0, NOW, 10) == Due((user,), None)
+        assert await due_in(engine, 0, NOW - 1, 10) == Due((), NOW)
+        assert await due_in(engine, 0, NOW, 10) == Due((user,), None)
 
     async def test_P4_the_earliest_come_first_up_to_the_limit(self, engine: Engine) -> None:
         node = await joined(engine)
@@ -559,21 +589,50 @@ class EngineContract:
         for user, at in zip(users, (500, 100, 300, 200, 400, 900), strict=True):
             await node.write(Write(user, None, record(1), wake_at=at))
         by_time = [users[1], users[3], users[2], users[4], users[0]]
-        due = await engine.due(0, 500, 10)
+        due = await due_in(engine, 0, 500, 10)
         assert due == Due(tuple(by_time), 900)
         assert list(due.wakes) == sorted(due.wakes)
         assert len(due.wakes) == len(due.users)
         assert due.wakes[-1] <= 500
-        assert await engine.due(0, 500, 3) == Due(tuple(by_time[:3]), 400)
-        assert await engine.due(0, 500, 5) == Due(tuple(by_time), 900)
-        assert await engine.due(0, 99, 3) == Due((), 100)
+        assert await due_in(engine, 0, 500, 3) == Due(tuple(by_time[:3]), 400)
+        assert await due_in(engine, 0, 500, 5) == Due(tuple(by_time), 900)
+        assert await due_in(engine, 0, 99, 3) == Due((), 100)
+
+    async def test_P4_one_call_asks_many_shards_and_answers_for_each(self, engine: Engine) -> None:
+        for shard in range(0, engine.shards, 3):
+            await (await joined(engine, shard)).write(
+                Write(user_of(engine, shard), None, record(1), wake_at=100 + shard)
+            )
+        found = await engine.due(range(engine.shards), 100, 10)
+        assert set(found) == set(range(engine.shards))
+        assert found[0] == Due((user_of(engine, 0),), None)
+        for shard in range(1, engine.shards):
+            assert found[shard] == Due((), 100 + shard if shard % 3 == 0 else None)
+        assert await engine.due([], 100, 10) == {}
+
+    async def test_P4_a_crowd_that_is_due_at_once_comes_in_order_however_small_the_portions(
+        self, engine: Engine
+    ) -> None:
+        node = await joined(engine)
+        users = list(islice(users_of(engine, 0), 200))
+        wakes = {user: 1_000 + number * 37 % 200 for number, user in enumerate(users)}
+        await node.write(*[Write(user, None, record(1), wake_at=at) for user, at in wakes.items()])
+        in_order = sorted(users, key=lambda user: wakes[user])
+        for limit in (1, 7, 150):
+            due = await due_in(engine, 0, 1_150, limit)
+            assert list(due.users) == in_order[:limit]
+            assert due.next_at == 1_000 + limit
+        for user in in_order[:100]:
+            await node.write(Write(user, record(1), record(2), wake_at=wakes[user] + 10_000))
+        assert await due_in(engine, 0, 1_099, 10) == Due((), 1_100)
+        assert (await due_in(engine, 0, 1_100, 10)).users == (in_order[100],)
 
     async def test_P4_two_reapers_yield_one_change(self, engine: Engine, second: Engine) -> None:
         one, other, user = await joined(engine), await joined(second), user_of(engine, 0)
         await one.write(Write(user, None, record(1), wake_at=100))
         head = await head_of(engine)
         for reaper in (one, other):
-            await reaper.engine.due(0, 100, 10)
+            await reaper.engine.due([0], 100, 10)
         change = Write(user, record(1), record(2), note=b"offline")
         answers = await asyncio.gather(one.commit(change), other.commit(change))
         assert sorted(type(answer.results[0]).__name__ for answer in answers) == ["Conflict", "Written"]
@@ -587,22 +646,22 @@ class EngineContract:
         )
         for version, at in ((2, 300), (3, 50), (4, 300), (5, 100)):
             await node.write(Write(moved, record(version - 1), record(version), wake_at=at))
-        assert await engine.due(0, 100, 10) == Due((moved,), 200)
-        assert await engine.due(0, 1000, 1) == Due((moved,), 200)
-        assert await engine.due(0, 1000, 10) == Due((moved, other), None)
+        assert await due_in(engine, 0, 100, 10) == Due((moved,), 200)
+        assert await due_in(engine, 0, 1000, 1) == Due((moved,), 200)
+        assert await due_in(engine, 0, 1000, 10) == Due((moved, other), None)
 
     async def test_P4_a_wake_up_belongs_to_its_shard(self, engine: Engine) -> None:
         if engine.shards < 2:
             pytest.skip("one shard")
         await (await joined(engine, 1)).write(Write(user_of(engine, 1), None, record(1), wake_at=100))
-        assert await engine.due(0, 100, 10) == Due((), None)
-        assert (await engine.due(1, 100, 10)).users == (user_of(engine, 1),)
+        assert await due_in(engine, 0, 100, 10) == Due((), None)
+        assert (await due_in(engine, 1, 100, 10)).users == (user_of(engine, 1),)
 
     async def test_P4_a_time_that_goes_back_is_taken_as_it_is(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100))
-        assert (await engine.due(0, 100, 10)).users == (user,)
-        assert await engine.due(0, 50, 10) == Due((), 100)
+        assert (await due_in(engine, 0, 100, 10)).users == (user,)
+        assert await due_in(engine, 0, 50, 10) == Due((), 100)
 
     # P5: the log
 
@@ -779,9 +838,11 @@ class EngineContract:
         node, user = await joined(engine), user_of(engine, 0)
         assert await engine.load([user]) == [Loaded(None, settled=True)]
         assert (await node.commit()).settled
+        assert (await due_in(engine, 0, NOW, 10)).settled
         await engine.unsettle(0, NOW)
         assert await engine.load([user]) == [Loaded(None, settled=False)]
         assert not (await node.commit()).settled
+        assert not (await due_in(engine, 0, NOW, 10)).settled
 
     async def test_P6_an_unsettled_shard_takes_commits(self, engine: Engine) -> None:
         await engine.unsettle(0, NOW)
@@ -853,7 +914,7 @@ class EngineContract:
         user, head = user_of(engine, 0), await head_of(engine)
         await engine.offer(0, [Offer(user, 5, record(5), wake_at=100, unsaved=True)])
         assert await stored(engine, user) == record(5)
-        assert await engine.due(0, 100, 10) == Due((user,), None)
+        assert await due_in(engine, 0, 100, 10) == Due((user,), None)
         assert await engine.unsaved(0, 10) == [(user, record(5))]
         assert await head_of(engine) == head
 
@@ -873,7 +934,7 @@ class EngineContract:
         )
         found = [loaded.record for loaded in await engine.load([older, equal, newer])]
         assert found == [record(6, b"new"), record(5, b"old"), record(5, b"old")]
-        assert await engine.due(0, 599, 10) == Due(tuple(sorted((equal, newer))), 600)
+        assert await due_in(engine, 0, 599, 10) == Due(tuple(sorted((equal, newer))), 600)
         assert await engine.unsaved(0, 10) == [(older, record(6, b"new"))]
 
     async def test_P6_versions_of_offers_are_compared_as_numbers(self, engine: Engine) -> None:
@@ -897,8 +958,22 @@ class EngineContract:
         user = user_of(engine, 0)
         await engine.offer(0, [Offer(user, 5, record(5), 100, unsaved=True)])
         await engine.offer(0, [Offer(user, 6, record(6), None, unsaved=False)])
-        assert await engine.due(0, 1000, 10) == Due((), None)
+        assert await due_in(engine, 0, 1000, 10) == Due((), None)
         assert await engine.unsaved(0, 10) == [(user, record(6))]
+
+    async def test_P6_a_settled_shard_takes_no_offers(self, engine: Engine) -> None:
+        await settled(engine)
+        node = await joined(engine)
+        removed, older = islice(users_of(engine, 0), 2)
+        await node.write(Write(removed, None, record(5), unsaved=True), Write(older, None, record(5)))
+        await engine.saved(0, [(removed, record(5), True)])
+        await engine.offer(0, [Offer(user, 6, record(6), 100, unsaved=True) for user in (removed, older)])
+        assert [found.record for found in await engine.load([removed, older])] == [None, record(5)]
+        assert await due_in(engine, 0, 1000, 10) == Due((), None)
+        assert await engine.unsaved(0, 10) == []
+        await engine.unsettle(0, NOW)
+        await engine.offer(0, [Offer(older, 6, record(6), 100, unsaved=True)])
+        assert await stored(engine, older) == record(6)
 
     async def test_P6_an_offered_record_can_be_committed_over_and_walked(self, engine: Engine) -> None:
         await engine.unsettle(0, NOW)
@@ -920,8 +995,8 @@ class EngineContract:
         await settled(engine)
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=4_000_000_000_000))
-        assert (await engine.due(0, 3_999_999_999_999, 10)).users == ()
-        assert (await engine.due(0, 4_000_000_000_000, 10)).users == (user,)
+        assert (await due_in(engine, 0, 3_999_999_999_999, 10)).users == ()
+        assert (await due_in(engine, 0, 4_000_000_000_000, 10)).users == (user,)
         await engine.unsettle(0, 1_000)
         assert not await engine.settle(0, 1_999, 1_000)
         assert await engine.settle(0, 2_000, 1_000)
@@ -936,7 +1011,7 @@ class EngineContract:
         async with self.cut_off():
             for read in (
                 engine.load(["ana"]),
-                engine.due(0, NOW, 10),
+                engine.due([0], NOW, 10),
                 engine.heads(),
                 engine.leases(),
                 engine.walk(0, None, 10),
@@ -968,6 +1043,25 @@ class EngineContract:
 
     async def test_a_walk_over_an_empty_shard_ends_at_once(self, engine: Engine) -> None:
         assert await walked(engine, 0, 10) == []
+
+    @pytest.mark.parametrize("cursor", ["", "zzz", "-1", "1.-1", "0.x", "\0"])
+    async def test_a_walk_refuses_a_cursor_that_no_page_can_have_given(
+        self, engine: Engine, cursor: str
+    ) -> None:
+        with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
+            await engine.walk(0, cursor, 10)
+
+    async def test_a_batch_may_be_as_large_as_a_shard(self, engine: Engine) -> None:
+        """All of it or nothing (P2), whatever a store finds too much at a time."""
+        node = await joined(engine)
+        users = list(islice(users_of(engine, 0), 9_000))
+        await node.write(*[Write(u, None, record(1), wake_at=NOW, note=b"n", unsaved=True) for u in users])
+        assert len(await engine.unsaved(0, 10_000)) == len(users)
+        assert len((await engine.due([0], NOW, 10_000))[0].users) == len(users)
+        assert (await engine.heads())[0] == len(users)
+        await engine.saved(0, [(user, record(1), True) for user in users])
+        assert await walked(engine, 0, 1000) == []
+        assert (await engine.due([0], NOW, 10))[0].next_at is None
 
     async def test_a_walk_sees_its_own_shard_only(self, engine: Engine) -> None:
         if engine.shards < 2:
@@ -1022,6 +1116,14 @@ class EngineContract:
         assert not await engine.renew(Lease(new_epoch(), 2, NOW))
         assert await engine.leases() == []
 
+    async def test_a_late_renewal_does_not_set_a_lease_back(self, engine: Engine) -> None:
+        epoch = new_epoch()
+        for counter, renewed_at in ((1, NOW), (9, NOW + 90), (8, NOW + 80), (9, NOW + 95), (1, NOW)):
+            assert await engine.renew(Lease(epoch, counter, renewed_at))
+        assert await engine.leases() == [Lease(epoch, 9, NOW + 90)]
+        assert await engine.renew(Lease(epoch, 10, NOW + 100))
+        assert await engine.leases() == [Lease(epoch, 10, NOW + 100)]
+
     async def test_one_of_two_observers_marks_a_lease_dead(self, engine: Engine, second: Engine) -> None:
         epoch = new_epoch()
         await engine.renew(Lease(epoch, 1, NOW))
@@ -1074,7 +1176,7 @@ class EngineContract:
         await engine.saved(0, [(user, record(1), False)])
         assert await engine.unsaved(0, 10) == []
         assert await stored(engine, user) == record(1)
-        assert (await engine.due(0, 100, 10)).users == (user,)
+        assert (await due_in(engine, 0, 100, 10)).users == (user,)
 
     async def test_saved_with_drop_removes_record_and_wake_up_without_a_log_entry(
         self, engine: Engine
@@ -1085,7 +1187,7 @@ class EngineContract:
         await engine.saved(0, [(user, record(1), True)])
         assert await stored(engine, user) is None
         assert await engine.unsaved(0, 10) == []
-        assert await engine.due(0, 1000, 10) == Due((), None)
+        assert await due_in(engine, 0, 1000, 10) == Due((), None)
         assert await walked(engine, 0, 10) == []
         assert await head_of(engine) == head
 
@@ -1102,7 +1204,7 @@ class EngineContract:
             None,
             None,
         ]
-        assert await engine.due(0, 1000, 10) == Due((changed,), None)
+        assert await due_in(engine, 0, 1000, 10) == Due((changed,), None)
 
     async def test_a_dropped_record_can_come_back(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
@@ -1165,7 +1267,7 @@ async def _everything(engine: Engine, shard: int = 0) -> Sequence[object]:
     """All that a batch could have changed in a shard."""
     return (
         sorted(await walked(engine, shard, 1000)),
-        await engine.due(shard, 2**48, 1000),
+        await due_in(engine, shard, 2**48, 1000),
         await head_of(engine, shard),
         sorted(await engine.unsaved(shard, 1000)),
     )

@@ -43,6 +43,9 @@ class FaultyEngine:
     def shards(self) -> int:
         return self._inner.shards
 
+    async def check(self) -> None:
+        await self._read("check", None, self._inner.check)
+
     async def open(self, terms: Mapping[str, str]) -> None:
         await self._write("open", None, lambda: self._inner.open(terms))
 
@@ -57,8 +60,9 @@ class FaultyEngine:
     async def load(self, users: Sequence[str]) -> list[Loaded]:
         return await self._read("load", None, lambda: self._inner.load(users))
 
-    async def due(self, shard: int, now: int, limit: int) -> Due:
-        return await self._read("due", shard, lambda: self._inner.due(shard, now, limit))
+    async def due(self, shards: Sequence[int], now: int, limit: int) -> dict[int, Due]:
+        shard = shards[0] if len(shards) == 1 else None
+        return await self._read("due", shard, lambda: self._inner.due(shards, now, limit))
 
     async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
         return await self._read("walk", shard, lambda: self._inner.walk(shard, cursor, limit))

@@ -699,6 +699,81 @@ class LedgerContract:
         await asyncio.gather(*(one(number) for number in range(25)))
         assert len(await ledger.contacts("me", NOW)) == 25
 
+    async def test_a_reader_of_changes_misses_none_while_others_write(self, ledger: Ledger) -> None:
+        """Whoever has read up to an id has missed none below it, in whatever order the writers came to their ends."""
+        heard: list[LedgerChange] = []
+        cursor = 0
+
+        async def write(number: int) -> None:
+            for batch in range(4):
+                size = 1 + (number * 7 + batch * 3) % 40
+                await ledger.apply([follow(f"w{number}", f"t{batch}-{each}") for each in range(size)])
+
+        async def read() -> None:
+            nonlocal cursor
+            more, cursor = await ledger.changes(cursor, 1_000)
+            heard.extend(more)
+
+        writing = asyncio.gather(*(write(number) for number in range(12)))
+        while not writing.done():
+            await read()
+            await asyncio.sleep(0)
+        await read()
+        told, head = await ledger.changes(0, 100_000)
+        assert heard == told
+        assert len(told) == sum(1 + (n * 7 + b * 3) % 40 for n in range(12) for b in range(4))
+        assert cursor == head == await ledger.changes_head()
+
+    async def test_edits_at_once_of_one_users_preferences_are_all_kept(self, ledger: Ledger) -> None:
+        """Two devices, each changing another thing: the last one must not write over what it has not seen."""
+        for number in range(5):
+            user = f"user-{number}"
+            await asyncio.gather(
+                ledger.set_preferences(user, PreferencesEdit(visibility=Visibility.NOBODY), NOW, NOW - 5),
+                ledger.set_preferences(user, PreferencesEdit(share_last_seen=False), NOW, NOW - 5),
+                ledger.set_idle_after(user, 60_000),
+                ledger.set_preferences(user, PreferencesEdit(public=True), NOW, NOW - 5),
+            )
+            assert await ledger.preferences([user]) == {
+                user: Preferences(Visibility.NOBODY, False, True, NOW, NOW - 5)  # noqa: FBT003
+            }
+            assert await ledger.remembered([user]) == {user: Remembered(idle_after=60_000)}
+
+    async def test_choices_at_once_leave_the_one_with_the_greatest_version(self, ledger: Ledger) -> None:
+        versions = [5, 9, 2, 7, 1, 8, 3, 6, 4]
+        await asyncio.gather(
+            *(ledger.save_choices([Choice("ana", v, Mode.BUSY, v), Choice("bo", 10 - v)]) for v in versions)
+        )
+        assert await chosen(ledger, "ana") == Choice("ana", 9, Mode.BUSY, 9)
+        assert await chosen(ledger, "bo") == Choice("bo", 9)
+
+    async def test_batches_that_overlap_do_not_stop_each_other(self, ledger: Ledger) -> None:
+        users = [f"user-{number:03}" for number in range(300)]
+        orders = (users, users[::-1], users[::2] + users[1::2], users[150:] + users[:150])
+        await asyncio.gather(
+            *(ledger.save_last_seen(dict.fromkeys(order, NOW + n)) for n, order in enumerate(orders)),
+            *(ledger.save_choices([Choice(user, n + 1) for user in order]) for n, order in enumerate(orders)),
+            *(ledger.apply([follow("me", user) for user in order]) for order in orders),
+            *(ledger.apply([gone(follow(user, "me")) for user in order]) for order in orders),
+        )
+        known = await ledger.remembered(users)
+        assert {(k.last_seen, k.choice and k.choice.version) for k in known.values()} == {(NOW + 3, 4)}
+        assert all([await ledger.follows("me", user) for user in users[::50]])
+
+    async def test_what_is_saved_beside_a_deletion_is_not_left_behind(self, ledger: Ledger) -> None:
+        users = [f"user-{number:02}" for number in range(20)]
+
+        async def erase(user: str) -> None:
+            await ledger.erase(Void(user, NOW, NOW + 10, NOW))
+
+        async def save() -> None:
+            for _ in range(5):
+                await ledger.save_last_seen(dict.fromkeys(users, NOW - 1))
+                await ledger.save_choices([Choice(user, NOW - 1, Mode.BUSY) for user in users])
+
+        await asyncio.gather(save(), save(), *(erase(user) for user in users))
+        assert await ledger.remembered(users) == {}
+
     async def test_a_caller_that_gave_up_leaves_the_ledger_in_order(self, ledger: Ledger) -> None:
         calls = [asyncio.ensure_future(ledger.apply(mutual("me", f"user-{number}"))) for number in range(10)]
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What truly happened, as the clients of a `World` know it, and how late others may learn of it.
+"""What truly happened, as the clients of a `Scene` know it, and how late others may learn of it.
 
 The notes of a `Checker`, which compares them with what is shown. Another promise about how soon something is known is
 the reason to change this module.
@@ -19,11 +19,8 @@ class Bounds:
 
     timings: Timings
     lease: int
-
-    @property
-    def late(self) -> int:
-        """From a change to everybody who looks, when nothing fails: a tick, a tail, a reaper."""
-        return 1_000
+    late: int
+    """From a change to everybody who looks, when nothing fails."""
 
     @property
     def healed(self) -> int:

@@ -20,26 +20,29 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from herenow.core.model import Platform, Presence
+from herenow.core.machine import Timings
+from herenow.core.model import Platform, Presence, Status
 from herenow.core.record import EPOCH_BYTES, decode
-from herenow.engines.memory import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryStore
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
-from herenow.ports import RelationRow, Relations
+from herenow.ports import Engine, RelationRow, Relations
 from herenow.service.clock import NodeClock
 from herenow.service.connection import Connection
 from herenow.service.node import Node, NodeSettings
 from herenow.service.tasks import Tasks
+from herenow.testing.faults import StoreFaults
 from herenow.testing.faulty_engine import Faults, FaultyEngine
 from herenow.testing.freezing import Freezer
 from herenow.testing.manual_clock import START, LoopClock
 from herenow.testing.memory_ledger import MemoryLedger
+from herenow.testing.scene import Counts, Shown, Witness
 from herenow.wire.codes import Close
 from herenow.wire.inputs import Activity
 
@@ -52,6 +55,14 @@ RESET = 1006
 T = TypeVar("T")
 
 
+class Store(StoreFaults, Protocol):
+    """What nodes share, as somebody sees it who needs no node."""
+
+    def handle(self) -> Engine: ...
+
+    def records(self) -> Mapping[str, bytes]: ...
+
+
 class World:
     def __init__(
         self,
@@ -60,14 +71,14 @@ class World:
         seed: int = 0,
         settings: NodeSettings | None = None,
         ledger: MemoryLedger | None = None,
-        store: MemoryStore | None = None,
+        store: Store | None = None,
         start: int = START,
         relations: Relations | None = None,
     ) -> None:
         """`start`: what the store's clock says when the loop begins, in epoch milliseconds."""
         self.start_at = start
         self.clock = LoopClock(start)
-        self.store = store or MemoryStore(shards, clock=self.clock.now)
+        self.store: Any = store or MemoryStore(shards, clock=self.clock.now)
         self.faults = Faults(seed, store=self.store)
         self.ledger = ledger or MemoryLedger()
         self.settings = settings or NodeSettings(embedded=False)
@@ -83,6 +94,19 @@ class World:
     def now(self) -> int:
         """Epoch milliseconds, by the store's clock."""
         return self.clock.now()
+
+    @property
+    def timings(self) -> Timings:
+        return self.settings.timings
+
+    @property
+    def lease(self) -> int:
+        return round(self.settings.node_lease * 1000)
+
+    @property
+    def late(self) -> int:
+        """A tick, a tail, a reaper."""
+        return 1_000
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass, for everybody."""
@@ -131,13 +155,14 @@ class World:
     # The store, as it is
 
     def stored(self, user: str) -> Presence | None:
-        for shard in self.store.shards:
-            if user in shard.records:
-                return decode(shard.records[user])
-        return None
+        record = self.store.records().get(user)
+        return None if record is None else decode(record)
 
     def everybody_stored(self) -> dict[str, Presence]:
-        return {user: decode(record) for shard in self.store.shards for user, record in shard.records.items()}
+        return {user: decode(record) for user, record in self.store.records().items()}
+
+    async def saved(self, users: Sequence[str]) -> dict[str, int | None]:
+        return {user: known.last_seen for user, known in (await self.ledger.remembered(users)).items()}
 
 
 class Gone(Exception):  # noqa: N818 - reads as what it is
@@ -152,7 +177,7 @@ class SimNode:
         self.world = world
         self.name = name
         self.freezer = Freezer()
-        self.faulty = FaultyEngine(MemoryEngine(world.store), world.faults, name)
+        self.faulty = FaultyEngine(world.store.handle(), world.faults, name)
         rng = Random(world.rng.random())
         self.node = Node(
             self.faulty,
@@ -173,6 +198,23 @@ class SimNode:
     @property
     def frozen(self) -> bool:
         return self.freezer.frozen
+
+    @property
+    def epochs(self) -> frozenset[str]:
+        return frozenset({self.node.standing.epoch})
+
+    def version(self, user: str) -> int:
+        person = self.node.people.find(user)
+        return 0 if person is None else person.presence.version
+
+    async def answers(self, viewer: str, users: Sequence[str]) -> list[Shown]:
+        told = await self.node.views.statuses(viewer, users)
+        return [Shown.of(msgspec.json.decode(each), self.world.now) for each in told]
+
+    async def counts(self) -> Counts:
+        metrics = self.node.metrics
+        users = {Status(status).word: count for status, count in metrics.users.items() if count}
+        return Counts(Counter(users), metrics.connections, len(self.links))
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do this as a part of the process: it stands still with it. Raises `Gone` when the process is killed."""
@@ -209,46 +251,6 @@ class SimNode:
         self.node.decider.close()
         self.freezer.kill()
         await self.freezer.bury()
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """What a client was sent about somebody, and when."""
-
-    at: int
-    user: str
-    status: str
-    since: int | None = None
-    last_seen: int | None = None
-    custom: str | None = None
-    platforms: tuple[str, ...] = ()
-    stale: bool = False
-    bucket: str | None = None
-    as_of: int = field(default=0, compare=False)
-    answer: bool = field(default=False, compare=False)
-    """It came as an answer, so it may repeat what is known."""
-
-    @property
-    def value(self) -> Shown:
-        """What it says, whenever it was said."""
-        return replace(self, at=0)
-
-    @classmethod
-    def of(cls, status: dict[str, Any], at: int, *, answer: bool = False) -> Shown:
-        custom = status["custom_status"]
-        return cls(
-            at=at,
-            user=status["user_id"],
-            status=status["status"],
-            since=status["since"],
-            last_seen=status["last_seen"],
-            custom=None if custom is None else custom["text"],
-            platforms=tuple(status["platforms"]),
-            stale=status.get("stale", False),
-            bucket=status.get("last_seen_bucket"),
-            as_of=status["as_of"],
-            answer=answer,
-        )
 
 
 class Client:
@@ -433,24 +435,6 @@ class Client:
             self._cut()
             if self.on_closed is not None:
                 self.on_closed(self, code)
-
-
-class Witness:
-    """Somebody who writes down what clients truly do and see. This one does not."""
-
-    def opened(self, client: Client) -> None: ...
-
-    def greeted(self, client: Client) -> None: ...
-
-    def lived(self, client: Client) -> None: ...
-
-    def ended(self, client: Client, how: str) -> None: ...
-
-    def signs_out(self, user: str, device: str) -> None: ...
-
-    def shown(self, client: Client, shown: Shown) -> None: ...
-
-    def typing(self, client: Client, user: str) -> None: ...
 
 
 class Link:

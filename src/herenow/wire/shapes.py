@@ -139,7 +139,7 @@ SERVER_TYPES = frozenset(
 # --- A status --------------------------------------------------------------------------------------------------------
 
 
-def status_body(user_id: str, view: View, *, stale: bool = False, delivery: str | None = None) -> bytes:
+def status_body(user_id: str, view: View, *, stale: bool = False) -> bytes:
     """A status, deliberately unclosed: equal bodies are equal values. `with_as_of` closes it."""
     shape = StatusShape(
         user_id,
@@ -150,9 +150,13 @@ def status_body(user_id: str, view: View, *, stale: bool = False, delivery: str 
         tuple([_PLATFORMS[platform] for platform in view.platforms]),
         UNSET if view.bucket is None else _BUCKETS[view.bucket],
         True if stale else UNSET,
-        UNSET if delivery is None else delivery,
     )
     return _encode(shape)[:-1]
+
+
+def with_delivery(body: bytes, delivery: str) -> bytes:
+    """Still unclosed: changes of this person do not reach the viewer at once."""
+    return b'%b,"delivery":"%b"' % (body, delivery.encode())
 
 
 def with_as_of(body: bytes, as_of: int) -> bytes:

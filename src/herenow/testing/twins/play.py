@@ -209,7 +209,8 @@ class _Target:
         match step:
             case Connect(device):
                 if not self._is_connected(device):
-                    self._wires[device] = self._stage.socket(TARGET, device, PLATFORMS[device])
+                    wire = self._wires[device] = self._stage.socket(TARGET, device, PLATFORMS[device])
+                    wire.say("presence.subscribe", target_user_ids=[TARGET, FRIEND])
             case Act(device):
                 self._say(device, "presence.active")
             case Rest(device):

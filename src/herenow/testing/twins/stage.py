@@ -36,6 +36,7 @@ from herenow.testing.memory_ledger import MemoryLedger
 
 SECRET = "the secret of the twins, which is long enough"  # noqa: S105
 TIMINGS = Timings(idle_after=60_000, dead_after=40_000, grace=10_000)
+SETTINGS = NodeSettings(timings=TIMINGS, polling=Rate(every=0, burst=1), embedded=False)
 BEAT_EVERY = 20.0
 SHARDS = 4
 
@@ -43,14 +44,14 @@ SHARDS = 4
 class Stage:
     """Begins empty. A subclass may set the scene with rules of its own: `node` is there before it is started."""
 
-    def __init__(self, settings: NodeSettings | None = None) -> None:
+    def __init__(self, settings: NodeSettings = SETTINGS) -> None:
         loop = asyncio.get_running_loop()
         rng = Random("twins")
         self.clock = LoopClock()
         self.node = Node(
             MemoryEngine(MemoryStore(SHARDS, clock=self.clock.now)),
             MemoryLedger(),
-            settings or NodeSettings(timings=TIMINGS, polling=Rate(every=0, burst=1), embedded=False),
+            settings,
             clock=NodeClock(START + round(loop.time() * 1000), monotonic=loop.time),
             make_epoch=lambda: urlsafe_b64encode(rng.randbytes(EPOCH_BYTES)).decode(),
         )

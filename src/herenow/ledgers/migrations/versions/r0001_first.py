@@ -5,6 +5,8 @@ import secrets
 import sqlalchemy as sa
 from alembic import op
 
+from herenow.ledgers.migrations.kinds import ID
+
 revision = "0001"
 down_revision = None
 
@@ -23,7 +25,13 @@ def _meta() -> None:
 
 
 def _people() -> None:
-    op.create_table("last_seen", _id("user"), _time("at", nullable=False), sqlite_with_rowid=False)
+    op.create_table(
+        "last_seen",
+        _id("user"),
+        _time("at", nullable=False),
+        sqlite_with_rowid=False,
+        postgresql_with={"fillfactor": 80},
+    )
     op.create_table(
         "choices",
         _id("user"),
@@ -69,7 +77,7 @@ def _runs() -> None:
 
 
 def _id(name: str) -> sa.Column[str]:
-    return sa.Column(name, sa.Text, primary_key=True)
+    return sa.Column(name, ID, primary_key=True)
 
 
 def _text(name: str) -> sa.Column[str]:

@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from herenow.ledgers.migrations.kinds import ID
+
 revision = "0002"
 down_revision = "0001"
 
@@ -10,7 +12,7 @@ down_revision = "0001"
 def upgrade() -> None:
     op.create_table(
         "voids",
-        sa.Column("user", sa.Text, primary_key=True),
+        sa.Column("user", ID, primary_key=True),
         sa.Column("before", sa.BigInteger, nullable=False),
         sa.Column("until", sa.BigInteger, nullable=False),
         sa.Column("erased", sa.BigInteger),

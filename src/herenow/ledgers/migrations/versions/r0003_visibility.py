@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from herenow.ledgers.migrations.kinds import ID
+
 revision = "0003"
 down_revision = "0002"
 
@@ -18,8 +20,8 @@ def upgrade() -> None:
         op.add_column("preferences", sa.Column(name, kind))
     op.create_table(
         "blocks",
-        sa.Column("blocker", sa.Text, primary_key=True),
-        sa.Column("blocked", sa.Text, primary_key=True),
+        sa.Column("blocker", ID, primary_key=True),
+        sa.Column("blocked", ID, primary_key=True),
         sa.Column("at", sa.BigInteger, nullable=False),
         sa.Column("blocker_seen", sa.BigInteger),
         sa.Column("blocked_seen", sa.BigInteger),

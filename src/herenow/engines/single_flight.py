@@ -1,0 +1,51 @@
+"""How do many who want the same thing at the same time share one attempt?
+
+Whoever comes first starts it; all who come meanwhile wait for it and get its result or its failure. It goes on when one of
+them gives up, and ends when it is told to. After a failure everybody is told of it for a moment before the next attempt, so
+that a thousand callers a second are not a thousand attempts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+from herenow.errors import Unavailable
+
+T = TypeVar("T")
+
+
+class SingleFlight(Generic[T]):
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]], name: str, breath: float) -> None:
+        """`breath`: seconds between a failure and the next attempt."""
+        self._work = work
+        self._name = name
+        self._breath = breath
+        self._task: asyncio.Task[T] | None = None
+        self._failed: Unavailable | None = None
+        self._again_at = float("-inf")
+
+    async def __call__(self) -> T:
+        loop = asyncio.get_running_loop()
+        task = self._task
+        if task is None:
+            if self._failed is not None and loop.time() < self._again_at:
+                raise type(self._failed)(*self._failed.args)
+            task = self._task = loop.create_task(self._work(), name=self._name)
+            task.add_done_callback(self._done)
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise Unavailable(f"{self._name} was given up")
+        return task.result()
+
+    def end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _done(self, task: asyncio.Task[T]) -> None:
+        self._task = self._failed = None
+        error = None if task.cancelled() else task.exception()  # whoever waited may be gone
+        if isinstance(error, Unavailable):
+            self._failed = error
+            self._again_at = task.get_loop().time() + self._breath

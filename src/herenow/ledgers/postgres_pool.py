@@ -1,0 +1,271 @@
+"""Connections in front of PostgreSQL: a few, kept; every transaction comes to its end, or to its deadline.
+
+A transaction runs in a task of its own. A caller that gives up does not stop it, so none is left half done and no connection
+in a doubtful state. A server that does not answer (frozen, or cut off without a word) is left by dropping the connection:
+nothing that would have to wait for the very same server.
+
+A pool knows connections, deadlines and when it is of no use to ask; not what is asked, nor what the driver's errors mean.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import asyncpg
+from sqlalchemy import Connection, PoolProxiedConnection, event
+from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from herenow.errors import Unavailable, UnknownOutcome
+from herenow.ledgers.postgres_trouble import FAILURES, NO_CONNECTION_LEFT, may_be_repeated, state_of
+
+T = TypeVar("T")
+
+URL = "postgresql+asyncpg://"
+"""For SQLAlchemy, which does not connect itself."""
+
+AGAIN = 0.5
+"""Seconds between two attempts to reach a database that is away."""
+
+PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
+"""Seconds to wait for a connection of ours to be free when the server has none left to give."""
+
+GOODBYE = 1.0
+"""Seconds for a server to hear that we are leaving."""
+
+SERVERS_PART = 800
+"""Milliseconds per second of a write's deadline after which the server gives up a statement by itself."""
+
+TRIES = 3
+"""Of a transaction that another one got in the way of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Seconds."""
+
+    read: float
+    write: float
+    at_length: float
+    """For a transaction that may take its time."""
+
+
+class Pool:
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[asyncpg.Connection[Any]]],
+        *,
+        size: int,
+        writers: int,
+        deadlines: Deadlines,
+    ) -> None:
+        """`writers`: how many of its connections may write at once; the others are for those who read."""
+        self._connect = connect
+        self._deadlines = deadlines
+        self._places = asyncio.Semaphore(size)
+        self._writing = asyncio.Semaphore(writers)
+        self._open: WeakSet[asyncpg.Connection[Any]] = WeakSet()
+        self._under_way: set[asyncio.Task[Any]] = set()
+        self._reach = _Reach()
+        self._closed = False
+        self._engine = create_async_engine(
+            URL,
+            async_creator=self._opened,
+            pool_size=size,
+            max_overflow=0,
+            pool_use_lifo=True,  # so that few are used where few are needed
+        )
+        event.listen(self._engine.sync_engine, "checkout", _refuse_closed)
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Statements that need no transaction. Raises `Unavailable`, or what the driver raises."""
+        return await self._to_its_end(self._read(work))
+
+    async def write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
+        """One transaction. Raises `Unavailable`, `UnknownOutcome`, or what the driver raises where nothing happened."""
+        return await self._to_its_end(self._write(work, at_length=at_length))
+
+    async def close(self) -> None:
+        """Let what is under way end, then leave."""
+        self._closed = True
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=self._deadlines.write)
+        await asyncio.gather(*(leave(each) for each in self._open))
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        await self._engine.dispose(close=False)
+
+    async def _to_its_end(self, transaction: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.create_task(transaction, name="ledger")
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # perhaps nobody waits for it any more
+
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        async with self._connection(self._deadlines.read) as connection:
+            plain = await connection.execution_options(isolation_level="AUTOCOMMIT")
+            return await plain.run_sync(work)
+
+    async def _write(self, work: Callable[[Connection], T], *, at_length: bool) -> T:
+        async with self._place(self._writing):
+            for tries_left in reversed(range(TRIES)):
+                try:
+                    return await self._transact(work, at_length=at_length)
+                except FAILURES as error:
+                    if not tries_left or not may_be_repeated(error):
+                        raise
+        raise AssertionError("the last try returns or raises")
+
+    async def _transact(self, work: Callable[[Connection], T], *, at_length: bool) -> T:
+        deadline = self._deadlines.at_length if at_length else self._deadlines.write
+        async with self._connection(deadline) as connection:
+            await connection.exec_driver_sql(
+                f"SET LOCAL statement_timeout = {round(deadline * SERVERS_PART)}"
+            )
+            result = await connection.run_sync(work)
+            try:
+                await connection.commit()
+            except FAILURES as error:
+                raise UnknownOutcome("The ledger went away while it was told to keep something.") from error
+            return result
+
+    @asynccontextmanager
+    async def _connection(self, deadline: float) -> AsyncIterator[AsyncConnection]:
+        async with self._place(self._places):
+            if self._closed:
+                raise Unavailable("The ledger is closed.")
+            with self._reach.tried(), _Alarm(deadline, self._reach) as alarm:
+                connection = self._engine.connect()
+                await self._start(connection)
+                try:
+                    alarm.watches(_driver(connection))
+                    yield connection
+                finally:
+                    await connection.close()
+
+    async def _start(self, connection: AsyncConnection) -> None:
+        for pause in (*PAUSES, None):
+            try:
+                await connection.start()
+                return
+            except TimeoutError:
+                self._reach.lost()
+                raise
+            except FAILURES as error:
+                if pause is None or state_of(error) != NO_CONNECTION_LEFT or not self._open:
+                    raise
+            await asyncio.sleep(pause)  # one of those that we have may be free by then
+
+    @asynccontextmanager
+    async def _place(self, places: asyncio.Semaphore) -> AsyncIterator[None]:
+        self._reach.check()
+        try:
+            async with asyncio.timeout(self._deadlines.read):
+                await places.acquire()
+        except TimeoutError:
+            raise Unavailable("The ledger is busy: its connections are all in use.") from None
+        try:
+            yield
+        finally:
+            places.release()
+
+    async def _opened(self, *_arguments: object, **_options: object) -> asyncpg.Connection[Any]:
+        connection = await self._connect()
+        self._open.add(connection)
+        return connection
+
+
+class _Reach:
+    """Does the server answer at all? When it does not, one at a time tries, now and then; the others are told at once, and
+    do not wait for a deadline each. (A refusal is an answer, and as quick as one.)"""
+
+    def __init__(self) -> None:
+        self._silent = False
+        self._trying = False
+        self._resting = False
+        self._losses = 0
+
+    def check(self) -> None:
+        if self._silent and (self._trying or self._resting):
+            raise Unavailable("The ledger cannot be used: it does not answer.")
+
+    @contextmanager
+    def tried(self) -> Iterator[None]:
+        """Around whatever shows it: `lost` is called meanwhile, or it answers."""
+        self.check()
+        if not self._silent:
+            yield
+            return
+        losses, self._trying = self._losses, True
+        try:
+            yield
+        finally:
+            self._trying = False
+            self._silent = self._losses != losses
+
+    def lost(self) -> None:
+        self._silent = True
+        self._losses += 1
+        if not self._resting:
+            self._resting = True
+            asyncio.get_running_loop().call_later(AGAIN, self._rested)
+
+    def _rested(self) -> None:
+        self._resting = False
+
+
+class _Alarm:
+    """Drops a connection that takes too long."""
+
+    def __init__(self, seconds: float, reach: _Reach) -> None:
+        self._seconds = seconds
+        self._reach = reach
+        self._timer: asyncio.TimerHandle | None = None
+        self._rang = False
+
+    def __enter__(self) -> _Alarm:
+        return self
+
+    def watches(self, connection: asyncpg.Connection[Any]) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._ring, connection)
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._rang and isinstance(error, FAILURES):
+            raise TimeoutError(f"no answer within {self._seconds:g} s") from error
+
+    def _ring(self, connection: asyncpg.Connection[Any]) -> None:
+        self._rang = True
+        self._reach.lost()
+        connection.terminate()
+
+
+def _driver(connection: AsyncConnection) -> asyncpg.Connection[Any]:
+    assert connection.sync_connection is not None
+    driver: asyncpg.Connection[Any] | None = connection.sync_connection.connection.driver_connection
+    assert driver is not None
+    return driver
+
+
+def _refuse_closed(_connection: object, record: PoolProxiedConnection, _proxy: object) -> None:
+    """One that the server has closed meanwhile is replaced before anybody gets it."""
+    driver: asyncpg.Connection[Any] | None = record.driver_connection
+    if driver is None or driver.is_closed():
+        raise DisconnectionError
+
+
+async def leave(connection: asyncpg.Connection[Any]) -> None:
+    with suppress(*FAILURES):
+        await connection.close(timeout=GOODBYE)
+    connection.terminate()

@@ -1,0 +1,158 @@
+"""Which shards are ours to reap, and how long do we leave those of others to them?
+
+Whoever reaps says so to all, every third of a lease; whoever has not been heard for a lease is forgotten. For each shard
+those who reap it stand in an order that all of them can compute (rendezvous hashing: nobody's coming or going moves more
+than its own share; dedicated reapers stand before nodes that also serve). The first takes what is due at once. The second
+takes what is due and still there `LATE` later, the others after twice that: so a reaper that died, hangs or cannot keep up
+is helped long before anybody knows that it is dead, and a mode still ends within a second of its time.
+
+All of this only spares the store double work. Messages may be lost, and two nodes may both believe to be first: whoever is
+due stays due until somebody commits, and two reapers yield one change (P4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import msgspec
+
+from herenow.errors import Unavailable, UnknownOutcome
+from herenow.service.clock import Clock
+from herenow.service.standing import Standing
+
+POLL = 0.5
+"""Seconds. Half of what may pass between an end and its announcement."""
+
+BATCH = 25
+"""Users of one shard at a time: unrelated changes get their turn between two batches."""
+
+LATE = 400
+"""Milliseconds that the next in order leaves to the one before, so that a dead reaper's work is done within the second."""
+
+NEVER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Reaping:
+    """What of the due a node takes upon itself."""
+
+    shards: frozenset[int] | None = None
+    """None: all of them; empty: nothing at all."""
+    poll: float = POLL
+    """Seconds at most between two looks."""
+    batch: int = BATCH
+    first: bool = False
+    """It does nothing else: nodes that also serve stand behind it."""
+
+
+class ReapsMessage(msgspec.Struct, frozen=True, tag="reaps"):
+    """Between nodes."""
+
+    origin: str
+    shards: list[int]
+    """Empty: none any more."""
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Other:
+    shards: frozenset[int]
+    first: bool
+
+
+class Shares:
+    def __init__(
+        self,
+        *,
+        shards: int,
+        reaping: Reaping,
+        standing: Standing,
+        clock: Clock,
+        node_lease: float,
+        send: Callable[[bytes], Awaitable[None]],
+    ) -> None:
+        wanted = range(shards) if reaping.shards is None else reaping.shards
+        self._all = shards
+        self._mine = frozenset(wanted) & frozenset(range(shards))
+        self._first = reaping.first
+        self._standing = standing
+        self._clock = clock
+        self._node_lease = node_lease
+        self._send = send
+        self._origin = standing.epoch
+        """The first epoch, which is random, names this process for good."""
+        self._others: dict[str, _Other] = {}
+        self._heard: dict[str, float] = {}
+        self._delays: dict[int, tuple[int, ...]] | None = None
+
+    # Who else is there
+
+    async def tell(self) -> None:
+        """Every third of a lease, while we may decide anything."""
+        if self._mine and self._standing.holds_lease:
+            await self._say(self._mine)
+
+    async def leave(self) -> None:
+        """The others need not wait for us."""
+        if self._mine:
+            await self._say(())
+
+    def receive(self, message: ReapsMessage) -> bool:
+        """Answers whether it comes from somebody new, who does not know us."""
+        origin = message.origin
+        if origin == self._origin:
+            return False
+        if not message.shards:
+            self._forget([origin])
+            return False
+        known = self._others.get(origin)
+        self._heard[origin] = self._clock.monotonic()
+        told = _Other(frozenset(message.shards), message.first)
+        if told != known:
+            self._others[origin] = told
+            self._delays = None
+        return known is None
+
+    # What follows
+
+    def delays(self) -> Iterable[tuple[int, tuple[int, ...]]]:
+        """Every shard, by how many milliseconds we leave what is due there to others; `NEVER`: it is not for us."""
+        oldest = self._clock.monotonic() - self._node_lease
+        self._forget([origin for origin, heard in self._heard.items() if heard < oldest])
+        if self._delays is None:
+            self._delays = dict(self._grouped())
+        return self._delays.items()
+
+    def _grouped(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        delays = [self._delay(shard) for shard in range(self._all)]
+        for delay in sorted(set(delays)):
+            yield delay, tuple(shard for shard in range(self._all) if delays[shard] == delay)
+
+    def _delay(self, shard: int) -> int:
+        if shard not in self._mine:
+            return NEVER
+        mine = _place(shard, self._origin, first=self._first)
+        others = (
+            _place(shard, origin, first=other.first)
+            for origin, other in self._others.items()
+            if shard in other.shards
+        )
+        return min(sum(other < mine for other in others), 2) * LATE
+
+    def _forget(self, origins: Iterable[str]) -> None:
+        for origin in origins:
+            self._heard.pop(origin, None)
+            if self._others.pop(origin, None) is not None:
+                self._delays = None
+
+    async def _say(self, shards: Iterable[int]) -> None:
+        message = ReapsMessage(self._origin, sorted(shards), self._first)
+        with suppress(Unavailable, UnknownOutcome):
+            await self._send(msgspec.json.encode(message))
+
+
+def _place(shard: int, origin: str, *, first: bool) -> tuple[bool, bytes]:
+    return not first, blake2b(f"{shard} {origin}".encode(), digest_size=8).digest()

@@ -1,0 +1,418 @@
+"""Keeps a number of processes alive on one address.
+
+Answers: how many run, which of them is to be started again, and when is it time to give up? It starts one first, so that
+a wrong setting or an absent store is said once; the others follow when that one is ready. Whoever ends without having been
+told to is started again (see `restarts`), and the others are told under which epochs it wrote: they take care of its users
+at once, where nodes of other machines must wait for a lease to run out. One whose loop does not turn is killed. SIGHUP
+replaces one after the other, each by a new process with the settings and the program of that moment.
+
+It does nothing else, so that nothing else can end it. When it is killed all the same, its workers find their link closed,
+and end in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import count
+from typing import Any
+
+import structlog
+
+from herenow.errors import ConfigurationError, HerenowError
+from herenow.workers.link import (
+    Alive,
+    Answer,
+    Buried,
+    Dead,
+    Epoch,
+    Leave,
+    Link,
+    Message,
+    Place,
+    Question,
+    Ready,
+    Report,
+    Told,
+)
+from herenow.workers.restarts import Restarts
+
+AWAY = os.EX_TEMPFAIL
+"""Exit code of a worker that could not start because a service is out of reach."""
+
+STARTING = 120.0
+"""Seconds a worker may take to become ready: a ledger may have to be migrated, a store to settle."""
+
+STOPPING = 30.0
+"""Seconds a worker may take to end in order: more than a node waits for everything together."""
+
+_EXPLAINED = (1, 2, AWAY)
+"""Exit codes of a worker that has said why."""
+
+LOOK = 1.0
+"""Seconds between two looks whether all loops turn."""
+
+ANSWER = 1.0
+"""Seconds a worker has to say something of itself."""
+
+log = structlog.get_logger(__name__)
+
+
+class GivenUp(HerenowError):  # noqa: N818 - reads as what it is
+    """A worker dies again and again."""
+
+
+class Supervisor:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        workers: int,
+        address: tuple[str, int],
+        hung_after: float,
+        on_ready: Callable[[], None],
+        make_restarts: Callable[[], Restarts] = Restarts,
+    ) -> None:
+        """`command` is what a worker is started with; the number of its end of the link follows. `hung_after`: seconds
+        without a sign of life. `on_ready` is called when all are ready for the first time."""
+        self._command = tuple(command)
+        self._address = address
+        self._hung_after = hung_after
+        self._on_ready = on_ready
+        self._slots = [_Slot(number, make_restarts()) for number in range(1, workers + 1)]
+        self._workers: set[_Worker] = set()
+        self._unburied: list[str] = []
+        self._numbers = count(1)
+        self._gathering: dict[int, _Gathering] = {}
+        self._stop = asyncio.Event()
+        self._roll = asyncio.Event()
+        self._failure: HerenowError | None = None
+
+    def stop(self) -> None:
+        """End all in order, and then ourselves: SIGTERM, SIGINT."""
+        self._stop.set()
+
+    def replace_all(self) -> None:
+        """One after the other, by new ones: SIGHUP."""
+        self._roll.set()
+
+    async def run(self) -> int:
+        """Until told to stop; the exit code. Raises `GivenUp`, or `ConfigurationError`, when workers do not live."""
+        self._hear_signals()
+        try:
+            code = await self._begin()
+            if code is None:
+                await self._go_on()
+        finally:
+            orderly = await self._end_all()
+        if self._failure is not None:
+            raise self._failure
+        return code if code is not None else int(not orderly)
+
+    # Beginning
+
+    async def _begin(self) -> int | None:
+        """The first one alone. None: it is ready, or we were told to stop; otherwise its exit code."""
+        slot = self._slots[0]
+        slot.worker = worker = await self._start(slot)
+        await self._first(worker.ready.wait(), worker.ended.wait(), self._stop.wait())
+        if not worker.ended.is_set() or self._stop.is_set():
+            return None
+        if worker.code in _EXPLAINED:
+            return 1 if worker.code == AWAY else worker.code
+        raise GivenUp(f"Worker 1 ended before it was ready, with {_how(worker.code)}.")
+
+    async def _go_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        jobs = [
+            *((self._keep(slot), f"worker {slot.number}") for slot in self._slots),
+            (self._look(), "look"),
+            (self._replace_when_told(), "replace"),
+            (self._announce(), "announce"),
+        ]
+        tasks = [loop.create_task(work, name=name) for work, name in jobs]
+        try:
+            await self._stop.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _announce(self) -> None:
+        for slot in self._slots:
+            await slot.ready.wait()
+        self._on_ready()
+
+    # One worker
+
+    async def _keep(self, slot: _Slot) -> None:
+        while True:
+            worker = slot.worker
+            if worker is None:
+                worker = slot.worker = await self._start(slot)
+            await worker.ended.wait()
+            if slot.worker is not worker:
+                continue  # another took its place
+            slot.worker = None
+            pause = self._pause(slot, worker)
+            if pause is None:
+                self._give_up(slot, worker)
+                return
+            slot.restarted += 1
+            log.warning("worker.ended", worker=slot.number, code=worker.code, again_in=pause)
+            await asyncio.sleep(pause)
+
+    def _pause(self, slot: _Slot, worker: _Worker) -> float | None:
+        if worker.code == AWAY and any(other.ready.is_set() for other in self._workers):
+            return slot.restarts.pause_while_away()
+        return slot.restarts.pause_after(worker.lived)
+
+    def _give_up(self, slot: _Slot, worker: _Worker) -> None:
+        sentence = (
+            f"Worker {slot.number} ended at once, {slot.restarts.in_a_row} times in a row, the last time with "
+            f"{_how(worker.code)}: what it said before is in the log."
+        )
+        self._failure = (ConfigurationError if worker.code == 2 else GivenUp)(sentence)
+        self._stop.set()
+
+    async def _start(self, slot: _Slot) -> _Worker:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    str(theirs.fileno()),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    process_group=0,  # a terminal's Ctrl-C is for the supervisor, who passes it on
+                )
+            except BaseException:
+                ours.close()
+                raise
+        worker = _Worker(slot, process, await Link.over(ours))
+        worker.link.send(Place(slot.number, len(self._slots), *self._address))
+        self._workers.add(worker)
+        worker.attendance = asyncio.get_running_loop().create_task(self._attend(worker), name="attend")
+        return worker
+
+    async def _attend(self, worker: _Worker) -> None:
+        """Hear it out: what it said before its end counts."""
+        async for message in worker.link.messages():
+            self._hear(worker, message)
+        worker.code = await worker.process.wait()
+        worker.link.close()
+        worker.lived = worker.age
+        self._workers.discard(worker)
+        self._unburied += worker.epochs
+        self._bury()
+        worker.ended.set()
+
+    def _hear(self, worker: _Worker, message: Message) -> None:
+        worker.heard_at = asyncio.get_running_loop().time()
+        match message:
+            case Epoch(epoch):
+                worker.epochs.append(epoch)
+            case Ready():
+                worker.ready.set()
+                worker.slot.ready.set()
+                self._bury()
+            case Buried(epochs):
+                self._unburied = [epoch for epoch in self._unburied if epoch not in epochs]
+            case Question(number):
+                self._gather(worker, number)
+            case Report(number, body):
+                gathering = self._gathering.get(number)
+                if gathering is not None:
+                    gathering.take(worker, body)
+            case Alive() | _:
+                pass
+
+    def _bury(self) -> None:
+        """Any one of the living can do it; which of them does, they settle among themselves. They are told again until one
+        says that it has heard: whom we take for living may be dead as well."""
+        if self._unburied:
+            for worker in self._workers:
+                if worker.ready.is_set():
+                    worker.link.send(Dead(self._unburied))
+
+    # Questions of one about all
+
+    def _gather(self, asker: _Worker, asked: int) -> None:
+        number = next(self._numbers)
+        self._gathering[number] = gathering = _Gathering(
+            [slot.worker for slot in self._slots if slot.worker is not None]
+        )
+
+        def answer() -> None:
+            if self._gathering.pop(number, None) is not None:
+                timer.cancel()
+                told = [Told(s.number, s.restarted, gathering.bodies.get(s.worker)) for s in self._slots]
+                asker.link.send(Answer(asked, told))
+
+        timer = asyncio.get_running_loop().call_later(ANSWER, answer)
+        gathering.on_all = answer
+        for worker in tuple(gathering.missing):
+            worker.link.send(Question(number))
+
+    # One for another
+
+    async def _replace_when_told(self) -> None:
+        while True:
+            await self._roll.wait()
+            self._roll.clear()
+            log.info("workers.replace")
+            for slot in self._slots:
+                if not await self._replace(slot):
+                    log.error("workers.stay", worker=slot.number)
+                    break
+            else:
+                log.info("workers.replaced")
+
+    async def _replace(self, slot: _Slot) -> bool:
+        """The new one first: nobody finds the door closed. False: it does not start, and the old one stays."""
+        old = slot.worker
+        new = await self._start(slot)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STARTING):
+                await self._first(new.ready.wait(), new.ended.wait())
+        if new.ended.is_set() or not new.ready.is_set():
+            new.kill()
+            return False
+        if old is None or slot.worker is not old:
+            old = slot.worker  # it died meanwhile, and was started again
+        slot.worker = new
+        if old is not None:
+            old.link.send(Leave())
+            await self._gone([old])
+        return True
+
+    # Ends
+
+    async def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        looked_at = loop.time()
+        while True:
+            await asyncio.sleep(LOOK)
+            now = loop.time()
+            stopped = now - looked_at > 3 * LOOK
+            looked_at = now
+            for worker in tuple(self._workers):
+                if stopped:  # it is we who did not listen
+                    worker.heard_at = None if worker.heard_at is None else now
+                elif worker.silent > (STARTING if worker.heard_at is None else self._hung_after):
+                    log.error("worker.hung", worker=worker.slot.number, seconds=round(worker.silent))
+                    worker.kill()
+
+    async def _end_all(self) -> bool:
+        """All at once. Whether all ended as they should."""
+        workers = tuple(self._workers)
+        for worker in workers:
+            worker.signal(signal.SIGTERM)
+        await self._gone(workers)
+        return all(worker.ended_in_order for worker in workers)
+
+    async def _gone(self, workers: Sequence[_Worker]) -> None:
+        """Wait, but not for ever."""
+        try:
+            async with asyncio.timeout(STOPPING):
+                for worker in workers:
+                    await worker.ended.wait()
+        except TimeoutError:
+            for worker in workers:
+                if not worker.ended.is_set():
+                    log.error("worker.stuck", worker=worker.slot.number)
+                    worker.kill()
+            for worker in workers:
+                await worker.ended.wait()
+
+    def _hear_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(each, self.stop)
+        # From a terminal it means that the terminal was closed.
+        loop.add_signal_handler(signal.SIGHUP, self.stop if os.isatty(0) else self.replace_all)
+
+    async def _first(self, *waits: Coroutine[Any, Any, object]) -> None:
+        tasks = [asyncio.get_running_loop().create_task(wait) for wait in waits]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+class _Slot:
+    """The place of one worker, whichever process fills it."""
+
+    def __init__(self, number: int, restarts: Restarts) -> None:
+        self.number = number
+        self.restarts = restarts
+        self.restarted = 0
+        self.worker: _Worker | None = None
+        self.ready = asyncio.Event()
+        """One has been ready here."""
+
+
+class _Worker:
+    """One process."""
+
+    def __init__(self, slot: _Slot, process: asyncio.subprocess.Process, link: Link) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._started_at = self._loop.time()
+        self.slot = slot
+        self.process = process
+        self.link = link
+        self.epochs: list[str] = []
+        self.heard_at: float | None = None
+        self.ready = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.code: int | None = None
+        self.lived = 0.0
+        self.attendance: asyncio.Task[None] | None = None
+
+    @property
+    def age(self) -> float:
+        return self._loop.time() - self._started_at
+
+    @property
+    def silent(self) -> float:
+        """Seconds since it was last heard, or started."""
+        return self._loop.time() - (self._started_at if self.heard_at is None else self.heard_at)
+
+    @property
+    def ended_in_order(self) -> bool:
+        """Before it was ready it may not have known the signal yet."""
+        return self.code == 0 or (self.code == -signal.SIGTERM and not self.ready.is_set())
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+
+    def signal(self, which: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(which)
+
+
+class _Gathering:
+    """The answers to one question."""
+
+    def __init__(self, workers: Sequence[_Worker]) -> None:
+        self.missing = set(workers)
+        self.bodies: dict[_Worker | None, bytes] = {}
+        self.on_all: Callable[[], None] = lambda: None
+
+    def take(self, worker: _Worker, body: bytes) -> None:
+        if worker in self.missing:
+            self.missing.discard(worker)
+            self.bodies[worker] = body
+            if not self.missing:
+                self.on_all()
+
+
+def _how(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"exit code {code}"

@@ -1,0 +1,127 @@
+"""A process that is one of several: what it hears from its supervisor and tells it.
+
+It ends when told to, and when its supervisor is no more. It knows nothing of what a worker does: epochs are names, and a
+report is bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+
+import structlog
+
+from herenow.errors import Unavailable
+from herenow.workers.link import (
+    Alive,
+    Answer,
+    Buried,
+    Dead,
+    Epoch,
+    Leave,
+    Link,
+    Message,
+    Place,
+    Question,
+    Ready,
+    Report,
+    Told,
+)
+
+ALIVE = 1.0
+"""Seconds between two signs of life."""
+
+PATIENCE = 3.0
+"""Seconds to wait for what the others say of themselves."""
+
+log = structlog.get_logger(__name__)
+
+
+class Worker:
+    def __init__(self, link: Link, place: Place, stop: Callable[[], None]) -> None:
+        self.place = place
+        self.leaving = False
+        """Another takes our place: new connections are for the others."""
+        self.on_dead: Callable[[Sequence[str]], Awaitable[None]] | None = None
+        self.report: Callable[[], bytes] | None = None
+        self._link = link
+        self._stop = stop
+        self._numbers = count(1)
+        self._asked: dict[int, asyncio.Future[list[Told]]] = {}
+        self._tasks = {
+            asyncio.get_running_loop().create_task(work, name=name)
+            for work, name in ((self._listen(), "supervisor"), (self._live(), "alive"))
+        }
+
+    @classmethod
+    async def join(cls, descriptor: int, stop: Callable[[], None]) -> Worker:
+        """`stop` is called when it is time to end."""
+        link = await Link.over(socket.socket(fileno=descriptor))
+        async for message in link.messages():
+            if isinstance(message, Place):
+                return cls(link, message, stop)
+        raise Unavailable("the supervisor has gone")
+
+    def use(self, epoch: str) -> None:
+        self._link.send(Epoch(epoch))
+
+    def ready(self) -> None:
+        self._link.send(Ready())
+
+    async def told(self) -> list[Told]:
+        """What all of them, this one included, say of themselves. Raises `Unavailable`."""
+        number = next(self._numbers)
+        answer: asyncio.Future[list[Told]] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        self._link.send(Question(number))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await answer
+        except TimeoutError:
+            raise Unavailable("The supervisor does not answer.") from None
+        finally:
+            del self._asked[number]
+
+    async def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._link.close()
+
+    async def _live(self) -> None:
+        while True:
+            self._link.send(Alive())
+            await asyncio.sleep(ALIVE)
+
+    async def _listen(self) -> None:
+        async for message in self._link.messages():
+            self._hear(message)
+        log.warning("supervisor.gone")
+        self._stop()
+
+    def _hear(self, message: Message) -> None:
+        match message:
+            case Leave():
+                self.leaving = True
+                self._stop()
+            case Dead(epochs) if self.on_dead is not None:
+                task = asyncio.get_running_loop().create_task(self._bury(self.on_dead, epochs), name="bury")
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            case Question(number) if self.report is not None:
+                self._link.send(Report(number, self.report()))
+            case Answer(number, told):
+                answer = self._asked.get(number)
+                if answer is not None and not answer.done():
+                    answer.set_result(told)
+            case _:
+                pass
+
+    async def _bury(self, bury: Callable[[Sequence[str]], Awaitable[None]], epochs: list[str]) -> None:
+        try:
+            await bury(epochs)
+        except Exception as error:
+            log.error("bury.failed", error=repr(error), exc_info=True)
+        self._link.send(Buried(epochs))

@@ -1,0 +1,138 @@
+"""Commands on a ledger in PostgreSQL: what an operator reads, and the exit code that a script reads."""
+
+import itertools
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.postgres_server import free_port
+
+from herenow.ledgers.schema import NEWEST, VERSION_TABLE
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def database(postgres_server):
+    """The URL of an empty one, with a password that nobody needs to know."""
+    name = f"cli_{next(_numbers)}"
+    postgres_server.sql_now(f"CREATE DATABASE {name}")
+    yield postgres_server.url(name, "postgres:hunter2")
+    postgres_server.sql_now(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def sql(server, url, statement):
+    return server.sql_now(statement, url.rpartition("/")[2])
+
+
+def words(result):
+    """What was said, without the breaks of lines, and never a password."""
+    said = result.stdout + result.stderr
+    assert "hunter2" not in said
+    assert "Traceback" not in said
+    return " ".join(said.split())
+
+
+def test_a_ledger_is_migrated_once(herenow, database):
+    first, second = herenow("migrate", "--ledger", database), herenow("migrate", "--ledger", database)
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert first.stdout == f"The ledger went from empty to {NEWEST}.\n"
+    assert second.stdout == f"The ledger is up to date ({NEWEST}).\n"
+
+
+def test_relations_are_imported(herenow, postgres_server, database):
+    Path("graph.csv").write_text("follow,ana,bo\nfollow,bo,ana\nroom,r,ana\n")
+    result = herenow("import", "graph.csv", "--ledger", database)
+    assert result.exit_code == 0, result.stderr
+    assert "Imported 3 rows; 3 of them were new." in words(result)
+    assert sql(postgres_server, database, "SELECT count(*) FROM herenow.follows") == "2"
+
+
+def test_an_older_and_a_newer_schema_are_a_sentence_each(herenow, postgres_server, database):
+    herenow("migrate", "--ledger", database)
+    for version, exit_code, advice in (
+        ("0001", 2, "run herenow migrate first"),
+        ("9999", 2, "or a newer one"),
+    ):
+        sql(postgres_server, database, f"UPDATE herenow.{VERSION_TABLE} SET version_num = '{version}'")
+        result = herenow("import", "-", "--ledger", database, stdin="follow,ana,bo\n")
+        assert result.exit_code == exit_code
+        assert re.fullmatch(rf"Error: The ledger .*{version}.*{advice}\.", words(result))
+        assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["migrate", "doctor", "import"])
+def test_a_server_that_is_not_there_and_a_database_that_is_not_there(herenow, postgres_server, command):
+    nobody = f"postgresql://ana:hunter2@127.0.0.1:{free_port()}/x"
+    nowhere = postgres_server.url("nowhere", "postgres:hunter2")
+    arguments = [command, "-"] if command == "import" else [command]
+    for url, exit_code, sentence in (
+        (nobody, 1, "cannot be used: Connection refused."),
+        (nowhere, 2, "/nowhere is not there: create the database"),
+        ("postgresql://ana:hunter/2@db/x", 2, "The ledger's URL cannot be read"),
+    ):
+        result = herenow(*arguments, "--ledger", url, stdin="")
+        assert result.exit_code == (1 if command == "doctor" else exit_code)
+        assert sentence in words(result)
+        assert command == "doctor" or len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("broken", ["refused", "older", "read-only"])
+def test_serve_says_in_a_sentence_why_it_does_not_start(herenow, postgres_server, database, broken):
+    """As a process of its own: logging is set up there, and must not add to it."""
+    herenow("migrate", "--ledger", database)
+    url, exit_code, sentence = database, 2, "run herenow migrate first"
+    if broken == "refused":
+        url, exit_code, sentence = database.replace(str(postgres_server.port), str(free_port())), 1, "refused"
+    elif broken == "older":
+        sql(postgres_server, database, f"UPDATE herenow.{VERSION_TABLE} SET version_num = '0002'")
+    else:
+        name = database.rpartition("/")[2]
+        postgres_server.sql_now(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        sentence = "is read-only"
+    command = [sys.executable, "-m", "herenow.cli", "serve", "--port", "0", "--ledger", url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == exit_code
+    assert sentence in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "hunter2" not in done.stderr + done.stdout
+
+
+def test_doctor_finds_a_new_database_fine_and_changes_nothing(herenow, postgres_server, database):
+    result = herenow("doctor", "--ledger", database)
+    assert result.exit_code == 0, result.stdout
+    said = words(result)
+    assert re.search(r"postgresql://postgres:\*\*\*@127\.0\.0\.1:\d+/cli_\d+ answers \(PostgreSQL \d+", said)
+    assert "There is none yet; it is created at the first start." in said
+    assert "fsync or full_page_writes is off" in said  # as it is in tests
+    schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'herenow'"
+    assert sql(postgres_server, database, schemas) == "0"
+
+
+def test_doctor_says_what_a_node_would_stumble_over(herenow, postgres_server, database):
+    herenow("migrate", "--ledger", database)
+    assert f"Up to date ({NEWEST})" in words(herenow("doctor", "--ledger", database))
+    for version, advice in (("0001", "run herenow migrate before the next start"), ("9999", "that wrote it")):
+        sql(postgres_server, database, f"UPDATE herenow.{VERSION_TABLE} SET version_num = '{version}'")
+        result = herenow("doctor", "--ledger", database)
+        assert result.exit_code == 1
+        assert advice in words(result)
+
+
+def test_doctor_finds_missing_rights(herenow, postgres_server, database):
+    name = database.rpartition("/")[2]
+    postgres_server.sql_now("CREATE ROLE visitor LOGIN")
+    url = postgres_server.url(name, "visitor:hunter2")
+    result = herenow("doctor", "--ledger", url)
+    assert result.exit_code == 1
+    assert "this user may not create one: let somebody who may run herenow migrate" in words(result)
+    herenow("migrate", "--ledger", database)
+    sql(postgres_server, database, "GRANT USAGE ON SCHEMA herenow TO visitor")
+    sql(postgres_server, database, "GRANT SELECT ON ALL TABLES IN SCHEMA herenow TO visitor")
+    result = herenow("doctor", "--ledger", url)
+    assert result.exit_code == 1
+    assert "does not let its user read and write herenow.blocks" in words(result)
+    sql(postgres_server, database, "DROP OWNED BY visitor")
+    postgres_server.sql_now("DROP ROLE visitor")

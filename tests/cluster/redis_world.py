@@ -1,0 +1,129 @@
+"""The world of the schedules on a real Valkey, under time that is moved.
+
+Time passes only while no request is under way, so that a server that takes a millisecond does not look like one that takes a
+minute. The store's clock is the loop's. A waiting read would wait in real time: here it looks again and again.
+"""
+
+import asyncio
+from weakref import WeakSet
+
+from tests.redis_servers import trim
+
+from herenow.engines.redis import RedisEngine
+from herenow.engines.redis_codec import record_of, user_of
+from herenow.engines.redis_keys import ShardKeys
+from herenow.engines.redis_link import Link
+from herenow.engines.redis_url import parse
+from herenow.testing.manual_clock import LoopClock
+
+LOOK_EVERY = 0.1
+
+MOMENT = 1e-6
+"""Seconds too few to wait for: asyncio fires what is due within its clock's resolution at once, and then this loop's time
+would not move on."""
+
+
+class PatientLoop(asyncio.SelectorEventLoop):
+    """Jumps to the next timer when nothing else is to be done and no server owes us an answer."""
+
+    def __init__(self):
+        super().__init__()
+        self.links = WeakSet()
+        self._now = 0.0
+        self._really_select = self._selector.select  # type: ignore[attr-defined]
+        self._selector.select = self._select  # type: ignore[attr-defined]
+
+    def time(self):
+        return self._now
+
+    def _select(self, timeout):
+        events = self._really_select(0)
+        while not events and timeout != 0 and any(link.is_open and link.asked for link in self.links):
+            events = self._really_select(0.1)
+        if not events and timeout is None:
+            return self._really_select(None)
+        if not events and timeout > 0:
+            self._now += timeout
+        return events
+
+
+def watch_links(monkeypatch):
+    """Every connection that is made is known to its loop."""
+    made = Link.connection_made
+
+    def known(link, transport):
+        asyncio.get_running_loop().links.add(link)  # type: ignore[attr-defined]
+        made(link, transport)
+
+    monkeypatch.setattr(Link, "connection_made", known)
+
+
+class RedisStore:
+    """What the nodes of a schedule share, and the ways to lose it."""
+
+    def __init__(self, server, namespace, shards):
+        self._server = server
+        self._namespace = namespace
+        self._shards = shards
+        self._handles = []
+
+    def handle(self):
+        options = {"namespace": self._namespace, "shards": self._shards, "capacity": 100}
+        self._handles.append(Handle(parse(self._server.url), **options))
+        return self._handles[-1]
+
+    async def close(self):
+        """Of nodes that were killed too."""
+        for handle in self._handles:
+            await handle.close()
+
+    def records(self):
+        client, found = self._server.client, {}
+        for shard in range(self._shards):
+            keys = ShardKeys(self._namespace, shard)
+            tails = client.hgetall(keys.tails)
+            for field, value in client.hgetall(keys.bucket(0)).items():
+                body = tails.get(field, b"") if value[0] >= 128 else value[value[0] + 1 :]
+                record = record_of(field, body)
+                if record is not None:
+                    found[user_of(field, body)] = record
+        return found
+
+    def snapshot(self, shard):
+        keys = self._keys(shard)
+        pipeline = self._server.client.pipeline(transaction=False)
+        for key in keys:
+            pipeline.dump(key)
+        return dict(zip(keys, pipeline.execute(), strict=True))
+
+    def restore(self, shard, snapshot):
+        self.empty(shard)
+        pipeline = self._server.client.pipeline(transaction=False)
+        for key, dumped in snapshot.items():
+            pipeline.restore(key, 0, dumped)
+        pipeline.execute()
+
+    def empty(self, shard):
+        keys = self._keys(shard)
+        if keys:
+            self._server.client.delete(*keys)
+
+    def trim_log(self, shard, keep):
+        trim(self._server.client, ShardKeys(self._namespace, shard).log, keep)
+
+    def _keys(self, shard):
+        return self._server.client.keys(f"{{{self._namespace}{'' if shard is None else f'.{shard}'}*")
+
+
+class Handle(RedisEngine):
+    """By the loop's clock."""
+
+    async def store_time(self):
+        return LoopClock().now()
+
+    async def tail(self, cursors, wait):
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait
+        while not (parts := await self._logs.look(cursors)) and (left := until - loop.time()) > MOMENT:
+            await asyncio.sleep(min(LOOK_EVERY, left))
+        return parts

@@ -1,0 +1,63 @@
+"""The random schedules again, on a real Valkey instead of memory. Fewer: both engines keep the same promises."""
+
+import os
+from contextlib import closing
+from zlib import crc32
+
+import pytest
+from tests.cluster.redis_world import PatientLoop, RedisStore, watch_links
+from tests.cluster.schedule import SHARDS
+from tests.cluster.test_random_schedules import ran, report
+
+SEEDS = range(int(os.environ.get("HERENOW_REDIS_SEEDS", "2")))
+
+
+def play(store, seed, **how):
+    """A schedule on a loop of its own; what it told."""
+
+    async def tell():
+        await begin(store)
+        try:
+            async with ran(seed, store=store, **how) as schedule:
+                return schedule
+        finally:
+            await store.close()
+
+    with closing(PatientLoop()) as loop:
+        schedule = loop.run_until_complete(tell())
+    assert not schedule.checker.problems, report(schedule)
+    return schedule
+
+
+async def begin(store):
+    """A store that was used before: it is settled."""
+    handle = store.handle()
+    for shard in range(SHARDS):
+        await handle.settle(shard, 0, 0)
+        assert await handle.settle(shard, 0, 0)
+
+
+@pytest.fixture
+def store(request, valkey_server, monkeypatch):
+    watch_links(monkeypatch)
+    store = RedisStore(valkey_server, f"world{crc32(request.node.name.encode())}", SHARDS)
+    yield store
+    store.empty(None)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_people_are_shown_what_is_true_whatever_fails_on_redis_too(seed, store):
+    counts = play(store, seed, chaos=25.0).checker.counts
+    assert counts["shown"] > 20
+    assert counts["looked"] > 60
+
+
+def test_without_any_misfortune_nothing_is_late_on_redis(store):
+    schedule = play(store, 2, chaos=20.0, faults=[])
+    assert [node.node.metrics.shards_lost for node in schedule.world.nodes.values()] == [0, 0, 0]
+    assert [node.node.metrics.epochs for node in schedule.world.nodes.values()] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("kind", ["empty store", "rollback shard", "late"])
+def test_each_of_these_alone_is_survived_on_redis(kind, store):
+    play(store, 1, chaos=15.0, faults=[kind])

@@ -1,0 +1,415 @@
+"""What real servers do to an engine: they stand still, forget, refuse, move, and are replaced by older copies.
+
+Nothing here waits for time to pass; it waits for servers to have done something, and for nothing longer than it takes.
+"""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.redis_servers import ClusterGroup, SentinelGroup, running, wait_for
+
+from herenow.engines import make_engine, redis_servers
+from herenow.engines.redis_keys import ShardKeys
+from herenow.engines.redis_link import Link, connect
+from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
+from herenow.ports import Committed, Fenced, Lease, Loaded, Write
+from herenow.testing.engine_contract import (
+    NOW,
+    TERMS,
+    is_settled,
+    joined,
+    log_after,
+    record,
+    settled,
+    stored,
+    user_of,
+)
+
+PATIENCE = 30.0
+
+
+@asynccontextmanager
+async def opened(url, **options):
+    engine = make_engine(url, **{"capacity": 10_000, **options})
+    await engine.open(TERMS)
+    try:
+        yield engine
+    finally:
+        await engine.close()
+
+
+@pytest.fixture
+def server():
+    """One's own: it will suffer."""
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+async def engine(server):
+    async with opened(server.url) as engine:
+        yield engine
+
+
+async def sooner_or_later(call, wanted=lambda answer: True):
+    """The answer as soon as there is one, as a node asks again and again."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                answer = await call()
+                if wanted(answer):
+                    return answer
+            except (Unavailable, UnknownOutcome):
+                pass
+            await asyncio.sleep(0.05)
+
+
+# Standing still
+
+
+async def test_a_write_to_a_server_that_stands_still_has_an_unknown_outcome_and_can_be_barred(server, engine):
+    node, user = await joined(engine), user_of(engine, 0)
+    await node.commit()
+    server.stop_the_clock()
+    with pytest.raises(UnknownOutcome):
+        await engine.commit(node.batch(Write(user, None, record(1), note=b"n")))
+    with pytest.raises(Unavailable):
+        await engine.commit(node.batch(Write(user, None, record(1), note=b"n")))
+    with pytest.raises(Unavailable):
+        await engine.load([user])
+    server.go_on()
+    row = await sooner_or_later(lambda: engine.jump(0, node.epoch, 10))
+    assert row in (1, 2)
+    ran = record(1) if row == 2 else None
+    assert await stored(engine, user) == ran
+    node.last = 10
+    await node.write(Write(user, ran, record(2)))
+    assert await stored(engine, user) == record(2)
+
+
+async def test_what_was_sent_before_the_server_stood_still_runs_when_it_wakes_unless_it_is_barred(
+    server, engine
+):
+    """The late execution is real, and the fence is what stops it."""
+    node, user = await joined(engine), user_of(engine, 0)
+    await node.commit()  # now the server knows the script
+    late = node.batch(Write(user, None, record(1)))
+    server.stop_the_clock()
+    with pytest.raises(UnknownOutcome):
+        await engine.commit(late)
+    server.go_on()
+    await sooner_or_later(lambda: stored(engine, user), lambda found: found == record(1))
+    assert await engine.commit(late) == Fenced(2)
+    assert await engine.jump(0, node.epoch, 20) == 2
+    assert await engine.commit(late) == Fenced(20)
+
+
+async def test_a_waiting_tail_says_that_it_hears_nothing(server, engine):
+    heads = await engine.heads()
+    server.stop_the_clock()
+    try:
+        with pytest.raises(Unavailable):
+            await engine.tail(heads, 0.2)
+    finally:
+        server.go_on()
+    assert await sooner_or_later(lambda: engine.tail(heads, 0)) == []
+
+
+async def test_while_a_server_is_away_a_thousand_callers_are_a_few_attempts_to_reach_it(
+    server, engine, monkeypatch
+):
+    attempts = []
+
+    async def counted(address, login):
+        attempts.append(address)
+        return await connect(address, login)
+
+    monkeypatch.setattr(redis_servers, "connect", counted)
+    server.kill()
+    began = asyncio.get_running_loop().time()
+    for _ in range(1_000):
+        with pytest.raises(Unavailable):
+            await engine.load(["ana"])
+    took = asyncio.get_running_loop().time() - began
+    assert 1 <= len(attempts) <= 2 + took / redis_servers.BREATH
+
+
+# Forgetting
+
+
+async def test_a_server_that_comes_back_empty_is_found_out_by_every_call(server, engine):
+    await settled(engine)
+    node, user = await joined(engine), user_of(engine, 0)
+    await node.write(Write(user, None, record(1), wake_at=5, note=b"n", unsaved=True))
+    assert await engine.renew(Lease(node.epoch, 1, NOW))
+    heads = await engine.heads()
+    waiting = asyncio.create_task(engine.tail(heads, 5))
+    await asyncio.sleep(0)
+    server.kill()
+    with pytest.raises(Unavailable):
+        await waiting
+    with pytest.raises((Unavailable, UnknownOutcome)):
+        await engine.commit(node.batch())
+    with pytest.raises(Unavailable):
+        await engine.commit(node.batch())
+    server.start()
+    assert await sooner_or_later(lambda: engine.load([user])) == [Loaded(None, settled=False)]
+    assert not (await engine.due([0], NOW, 10))[0].settled
+    assert await engine.commit(node.batch(Write(user, record(1), record(2)))) == Fenced(None)
+    part = await log_after(engine, 0, heads[0])
+    assert part is not None
+    assert part.gap
+    assert not await engine.renew(Lease(node.epoch, 2, NOW))
+    assert await engine.renew(Lease("another-epoch", 1, NOW))
+
+
+async def test_flushall_under_a_running_node_leaves_its_terms_for_the_next_one(server, engine):
+    assert await engine.renew(Lease("epoch", 1, NOW))
+    server.client.flushall()
+    assert not await engine.renew(Lease("epoch", 2, NOW))
+    other = make_engine(server.url, capacity=777)
+    with pytest.raises(ConfigurationError, match="grace"):
+        await other.open({**TERMS, "grace": "another"})
+    await other.open(TERMS)
+    node, user = await joined(engine), user_of(engine, 0)
+    await node.write(Write(user, None, record(1)))
+    assert await stored(other, user) == record(1), "both find it in the same bucket"
+    await other.close()
+
+
+async def test_a_store_that_others_took_over_after_it_was_emptied_is_not_used_any_more(server, engine):
+    server.client.flushall()
+    async with opened(server.url, capacity=1_000_000):
+        with pytest.raises(Unavailable, match="restart"):
+            await engine.renew(Lease("epoch", 2, NOW))
+
+
+async def test_scripts_that_were_flushed_are_sent_again_and_run_once(server, engine):
+    node, user = await joined(engine), user_of(engine, 0)
+    await node.write(Write(user, None, record(1)))
+    server.client.script_flush()
+    await node.write(Write(user, record(1), record(2), note=b"n"))
+    assert await stored(engine, user) == record(2)
+    assert (await engine.heads())[0] == 1
+
+
+async def test_connections_that_were_killed_are_made_again(server, engine):
+    node, user = await joined(engine), user_of(engine, 0)
+    await engine.send(b"before")
+    assert await engine.receive(5) == [b"before"]
+    server.client.client_kill_filter(_type="normal", skipme=True)
+    server.client.client_kill_filter(_type="pubsub", skipme=True)
+    await sooner_or_later(lambda: engine.load([user]))
+    await node.write(Write(user, None, record(1)))
+    await sooner_or_later(lambda: engine.receive(0.01), lambda got: got == [])
+    await engine.send(b"after")
+    assert await engine.receive(5) == [b"after"]
+
+
+# Refusing
+
+
+async def refused(engine, node, user, why):
+    before = await engine.heads()
+    with pytest.raises(Unavailable, match=why):
+        await engine.commit(node.batch(Write(user, record(1), record(2), wake_at=9, note=b"n", unsaved=True)))
+    assert await stored(engine, user) == record(1)
+    assert await engine.heads() == before
+    assert await engine.unsaved(0, 10) == []
+
+
+async def test_a_full_store_refuses_whole_batches_and_still_lets_go(server, engine):
+    node, user = await joined(engine), user_of(engine, 0)
+    await node.write(Write(user, None, record(1)))
+    server.client.config_set("maxmemory", 1)
+    await refused(engine, node, user, "OOM")
+    with pytest.raises(Unavailable):
+        await engine.renew(Lease(node.epoch, 1, NOW))
+    await engine.saved(0, [(user, record(1), True)])
+    assert await stored(engine, user) is None
+    server.client.config_set("maxmemory", 0)
+    await node.write(Write(user, None, record(3)))
+
+
+async def test_a_replica_refuses_writes_until_it_is_a_master_again(server, engine):
+    node, user = await joined(engine), user_of(engine, 0)
+    await node.write(Write(user, None, record(1)))
+    with running() as master:
+        server.client.config_set("replica-serve-stale-data", "yes")
+        server.client.replicaof("127.0.0.1", master.port)
+        with pytest.raises(Unavailable, match="READONLY"):
+            await engine.commit(node.batch(Write(user, record(1), record(2))))
+        server.client.replicaof("NO", "ONE")
+    answer = await sooner_or_later(lambda: engine.commit(node.batch(Write(user, None, record(3)))))
+    assert isinstance(answer, Committed | Fenced)
+
+
+async def test_too_few_replicas_refuse_writes(server, engine):
+    node, user = await joined(engine), user_of(engine, 0)
+    await node.write(Write(user, None, record(1)))
+    server.client.config_set("min-replicas-to-write", 1)
+    await refused(engine, node, user, "NOREPLICAS")
+    server.client.config_set("min-replicas-to-write", 0)
+    await node.write(Write(user, record(1), record(2)))
+
+
+async def test_a_script_that_fails_half_way_has_an_unknown_outcome(server, engine):
+    node, user = await joined(engine), user_of(engine, 0)
+    server.client.set(ShardKeys("herenow", 0).log, "not a stream")
+    with pytest.raises(UnknownOutcome):
+        await engine.commit(node.batch(Write(user, None, record(1), note=b"n")))
+    with pytest.raises(Unavailable):
+        await engine.tail({0: 5}, 0.01)
+
+
+# Sentinel
+
+
+@pytest.fixture
+def group():
+    group = SentinelGroup(down_after=1_000)
+    try:
+        yield group.start()
+    finally:
+        group.close()
+
+
+async def test_a_failover_that_loses_writes_shows_in_the_fence(group):
+    async with opened(group.url) as engine:
+        node, user = await joined(engine), user_of(engine, 0)
+        await node.write(Write(user, None, record(1)))
+        assert group.master.client.wait(1, 5_000) == 1
+        group.replica.stop_the_clock()
+        group.master.client.client_kill_filter(_type="slave")
+        await node.write(Write(user, record(1), record(2)))
+        group.master.kill()
+        group.replica.go_on()
+        answer = await sooner_or_later(lambda: engine.commit(node.batch(Write(user, record(2), record(3)))))
+        assert answer == Fenced(1)
+        assert await stored(engine, user) == record(1)
+
+
+async def test_a_planned_failover_is_heard_of_and_the_old_master_is_not_written_to(group):
+    async with opened(group.url) as engine:
+        node, user = await joined(engine), user_of(engine, 0)
+        await node.write(Write(user, None, record(1)))
+        group.sentinels[0].client.execute_command("SENTINEL", "FAILOVER", "mine")
+        wait_for(lambda: group.replica.client.info("replication")["role"] == "master", "no failover")
+        await sooner_or_later(
+            lambda: engine.load([user]),
+            lambda _: any(each.address.port == group.replica.port for each in engine._servers.everyone()),
+        )
+        answer = await sooner_or_later(lambda: engine.jump(0, node.epoch, 10))
+        assert answer == 1
+        assert group.replica.client.hget(ShardKeys("herenow", 0).fences, node.epoch) == b"10"
+
+
+async def test_a_sentinel_that_vanished_without_a_word_is_listened_to_again(group, monkeypatch):
+    monkeypatch.setattr(redis_servers, "LISTEN_QUIET", 0.2)
+    sentinel = group.sentinels[0]
+
+    def listening():
+        return {
+            each["id"] for each in sentinel.client.client_list(_type="pubsub") if each["name"] == "herenow"
+        }
+
+    async with opened(group.url):
+        await asyncio.to_thread(wait_for, listening, "nobody listens")
+        [before] = listening()
+        sentinel.stop_the_clock()
+        await asyncio.sleep(1)  # longer than two silences
+        sentinel.go_on()
+        await asyncio.to_thread(wait_for, lambda: listening() - {before}, "nobody listens again")
+
+
+async def test_a_quiet_sentinel_is_not_left(group, monkeypatch):
+    monkeypatch.setattr(redis_servers, "LISTEN_QUIET", 0.05)
+    asked = []
+    say = Link.say
+
+    def counted(link, command):
+        asked.append(link)
+        say(link, command)
+
+    monkeypatch.setattr(Link, "say", counted)
+    async with opened(group.url):
+        async with asyncio.timeout(PATIENCE):
+            while len(asked) < 12:
+                await asyncio.sleep(0.01)
+        assert len(set(asked)) == 3, "one connection to each sentinel, asked again and again"
+
+
+# Cluster
+
+
+@pytest.fixture
+def cluster():
+    group = ClusterGroup(replicas=1, down_after=1_500)
+    try:
+        yield group.start()
+    finally:
+        group.close()
+
+
+def owner(cluster, shard):
+    slot = ShardKeys("herenow", shard).slot
+    bounds = (5461, 10923, 16384)
+    return next(m for m, bound in zip(cluster.masters, bounds, strict=True) if slot < bound)
+
+
+async def test_when_a_master_of_a_cluster_dies_its_shards_are_away_and_the_others_are_not(cluster):
+    async with opened(cluster.url) as engine:
+        nodes = [await joined(engine, shard) for shard in range(16)]
+        for node in nodes:
+            await node.write(Write(user_of(engine, node.shard), None, record(1)))
+        for master in cluster.masters:
+            assert master.client.wait(1, 5_000) == 1
+        victim = owner(cluster, 0)
+        elsewhere = next(node for node in nodes if owner(cluster, node.shard) is not victim)
+        victim.kill()
+        with pytest.raises((Unavailable, UnknownOutcome)):
+            await engine.commit(nodes[0].batch())
+        found = await engine.due(range(16), NOW, 10)
+        assert 0 not in found
+        assert elsewhere.shard in found
+        await elsewhere.commit()
+        answer = await sooner_or_later(lambda: engine.commit(nodes[0].batch()))
+        assert isinstance(answer, Committed | Fenced)
+        assert await stored(engine, user_of(engine, 0)) == record(1)
+
+
+async def test_a_slot_that_is_being_moved_is_away_and_never_absent(cluster):
+    async with opened(cluster.url) as engine:
+        node, user = await joined(engine), user_of(engine, 0)
+        await settled(engine)
+        await node.write(Write(user, None, record(1)))
+        slot, source = ShardKeys("herenow", 0).slot, owner(cluster, 0)
+        target = next(master for master in cluster.masters if master is not source)
+        name = {each: each.client.execute_command("CLUSTER", "MYID").decode() for each in (source, target)}
+        target.client.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", name[source])
+        source.client.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", name[target])
+        keys = source.client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000)
+        for key in keys:
+            source.client.execute_command("MIGRATE", "127.0.0.1", target.port, key, 0, 5000)
+            with pytest.raises(Unavailable):
+                await engine.load([user])
+            with pytest.raises(Unavailable):
+                await engine.commit(node.batch(Write(user, record(1), record(2))))
+        for master in (target, *(m for m in cluster.masters if m is not target)):
+            master.client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", name[target])
+        assert await sooner_or_later(lambda: engine.load([user])) == [Loaded(record(1), settled=True)]
+        await node.write(Write(user, record(1), record(2)))
+        assert await is_settled(engine, 0)
+
+
+async def test_a_shard_that_moved_is_found_by_its_redirection(cluster_group):
+    """MOVED means that nothing happened: the call is repeated where it belongs."""
+    async with opened(cluster_group.url, namespace="redirected") as engine:
+        node, user = await joined(engine), user_of(engine, 0)
+        slot = ShardKeys("redirected", 0).slot
+        right = engine._servers._of_slot[slot]
+        wrong = next(a for a in set(engine._servers._of_slot.values()) if a != right)
+        engine._servers._of_slot[slot] = wrong
+        await node.write(Write(user, None, record(1)))
+        assert engine._servers._of_slot[slot] == right

@@ -1,0 +1,205 @@
+"""What a URL may say, and which servers are refused at the start: one sentence each, and no password in it."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.certificates import write_certificate
+from tests.redis_servers import ClusterGroup, RedisProcess, debian_binary, free_port, running
+
+from herenow.engines import make_engine
+from herenow.engines.redis_keys import slot_of
+from herenow.engines.redis_link import Address
+from herenow.engines.redis_url import Kind, parse
+from herenow.errors import ConfigurationError, Unavailable
+from herenow.ports import Write
+from herenow.testing.engine_contract import TERMS, joined, record, stored, user_of
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "addresses", "user", "password", "database", "master"),
+    [
+        ("redis://cache", Kind.SINGLE, ["cache:6379"], None, None, 0, ""),
+        ("redis://cache:7000/3", Kind.SINGLE, ["cache:7000"], None, None, 3, ""),
+        ("redis://:p%40ss@cache", Kind.SINGLE, ["cache:6379"], None, "p@ss", 0, ""),
+        ("redis://ops:p%3Aw@[::1]:7000", Kind.SINGLE, ["[::1]:7000"], "ops", "p:w", 0, ""),
+        ("rediss://cache", Kind.SINGLE_TLS, ["cache:6379"], None, None, 0, ""),
+        ("redis+sentinel://a,b:7/main", Kind.SENTINEL, ["a:26379", "b:7"], None, None, 0, "main"),
+        ("redis+sentinel://:pw@a:1,b:2/main?db=2", Kind.SENTINEL, ["a:1", "b:2"], None, "pw", 2, "main"),
+        ("redis+cluster://a:1,b:2,c", Kind.CLUSTER, ["a:1", "b:2", "c:6379"], None, None, 0, ""),
+    ],
+)
+def test_a_url_says_where_and_how(url, kind, addresses, user, password, database, master):
+    target = parse(url)
+    assert (target.kind, [str(address) for address in target.addresses], target.master) == (
+        kind,
+        addresses,
+        master,
+    )
+    login = target.login
+    assert (login.user, login.password, login.database) == (user, password, database)
+    assert (login.tls is not None) == (kind is Kind.SINGLE_TLS)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("redis://", "host:port"),
+        ("redis://cache:port", "host:port"),
+        ("redis://cache:70000", "host:port"),
+        ("redis://cache/x", "number of a database"),
+        ("redis://a,b", "redis\\+cluster://"),
+        ("redis://cache?db=1", "no option"),
+        ("redis://hunter2@cache", ":password"),
+        ("rediss://cache?ca=/no/such/file", "cannot be read"),
+        ("redis+sentinel://a:1", "name of the master"),
+        ("redis+cluster://a:1/2", "one database"),
+        ("redis+cluster://a:1,", "host:port"),
+    ],
+)
+def test_a_url_that_means_nothing_is_refused_with_the_reason(url, why):
+    with pytest.raises(ConfigurationError, match=why) as refused:
+        make_engine(url)
+    assert "hunter2" not in str(refused.value)
+    assert str(refused.value).endswith(".")
+
+
+def test_slots_are_those_of_a_cluster():
+    assert slot_of("123456789") == 0x31C3, "the check value of the specification"
+
+
+async def refusal(url, **options):
+    engine = make_engine(url, **options)
+    try:
+        with pytest.raises(ConfigurationError) as refused:
+            await engine.open(TERMS)
+    finally:
+        await engine.close()
+    said = str(refused.value)
+    assert said.endswith(".")
+    assert "\n" not in said
+    return said
+
+
+async def test_a_server_that_evicts_is_refused(valkey_server):
+    with running("--maxmemory-policy", "allkeys-lru") as server:
+        assert "allkeys-lru" in await refusal(server.url)
+
+
+async def test_a_wrong_password_is_refused_and_not_repeated():
+    with running("--requirepass", "right") as server:
+        for url in (f"redis://127.0.0.1:{server.port}", f"redis://:hunter2@127.0.0.1:{server.port}"):
+            said = await refusal(url)
+            assert "AUTH" in said or "WRONGPASS" in said
+            assert "hunter2" not in said
+        engine = make_engine(f"redis://:right@127.0.0.1:{server.port}/5")
+        await engine.open(TERMS)
+        await engine.close()
+
+
+async def test_a_database_that_is_not_there_is_refused(valkey_server):
+    assert "DB index" in await refusal(valkey_server.url + "/99")
+
+
+async def test_a_replica_is_refused(sentinel_group):
+    assert "replica" in await refusal(sentinel_group.replica.url)
+
+
+async def test_the_wrong_scheme_for_an_arrangement_is_refused_naming_the_right_one(
+    valkey_server, sentinel_group, cluster_group
+):
+    assert "redis+cluster://" in await refusal(cluster_group.masters[0].url)
+    assert "redis+sentinel://" in await refusal(sentinel_group.sentinels[0].url)
+    assert "cluster support disabled" in await refusal(f"redis+cluster://{valkey_server.address}")
+    assert "master named 'yours'" in await refusal(sentinel_group.url.replace("/mine", "/yours"))
+    assert "refuses" in await refusal(f"redis+sentinel://{valkey_server.address}/mine")
+
+
+async def test_a_cluster_that_lost_slots_is_refused():
+    group = ClusterGroup()
+    try:
+        group.start()
+        lost = slot_of("herenow.0")
+        for node in group.nodes:
+            node.client.execute_command("CLUSTER", "DELSLOTS", lost)
+        assert f"slot {lost}" in await refusal(group.url)
+    finally:
+        group.close()
+
+
+@asynccontextmanager
+async def pretender(answer):
+    """Something that listens and is no Redis, or an old one."""
+
+    async def serve(reader, writer):
+        try:
+            while await reader.read(1000):
+                writer.write(answer)
+        finally:
+            writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listening:
+        yield f"redis://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+
+
+async def test_a_server_that_is_too_old_is_refused():
+    said = b"redis_version:6.0.16\r\nrole:master\r\n"
+    async with pretender(b"$%d\r\n%s\r\n" % (len(said), said)) as url:
+        assert "6.0.16" in await refusal(url)
+
+
+async def test_what_does_not_speak_redis_or_is_not_there_is_unavailable():
+    async with pretender(b"HTTP/1.1 400 Bad Request\r\n\r\n") as url:
+        for place in (url, f"redis://127.0.0.1:{free_port()}", f"redis+cluster://127.0.0.1:{free_port()}"):
+            engine = make_engine(place)
+            with pytest.raises(Unavailable, match=r"127\.0\.0\.1"):
+                await engine.open(TERMS)
+            await engine.close()
+
+
+async def test_over_tls_with_a_ca_of_ones_own(tmp_path):
+    pem, port = tmp_path / "localhost.pem", free_port()
+    write_certificate(pem)
+    options = ("--tls-port", port, "--tls-auth-clients", "no", "--tls-ca-cert-file", pem)
+    server = RedisProcess(*options, "--tls-cert-file", pem, "--tls-key-file", pem, binary=debian_binary())
+    try:
+        server.start()
+        engine = make_engine(f"rediss://127.0.0.1:{port}?ca={pem}")
+        await engine.open(TERMS)
+        node, user = await joined(engine), user_of(engine, 0)
+        await node.write(Write(user, None, record(1)))
+        assert await stored(engine, user) == record(1)
+        await engine.close()
+        with pytest.raises(Unavailable, match="certificate"):
+            await make_engine(f"rediss://127.0.0.1:{port}").open(TERMS)
+    finally:
+        server.close()
+
+
+# How it lies there
+
+
+async def test_buckets_stay_compact_whatever_lies_in_them(valkey_server):
+    engine = make_engine(valkey_server.url, namespace="compact", shards=1, capacity=40)
+    await engine.open(TERMS)
+    node = await joined(engine)
+    users = ["x" * 128, "y" * 65, *(f"user-{number:06d}" for number in range(48))]
+    await node.write(
+        *[Write(user, None, record(5, b"x" * 27), wake_at=300_000 + n) for n, user in enumerate(users)]
+    )
+    await node.write(Write(users[3], record(5, b"x" * 27), record(6, b"long" * 50), wake_at=7))
+    [bucket] = valkey_server.client.keys("{compact.0}:b:*")
+    assert valkey_server.client.object("encoding", bucket) == b"listpack"
+    assert await stored(engine, users[3]) == record(6, b"long" * 50)
+    await node.write(
+        Write(users[3], record(6, b"long" * 50), record(7)), Write(users[0], record(5, b"x" * 27), None)
+    )
+    assert valkey_server.client.hlen("{compact.0}:t") == 1, (
+        "what is short again, or gone, leaves no tail behind"
+    )
+    await engine.close()
+
+
+def test_an_address_is_written_as_one_writes_it():
+    assert str(Address("::1", 1)) == "[::1]:1"

@@ -1,0 +1,277 @@
+"""Several `herenow serve` processes on one store and one ledger, each behind proxies of its own: a scene for the checker.
+
+Clients reach a node through its front door, a node reaches the store (and a ledger with a port) through its back doors, so
+that any of these ways can be cut. The fleet itself looks at the store and the ledger directly.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import time
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+from prometheus_client.parser import text_string_to_metric_families
+from tests.faults.proxy import Proxy
+from tests.processes import Server, token
+
+from herenow.core.machine import Timings
+from herenow.core.model import Presence
+from herenow.core.record import decode
+from herenow.engines import make_engine
+from herenow.errors import Unavailable
+from herenow.ledgers import open_ledger
+from herenow.ports import Engine, Ledger, RelationRow
+from herenow.testing.scene import Counts, Shown
+
+TIMINGS = Timings(idle_after=600_000, dead_after=6_000, grace=3_000)
+LEASE = 4_000
+LATE = 4_000
+"""Milliseconds: processes on a busy machine may be late without anything being wrong."""
+
+SHARDS = 4
+ANSWER = 8.0
+"""Seconds a client waits for an answer before it gives up."""
+
+SHIM = Path(__file__).parent / "shim"
+
+
+class Member(Server):
+    """A node of the fleet: a process that can be killed, frozen, cut off and told a wrong time."""
+
+    def __init__(self, fleet: Fleet, name: str, folder: Path, settings: dict[str, object]) -> None:
+        super().__init__(folder, settings)
+        self.fleet = fleet
+        self.name = name
+        self.front: Proxy | None = None
+        self.back: Proxy | None = None
+        self.side: Proxy | None = None
+        """To a ledger that is a server."""
+        self.frozen = False
+        self.starting = False
+        self._offset = folder / "clock"
+        self._offset.write_bytes(struct.pack("d", 0.0))
+        self.environment |= {"PYTHONPATH": f"{SHIM}", "FAULTS_CLOCK": str(self._offset)}
+
+    @property
+    def alive(self) -> bool:
+        return not self.starting and self.process is not None and self.process.returncode is None
+
+    @property
+    def epochs(self) -> frozenset[str]:
+        return self.fleet.epochs
+
+    def version(self, user: str) -> int:
+        return 0
+
+    async def start(self) -> Member:
+        self.starting = True
+        await super().start()
+        address = urlsplit(self.url)
+        assert address.hostname is not None
+        assert address.port is not None
+        if self.front is None:
+            self.front = await Proxy(address.hostname, address.port).start()
+        self.front.target = address.hostname, address.port
+        self.starting = False
+        return self
+
+    @property
+    def door(self) -> str:
+        """Where clients find it."""
+        assert self.front is not None
+        return f"127.0.0.1:{self.front.port}"
+
+    def freeze(self) -> None:
+        self.frozen = True
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal(signal.SIGCONT)
+        self.frozen = False
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, number)
+
+    def step_clock(self, seconds: float) -> None:
+        """Its machine's clock is that far off, from now on."""
+        self._offset.write_bytes(struct.pack("d", seconds))
+
+    async def ask(self, method: str, path: str, user: str, **body: object) -> Any:
+        """Raises `httpx2.HTTPError` where there is no good answer."""
+        headers = {"authorization": f"Bearer {token(user)}"}
+        async with httpx2.AsyncClient(base_url=f"{self.url}/api/v1", timeout=ANSWER) as http:
+            answer = await http.request(method, path, headers=headers, json=body or None)
+            answer.raise_for_status()
+            return answer.json() if answer.content else None
+
+    async def metrics(self) -> dict[str, float]:
+        """By name, summed over labels; and by name{code}, name{status} where there is one."""
+        async with httpx2.AsyncClient(timeout=ANSWER) as http:
+            answer = await http.get(
+                f"{self.url}/metrics", headers={"authorization": f"Bearer {token('ops', 'service')}"}
+            )
+            answer.raise_for_status()
+        found: defaultdict[str, float] = defaultdict(float)
+        for family in text_string_to_metric_families(answer.text):
+            for sample in family.samples:
+                found[sample.name] += sample.value
+                for label in sample.labels.values():
+                    found[f"{sample.name}{{{label}}}"] += sample.value
+        return dict(found)
+
+    async def ready(self) -> bool:
+        async with httpx2.AsyncClient(timeout=ANSWER) as http:
+            return (await http.get(f"{self.url}/readyz")).status_code == 200
+
+    async def answers(self, viewer: str, users: Sequence[str]) -> list[Shown]:
+        told = await self.ask("GET", f"/presence?user_ids={','.join(users)}", viewer)
+        return [Shown.of(each, self.fleet.now) for each in told]
+
+    async def counts(self) -> Counts:
+        metrics = await self.metrics()
+        users = {word: int(metrics.get(f"herenow_users{{{word}}}", 0)) for word in ("online", "away", "busy")}
+        assert self.front is not None
+        connections = int(metrics["herenow_connections"])
+        # A half-open socket may be ended by the node or not yet: between those that live and all that lead there.
+        live = sum(client.link is not None and client.link.node is self for client in self.fleet.clients)
+        return Counts(
+            Counter({word: count for word, count in users.items() if count}),
+            connections,
+            min(max(connections, live), len(self.front.tunnels)),
+        )
+
+
+class Fleet:
+    """`store`: its address; `through_proxies`: whether a node's way to it can be cut (one server, not a group)."""
+
+    def __init__(
+        self,
+        folder: Path,
+        store: str,
+        *,
+        ledger: str | None = None,
+        nodes: int = 3,
+        through_proxies: bool = True,
+    ) -> None:
+        self.folder = folder
+        self.timings, self.lease, self.late = TIMINGS, LEASE, LATE
+        self.clients: list[Any] = []
+        self.nodes: dict[str, Member] = {}
+        self.epochs: frozenset[str] = frozenset()
+        self.ledger_url = ledger or f"sqlite:///{folder / 'herenow.db'}"
+        self._through_proxies = through_proxies
+        self._store = store
+        self._names = [f"n{number}" for number in range(1, nodes + 1)]
+        self._engine: Engine | None = None
+        self._ledger: Ledger | None = None
+        self._stored: dict[str, Presence] = {}
+        self.members: dict[str, Member] = {}
+
+    async def start(self) -> Fleet:
+        for name in self._names:
+            await self._member(name)
+        self._engine = make_engine(self._store, shards=SHARDS, capacity=1_000)
+        self._ledger = open_ledger(self.ledger_url)
+        await self._ledger.open()
+        return self
+
+    async def _member(self, name: str) -> None:
+        folder = self.folder / name
+        folder.mkdir()
+        settings = {
+            "engine": self._store,
+            "ledger": self.ledger_url,
+            "shards": SHARDS,
+            "capacity": 1_000,
+            "beat_every": 1.5,
+            "idle_after": TIMINGS.idle_after / 1000,
+            "dead_after": TIMINGS.dead_after / 1000,
+            "grace": TIMINGS.grace / 1000,
+            "node_lease": LEASE / 1000,
+            "stuck_after": 3,
+            "ledger_flush": 0.2,
+        }
+        back = side = None
+        if self._through_proxies:
+            back, settings["engine"] = await _behind_a_proxy(self._store)
+        if not self.ledger_url.startswith("sqlite"):
+            side, settings["ledger"] = await _behind_a_proxy(self.ledger_url)
+        member = self.members[name] = Member(self, name, folder, settings)
+        member.back, member.side = back, side
+        await member.start()
+        self.nodes[name] = member
+
+    async def close(self) -> None:
+        for client in self.clients:
+            await client.stop()
+        for member in self.members.values():
+            if member.process is not None and member.process.returncode is None:
+                if member.frozen:
+                    member.thaw()
+                await member.kill()
+            for proxy in (member.front, member.back, member.side):
+                if proxy is not None:
+                    await proxy.close()
+        if self._engine is not None:
+            await self._engine.close()
+        if self._ledger is not None:
+            await self._ledger.close()
+
+    # The scene
+
+    @property
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def everybody_stored(self) -> dict[str, Presence]:
+        return self._stored
+
+    async def look(self) -> bool:
+        """Read the whole store. False: it cannot be read now, and what was read before stays."""
+        assert self._engine is not None
+        found: dict[str, Presence] = {}
+        try:
+            for shard in range(SHARDS):
+                cursor: str | None = None
+                while True:
+                    page = await self._engine.walk(shard, cursor, 500)
+                    found |= {user: decode(record) for user, record in page.records}
+                    cursor = page.cursor
+                    if cursor is None:
+                        break
+            self.epochs = frozenset(lease.epoch for lease in await self._engine.leases() if not lease.dead)
+        except Unavailable:
+            return False
+        self._stored = found
+        return True
+
+    async def saved(self, users: Sequence[str]) -> dict[str, int | None]:
+        assert self._ledger is not None
+        return {user: known.last_seen for user, known in (await self._ledger.remembered(users)).items()}
+
+    # Nodes
+
+    def up(self) -> list[Member]:
+        return [member for member in self.members.values() if member.alive and not member.frozen]
+
+    async def befriend(self, *users: str) -> None:
+        """Everybody with everybody, in the ledger."""
+        assert self._ledger is not None
+        await self._ledger.apply([RelationRow("follow", a, b) for a in users for b in users if a != b])
+
+
+async def _behind_a_proxy(url: str) -> tuple[Proxy, str]:
+    """(the proxy, the address through it)"""
+    place = urlsplit(url)
+    assert place.hostname is not None
+    assert place.port is not None
+    proxy = await Proxy(place.hostname, place.port).start()
+    return proxy, url.replace(f"{place.hostname}:{place.port}", f"127.0.0.1:{proxy.port}")

@@ -1,0 +1,64 @@
+"""Where misfortunes can happen: a fleet on one server, each node behind proxies; a fleet on a group with
+sentinels and PostgreSQL; a fleet on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from tests.faults.fleet import Fleet
+from tests.faults.lab import Lab
+from tests.postgres_server import PostgresServer
+from tests.redis_servers import ClusterGroup, SentinelGroup, running
+
+
+@asynccontextmanager
+async def on_one_server(folder: Path, seed: int) -> AsyncIterator[Lab]:
+    with running() as store:
+        fleet = Fleet(folder, store.url)
+        try:
+            await fleet.start()
+            yield Lab(fleet, seed, ["nodes", "proxies", "store", "sqlite"], store=store)
+        finally:
+            await fleet.close()
+
+
+@asynccontextmanager
+async def with_sentinels(folder: Path, seed: int) -> AsyncIterator[Lab]:
+    group, database = SentinelGroup(down_after=1_500), PostgresServer()
+    try:
+        group.start()
+        database.make().start()
+        ledger = await database.make_database("faults")
+        fleet = Fleet(folder, group.url, ledger=ledger, through_proxies=False)
+        try:
+            await fleet.start()
+            yield Lab(fleet, seed, ["sentinels", "postgres"], group=group, database=database)
+        finally:
+            await fleet.close()
+    finally:
+        database.close()
+        group.close()
+
+
+@asynccontextmanager
+async def on_a_cluster(folder: Path, seed: int) -> AsyncIterator[Lab]:
+    group = ClusterGroup(replicas=1, down_after=1_500)
+    try:
+        group.start()
+        fleet = Fleet(folder, group.url, through_proxies=False)
+        try:
+            await fleet.start()
+            yield Lab(fleet, seed, ["cluster"], group=group)
+        finally:
+            await fleet.close()
+    finally:
+        group.close()
+
+
+STAGES: dict[str, Callable[[Path, int], AbstractAsyncContextManager[Lab]]] = {
+    "one-server": on_one_server,
+    "sentinels": with_sentinels,
+    "cluster": on_a_cluster,
+}

@@ -1,0 +1,28 @@
+"""Real processes on real stores, and everything that can happen to them: each misfortune once, in an order of a seed.
+
+`./dev chaos --minutes 30` goes on for longer.
+"""
+
+import os
+
+import pytest
+from tests.faults.lab import wrongs
+from tests.faults.stages import STAGES
+
+SEED = int(os.environ.get("HERENOW_SEED", "1"))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+async def test_people_are_shown_what_is_true_whatever_happens(stage, tmp_path):
+    async with STAGES[stage](tmp_path, SEED) as lab:
+        try:
+            await lab.run()
+        except Exception:
+            print("\n".join(lab.people.trace))
+            raise
+        story = "\n".join([str(lab.report()), *lab.people.trace, *wrongs(lab)])
+        assert not wrongs(lab), story
+        assert lab.checker.counts["shown"] > 100, story
+        assert lab.checker.counts["looked"] > 100, story
+        assert lab.checker.counts["compared"] >= 3 * 3 * len(lab.people.users), story
+        print(lab.report())

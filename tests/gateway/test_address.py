@@ -1,0 +1,63 @@
+"""Who may listen where, alone or together."""
+
+import socket
+
+import pytest
+
+from herenow.errors import ConfigurationError
+from herenow.gateway.address import held, joined, listening, url_of
+
+HOST = "127.0.0.1"
+
+
+def port_of(bound):
+    return bound.getsockname()[1]
+
+
+def test_a_port_is_chosen_once_for_all_and_connections_are_spread_over_who_listens():
+    with (
+        held(HOST, 0) as address,
+        joined(HOST, port_of(address)) as one,
+        joined(HOST, port_of(address)) as two,
+    ):
+        assert port_of(one) == port_of(two) == port_of(address) > 0
+        one.listen(100)
+        two.listen(100)
+        clients = [socket.create_connection((HOST, port_of(address))) for _ in range(40)]
+        taken = [taken_by(one), taken_by(two)]
+        assert sum(map(len, taken)) == len(clients)
+        assert all(taken)
+        for each in (*clients, *taken[0], *taken[1]):
+            each.close()
+
+
+def taken_by(bound):
+    found = []
+    while True:
+        try:
+            found.append(bound.accept()[0])
+        except BlockingIOError:
+            return found
+
+
+def test_nobody_gets_a_part_without_having_asked_whether_somebody_is_there():
+    with held(HOST, 0) as address, joined(HOST, port_of(address)) as worker:
+        worker.listen(1)
+        for take in (held, listening):
+            with pytest.raises(ConfigurationError, match=f"port {port_of(address)} on {HOST} is taken"):
+                take(HOST, port_of(address))
+    with listening(HOST, 0) as alone, pytest.raises(ConfigurationError, match="is taken"):
+        held(HOST, port_of(alone))
+
+
+def test_an_address_that_is_not_ours_is_refused_with_a_remedy():
+    with pytest.raises(
+        ConfigurationError, match=r"cannot be listened on .*: choose others with --host, --port"
+    ):
+        held("192.0.2.1", 0)
+
+
+def test_the_url_says_how_it_is_reached():
+    with listening(HOST, 0) as bound:
+        assert url_of(bound, secure=False) == f"http://127.0.0.1:{port_of(bound)}"
+        assert url_of(bound, secure=True) == f"https://127.0.0.1:{port_of(bound)}"

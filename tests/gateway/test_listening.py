@@ -1,0 +1,22 @@
+"""A peer that vanished without a word is noticed by the kernel, on every connection, at no cost of ours."""
+
+import socket
+
+import pytest
+
+from herenow.gateway.listening import Listener
+from herenow.settings import Settings
+
+SECRET = "a secret of at least 32 bytes, for tests"
+
+
+@pytest.mark.parametrize(("dead_after", "idle", "timeout"), [(90.0, 45, 90_000), (2.0, 1, 2_000)])
+def test_connections_inherit_how_soon_a_vanished_peer_is_noticed(dead_after, idle, timeout):
+    settings = Settings(secret=SECRET, port=0, dead_after=dead_after, beat_every=dead_after / 2)
+    with Listener(settings) as listener:
+        listener._socket.setblocking(True)
+        host, port = listener._socket.getsockname()
+        with socket.create_connection((host, port)), listener._socket.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == idle
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == timeout

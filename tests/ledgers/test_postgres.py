@@ -1,0 +1,415 @@
+"""The PostgreSQL ledger keeps the contract, for one node and for several at once, and ends what it started."""
+
+import asyncio
+import re
+
+import pytest
+import sqlalchemy
+from sqlalchemy.util import await_only
+
+from herenow.core.model import Mode
+from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
+from herenow.errors import ConfigurationError, Unavailable
+from herenow.ledgers import open_ledger
+from herenow.ledgers.flavour import Turn
+from herenow.ports import BlockRow, Choice, LedgerChange, RelationRow, Void
+from herenow.testing.ledger_contract import NOW, LedgerContract, chosen, contact, follow, gone, room, seen
+
+
+class TestContract(LedgerContract):
+    @pytest.fixture
+    def ledger(self, ledger):
+        return ledger
+
+
+@pytest.fixture
+async def other(database):
+    """Another node's."""
+    ledger = open_ledger(database)
+    await ledger.open()
+    yield ledger
+    await ledger.close()
+
+
+class Held:
+    """A transaction that stops before its end until it is let go."""
+
+    def __init__(self, ledger, work):
+        self._go_on = asyncio.Event()
+        self._is_there = asyncio.Event()
+
+        def held(connection):
+            result = work(connection)
+            self._is_there.set()
+            await_only(self._go_on.wait())
+            return result
+
+        self._ending = asyncio.ensure_future(ledger._write(held))
+
+    async def there(self):
+        await asyncio.wait(
+            {self._ending, asyncio.ensure_future(self._is_there.wait())}, return_when="FIRST_COMPLETED"
+        )
+        return self
+
+    async def go_on(self):
+        self._go_on.set()
+        return await self._ending
+
+
+def in_turn(ledger, told):
+    def work(connection):
+        ledger._changes.take_turn(connection)
+        ledger._changes.tell(connection, told)
+
+    return work
+
+
+async def is_waiting(server, count=1):
+    """So many transactions wait for a lock that another one holds."""
+    [(waiting,)] = await server.sql("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    return waiting >= count
+
+
+async def until_waiting(server, count=1):
+    async with asyncio.timeout(60):
+        while not await is_waiting(server, count):
+            await asyncio.sleep(0.01)
+
+
+# --- Several nodes
+
+
+async def test_two_nodes_create_one_ledger(server):
+    url = await server.make_database("made_by_two")
+    handles = [open_ledger(url) for _ in range(4)]
+    await asyncio.gather(*(handle.open() for handle in handles))
+    assert len({handle.id for handle in handles}) == 1
+    await asyncio.gather(*(handle.close() for handle in handles))
+    await server.drop_database("made_by_two")
+
+
+async def test_what_one_node_writes_the_other_hears_of_and_reads(ledger, other):
+    head = await other.changes_head()
+    await ledger.apply([follow("ana", "bo"), follow("bo", "ana")])
+    await ledger.block(BlockRow("ana", "cy", NOW))
+    await ledger.void(Void("dee", NOW, NOW + 10))
+    told, _ = await other.changes(head, 10)
+    assert [(change.kind, {change.a, change.b}) for change in told] == [
+        ("relation", {"ana", "bo"}),
+        ("relation", {"ana", "cy"}),
+        ("void", {"dee", ""}),
+    ]
+    assert await other.contacts("ana", NOW) == ["bo"]
+    assert await other.blocked("ana") == ["cy"]
+    assert await other.void_of("dee") == Void("dee", NOW, NOW + 10)
+
+
+async def test_a_change_that_is_not_committed_yet_is_not_overtaken(server, ledger, other):
+    """The trap: one takes number 1, another takes 2 and commits; a reader goes on from 2, and 1 is never read."""
+    slow = await Held(ledger, in_turn(ledger, [LedgerChange("relation", "ana", "bo")])).there()
+    quick = asyncio.ensure_future(other.apply([follow("cy", "dee")]))
+    await until_waiting(server)
+    assert not quick.done()
+    assert await other.changes(0, 10) == ([], 0)
+    await slow.go_on()
+    await quick
+    told, _ = await other.changes(0, 10)
+    assert [change.a for change in told] == ["ana", "cy"]
+
+
+async def test_one_that_is_rolled_back_leaves_a_number_out_and_no_row(server, ledger, other):
+    def fail(connection):
+        in_turn(ledger, [LedgerChange("relation", "ana", "bo")])(connection)
+        raise ValueError("changed my mind")
+
+    with pytest.raises(ValueError, match="mind"):
+        await ledger._write(fail)
+    await other.set_idle_after("cy", 60_000)
+    told, cursor = await ledger.changes(0, 10)
+    assert told == [LedgerChange("preferences", "cy", "")]
+    assert cursor == await other.changes_head() == 2
+
+
+async def test_the_head_is_told_only_when_all_before_it_can_be_read(server, ledger, other):
+    """A node that starts takes the head for its cursor, and then reads: what is numbered below must be in what it reads."""
+    slow = await Held(ledger, in_turn(ledger, [LedgerChange("relation", "ana", "bo")])).there()
+    head = asyncio.ensure_future(other.changes_head())
+    await until_waiting(server)
+    assert not head.done()
+    await slow.go_on()
+    assert await head == 1
+    assert (await other.changes(0, 10))[1] == 1
+
+
+async def test_reading_waits_for_nobody(ledger, other):
+    await ledger.set_preferences("ana", PreferencesEdit(public=True), NOW, None)
+
+    def work(connection):
+        ledger._changes.take_turn(connection)
+        return ledger._privacy.set_preferences(connection, "ana", PreferencesEdit(public=False), NOW, None)
+
+    slow = await Held(ledger, work).there()
+    assert await other.preferences(["ana"]) == {"ana": Preferences(public=True)}
+    await other.save_last_seen({"ana": NOW})  # nor does what a presence leaves behind
+    assert await seen(other, "ana") == NOW
+    await slow.go_on()
+    assert await other.preferences(["ana"]) == {}
+
+
+async def test_two_who_stop_hiding_at_once_leave_no_lifted_block_behind(ledger, other):
+    nobody, contacts = (PreferencesEdit(visibility=v) for v in (Visibility.NOBODY, Visibility.CONTACTS))
+    for user in ("ana", "bo"):
+        await ledger.set_preferences(user, nobody, NOW, None)
+    await ledger.block(BlockRow("ana", "bo", NOW))
+    await ledger.unblock("ana", "bo", NOW + 1)
+    await asyncio.gather(
+        ledger.set_preferences("ana", contacts, NOW + 2, None),
+        other.set_preferences("bo", contacts, NOW + 2, None),
+    )
+    assert await ledger.blocks("ana", ["bo"]) == []
+
+
+async def test_a_last_seen_that_is_being_saved_does_not_survive_a_deletion(server, ledger, other):
+    """It was on its way before, and would not see that its user is deleted."""
+    await ledger.save_last_seen({"ana": NOW - 5})
+
+    def work(connection):
+        ledger._flavour.wait_for(Turn.SAVING, connection)
+        ledger._people.save_last_seen(connection, {"ana": NOW - 1})
+
+    saving = await Held(ledger, work).there()
+    erasing = asyncio.ensure_future(other.erase(Void("ana", NOW, NOW + 10, NOW)))
+    await until_waiting(server)
+    await saving.go_on()
+    await erasing
+    assert await ledger.remembered(["ana"]) == {}
+
+
+async def test_two_devices_that_choose_at_once_leave_the_later_choice_everywhere(ledger, other):
+    for number in range(10):
+        user = f"user-{number}"
+        one, two = Choice(user, 2 * number + 1, Mode.BUSY), Choice(user, 2 * number + 2, Mode.INVISIBLE)
+        await asyncio.gather(ledger.save_choices([one]), other.save_choices([two]))
+        assert await chosen(ledger, user) == await chosen(other, user) == two
+
+
+async def test_transactions_that_got_in_each_others_way_are_done_again(ledger, other):
+    """What no order of ours prevents: somebody else's hands in the tables."""
+    await ledger.save_last_seen({"ana": NOW, "bo": NOW})
+    tried = 0
+
+    def crosswise(connection):
+        nonlocal tried
+        tried += 1
+        connection.exec_driver_sql("UPDATE last_seen SET at = at + 1 WHERE \"user\" = 'bo'")
+        if tried == 1:
+            await_only(meet.wait())
+        connection.exec_driver_sql("UPDATE last_seen SET at = at + 1 WHERE \"user\" = 'ana'")
+
+    def straight(connection):
+        connection.exec_driver_sql("SET LOCAL deadlock_timeout = '60s'")  # the other one finds out
+        connection.exec_driver_sql("UPDATE last_seen SET at = at + 1 WHERE \"user\" = 'ana'")
+        await_only(meet.wait())
+        connection.exec_driver_sql("UPDATE last_seen SET at = at + 1 WHERE \"user\" = 'bo'")
+
+    meet = asyncio.Barrier(2)
+    await asyncio.gather(ledger._write(crosswise), other._write(straight))
+    assert tried == 2
+    assert [await seen(ledger, user) for user in ("ana", "bo")] == [NOW + 2] * 2
+
+
+# --- Runs of the embedded engine
+
+
+async def test_a_run_that_is_alive_is_not_taken_for_one_that_was_killed(ledger, other):
+    await ledger.close_runs()
+    await ledger.open_marks("run", ["ana"], [])
+    await ledger.stamp_run("run", 5)
+    with pytest.raises(ConfigurationError, match="in use by another herenow serve"):
+        await other.close_runs()
+    assert await other.remembered(["ana"]) == {}
+    await ledger.close()
+    assert await other.close_runs() == 1
+
+
+async def test_a_run_whose_connection_was_cut_takes_its_lock_again(server, ledger, other, database):
+    await ledger.close_runs()
+    name = database.rpartition("/")[2]
+    cut = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+    await server.sql(cut)
+    async with asyncio.timeout(60):
+        while not ledger._run._session.is_closed():
+            await asyncio.sleep(0.01)
+    await ledger.stamp_run("run", NOW)
+    with pytest.raises(ConfigurationError, match="in use"):
+        await other.close_runs()
+
+
+async def test_a_run_that_another_one_took_over_from_says_so(server, ledger, other):
+    await ledger.close_runs()
+    ledger._run._session.terminate()
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await other.close_runs()
+                break
+            except ConfigurationError:
+                await asyncio.sleep(0.01)
+    with pytest.raises(Unavailable, match="has begun on this ledger"):
+        await ledger.stamp_run("run", NOW)
+
+
+# --- Beginnings and ends
+
+
+async def test_a_ledger_that_is_not_open_is_unavailable(database):
+    ledger = open_ledger(database)
+    for _ in ("never opened", "closed"):
+        with pytest.raises(Unavailable):
+            await ledger.remembered(["ana"])
+        with pytest.raises(Unavailable):
+            await ledger.save_last_seen({"ana": NOW})
+        with pytest.raises(Unavailable):
+            _ = ledger.id
+        await ledger.open()
+        await ledger.close()
+
+
+async def test_opening_an_open_ledger_changes_nothing(ledger):
+    await ledger.save_last_seen({"ana": NOW})
+    await ledger.open()
+    assert await seen(ledger, "ana") == NOW
+
+
+async def test_what_is_saved_is_what_was_given_at_the_call(ledger):
+    backlog = {f"user-{number}": NOW for number in range(1_000)}
+    saving = asyncio.ensure_future(ledger.save_last_seen(backlog))
+    await asyncio.sleep(0)
+    backlog.clear()
+    await saving
+    assert len(await ledger.remembered([f"user-{number}" for number in range(1_000)])) == 1_000
+
+
+async def test_closing_lets_what_is_under_way_end_and_leaves_no_connection(server, ledger, database):
+    saving = [asyncio.ensure_future(ledger.save_last_seen({f"user-{number}": NOW})) for number in range(20)]
+    reading = [asyncio.ensure_future(ledger.remembered(["ana"])) for _ in range(20)]
+    await ledger.close_runs()
+    await ledger.close()
+    await asyncio.gather(*saving, *reading)
+    name = database.rpartition("/")[2]
+    counted = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'"
+    async with asyncio.timeout(60):
+        while await server.sql(counted) != [(0,)]:
+            await asyncio.sleep(0.01)
+    await ledger.open()
+    assert len(await ledger.remembered([f"user-{number}" for number in range(20)])) == 20
+
+
+async def test_a_caller_that_gave_up_has_its_transaction_done_all_the_same(ledger):
+    saving = asyncio.ensure_future(ledger.save_last_seen({"ana": NOW}))
+    await asyncio.sleep(0)
+    saving.cancel()
+    await asyncio.gather(saving, return_exceptions=True)
+    await ledger.close()
+    await ledger.open()
+    assert await seen(ledger, "ana") == NOW
+
+
+async def test_a_node_takes_few_connections_however_much_is_asked(server, ledger, database):
+    await asyncio.gather(
+        *(ledger.remembered([f"user-{number}"]) for number in range(200)),
+        *(ledger.set_idle_after(f"user-{number}", 60_000) for number in range(50)),
+    )
+    name = database.rpartition("/")[2]
+    [(count,)] = await server.sql(f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'")
+    assert count <= 6
+
+
+async def test_a_batch_is_one_statement(ledger):
+    asked = []
+
+    def note(_connection, _cursor, statement, *_):
+        asked.append(statement)
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", note)
+    try:
+        await ledger.save_last_seen({f"user-{number}": NOW for number in range(2_000)})
+        await ledger.remembered([f"user-{number}" for number in range(2_000)])
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", note)
+    kinds = [statement.split()[0] for statement in asked]
+    assert kinds == [
+        "SET",
+        "SELECT",
+        "INSERT",
+        "SELECT",
+    ]  # its deadline, its turn, what is saved; what is read
+
+
+async def test_a_commit_is_on_the_disk_before_it_is_answered(server, ledger, database):
+    """Whatever the database's default is."""
+    name = database.rpartition("/")[2]
+    await server.sql(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    await ledger.close()
+    await ledger.open()
+    assert await ledger._write(lambda c: c.exec_driver_sql("SHOW synchronous_commit").scalar_one()) == "on"
+    await server.sql(f"ALTER DATABASE {name} SET synchronous_commit = remote_apply")
+    await ledger.close()
+    await ledger.open()
+    kept = await ledger._write(lambda c: c.exec_driver_sql("SHOW synchronous_commit").scalar_one())
+    assert kept == "remote_apply"
+
+
+async def test_ids_are_ordered_by_their_bytes(ledger):
+    users = ["Zoe", "a", "ana", "b", "é", "~"]
+    await ledger.save_choices([Choice(user, 1, Mode.BUSY) for user in users])
+    assert [choice.user for choice in await ledger.chosen("", 10)] == sorted(users)
+    assert [choice.user for choice in await ledger.chosen("Zoe", 2)] == ["a", "ana"]
+
+
+# --- Plans
+
+
+async def test_nothing_is_looked_up_by_scanning_a_table(ledger):
+    asked: dict[str, object] = {}
+
+    def note(_connection, _cursor, statement, parameters, *_):
+        asked[statement] = parameters
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", note)
+    try:
+        await use_everything(ledger)
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", note)
+    assert len(asked) > 15
+    for statement, parameters in asked.items():
+        if statement.startswith(("SELECT pg_", "SET ")):
+            continue
+        plan = await ledger._write(lambda c, s=statement, p=parameters: explained(c, s, p))
+        assert not re.search(r"Seq Scan on (last_seen|choices|follows|contacts|members|changes)", plan), plan
+
+
+def explained(connection, statement, parameters):
+    connection.exec_driver_sql(
+        "SET LOCAL enable_seqscan = off"
+    )  # the tables are empty: reading them whole is cheaper
+    return "\n".join(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())
+
+
+async def use_everything(ledger) -> None:
+    rows: list[RelationRow] = [follow("ana", "bo"), contact("ana", "bo"), room("r", "ana")]
+    await ledger.apply(rows)
+    await ledger.apply([gone(row) for row in rows])
+    await ledger.between("ana", ["bo"], NOW)
+    await ledger.contacts("ana", NOW)
+    await ledger.follows("ana", "bo")
+    await ledger.is_member("r", "ana")
+    await ledger.share_rooms("ana", ["bo"])
+    await ledger.save_last_seen({"ana": NOW})
+    await ledger.save_choices([Choice("ana", 1, Mode.BUSY)])
+    await ledger.remembered(["ana"])
+    await ledger.chosen("ana", 10)
+    await ledger.changes(20_000, 10)
+    await ledger.forget_changes(1)
+    await ledger.erase(Void("ana", NOW, NOW + 1, NOW))

@@ -1,0 +1,110 @@
+"""Two `herenow serve` processes on one Valkey: what happens on one is seen on the other, whatever happens to either."""
+
+import asyncio
+
+import pytest
+from tests.processes import PATIENCE, Server
+from tests.redis_servers import running
+
+pytestmark = pytest.mark.xdist_group("real processes")
+
+
+@pytest.fixture
+def store():
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+async def nodes(store, tmp_path):
+    settings = {"engine": store.url, "capacity": 10_000, "grace": 3, "node_lease": 3, "dead_after": 10}
+    pair = [Server(tmp_path, settings) for _ in range(2)]
+    try:
+        for node in pair:
+            await node.start()
+        yield pair
+    finally:
+        for node in pair:
+            if node.process is not None and node.process.returncode is None:
+                await node.kill()
+
+
+def is_fresh(frame):
+    return frame.get("user_id") == "ana" and "status" in frame and not frame.get("stale")
+
+
+async def test_a_change_on_one_node_reaches_a_viewer_on_the_other(nodes):
+    n1, n2 = nodes
+    await n1.befriend("ana", "bob")
+    async with n2.client("bob") as bob:
+        await bob.watch("ana")
+        async with n1.client("ana") as ana:
+            await bob.sees("ana", "online")
+            await ana.send("presence.set", mode="busy")
+            await bob.sees("ana", "busy")
+            before = len(bob.frames)
+            await ana.send("presence.typing", to="bob")
+            await bob.receive("presence.typing", before)
+            await ana.send("presence.bye")
+        await bob.sees("ana", "offline", before)
+        assert (await n1.rest("GET", "/presence/ana"))["status"] == "offline"
+        assert bob.shown("ana")[1:] == ["online", "busy", "offline"]
+
+
+async def test_who_moves_to_the_other_node_within_grace_is_not_seen_to_leave(nodes):
+    n1, n2 = nodes
+    await n1.befriend("ana", "bob")
+    async with n2.client("bob") as bob:
+        async with n1.client("ana", "phone"):
+            await bob.watch("ana")
+            await bob.sees("ana", "online")
+        async with n2.client("ana", "phone"):
+            await asyncio.sleep(4)
+            await bob.in_step()
+            assert set(bob.shown("ana")) <= {"offline", "online"}
+            assert bob.shown("ana")[-1] == "online"
+            assert bob.shown("ana").count("offline") <= 1
+
+
+async def test_of_a_killed_nodes_users_who_do_not_return_are_shown_offline_once(nodes):
+    n1, n2 = nodes
+    await n1.befriend("ana", "bob")
+    async with n2.client("bob") as bob:
+        await bob.watch("ana")
+        async with n1.client("ana"):
+            seen = await bob.sees("ana", "online")
+            await n1.kill()
+        before = len(bob.frames)
+        gone = await bob.sees("ana", "offline", before)
+        assert gone["last_seen"] >= seen["since"] - 4_000
+        assert bob.shown("ana")[-2:] == ["online", "offline"]
+
+
+async def test_a_store_that_comes_back_empty_is_written_again_and_nobody_is_shown_offline(nodes, store):
+    n1, n2 = nodes
+    await n1.befriend("ana", "bob")
+    async with n1.client("ana"), n2.client("bob") as bob:
+        await bob.watch("ana")
+        await bob.sees("ana", "online")
+        await bob.until(is_fresh)
+        before = len(bob.frames)
+        await asyncio.to_thread(store.kill)
+        await bob.until(lambda f: f.get("user_id") == "ana" and f.get("stale"), before)
+        await asyncio.to_thread(store.start)
+        await bob.until(is_fresh, before)
+        shown = [
+            frame["status"]
+            for frame in bob.frames[before:]
+            if frame.get("user_id") == "ana" and "status" in frame
+        ]
+        assert set(shown) == {"online"}, (bob.frames[before:], n1.told())
+        assert (await n2.rest("GET", "/presence/ana"))["status"] == "online"
+
+
+async def test_a_node_with_another_timing_is_refused_with_a_sentence(nodes, tmp_path, store):
+    other = Server(tmp_path, {"engine": store.url, "grace": 4, "node_lease": 3, "dead_after": 10})
+    with pytest.raises(AssertionError, match="grace is '4' here but '3' in the store"):
+        await other.start()
+    assert other.process is not None
+    async with asyncio.timeout(PATIENCE):
+        assert await other.process.wait() == 2

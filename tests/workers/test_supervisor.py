@@ -1,0 +1,281 @@
+"""A supervisor with processes that do as they are told, and some that do not."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from herenow.errors import ConfigurationError
+from herenow.workers import supervisor as supervising
+from herenow.workers.restarts import Restarts
+from herenow.workers.supervisor import AWAY, GivenUp, Supervisor
+
+FAKE = Path(__file__).with_name("fake_worker.py")
+PATIENCE = 30.0
+
+
+class Rig:
+    """A supervisor, and what its workers noted down."""
+
+    def __init__(self, folder, *, workers=2, hung_after=60.0):
+        self.folder = folder
+        self.announced = 0
+        self.supervisor = Supervisor(
+            [sys.executable, "-S", str(FAKE), str(folder)],
+            workers=workers,
+            address=("127.0.0.1", 4711),
+            hung_after=hung_after,
+            on_ready=self._ready,
+            make_restarts=lambda: Restarts(pauses=(0.0, 0.01, 0.02)),
+        )
+        self.behave("good")
+        self.running: Any = None
+        self.logs: Any = []
+
+    def _ready(self):
+        self.announced += 1
+
+    def behave(self, how):
+        """Those that are started from now on."""
+        (self.folder / "behaviour").write_text(how)
+
+    def noted(self, word):
+        notes = self.folder / "notes"
+        lines = notes.read_text().splitlines() if notes.exists() else []
+        return [line.partition(" ")[2] for line in lines if line.split(" ")[0] == word]
+
+    async def until(self, wanted):
+        async with asyncio.timeout(PATIENCE):
+            while not wanted():
+                await asyncio.sleep(0.01)
+
+    async def up(self):
+        await self.until(lambda: self.announced == 1)
+        return [int(pid) for pid in self.noted("start")]
+
+    async def end(self):
+        self.supervisor.stop()
+        async with asyncio.timeout(PATIENCE):
+            return await self.running
+
+
+@pytest.fixture
+async def rig(tmp_path):
+    async with supervised(tmp_path) as rig:
+        yield rig
+
+
+@asynccontextmanager
+async def supervised(folder, **how):
+    with capture_logs() as logs:
+        rig = Rig(folder, **how)
+        rig.logs = logs
+        rig.running = asyncio.create_task(rig.supervisor.run())
+        try:
+            yield rig
+        finally:
+            if not rig.running.done():
+                await rig.end()
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_all_are_started_each_knows_its_place_and_it_is_said_once_when_all_are_ready(rig):
+    pids = await rig.up()
+    assert len(pids) == 2
+    await rig.until(lambda: len(rig.noted("place")) == 2)
+    assert sorted(rig.noted("place")) == ["1 2 127.0.0.1 4711", "2 2 127.0.0.1 4711"]
+    assert await rig.end() == 0
+    assert not any(map(alive, pids))
+    assert sorted(map(int, rig.noted("end"))) == sorted(pids)
+
+
+async def test_who_is_killed_is_started_again_and_the_others_are_told_its_epochs(rig):
+    pids = await rig.up()
+    os.kill(pids[0], signal.SIGKILL)
+    await rig.until(lambda: len(rig.noted("start")) == 3)
+    await rig.until(lambda: rig.noted("dead"))
+    assert set(rig.noted("dead")) == {f"epoch-{pids[0]}"}
+    assert alive(pids[1])
+    assert rig.announced == 1
+
+
+async def test_when_all_were_killed_the_first_that_is_ready_again_is_told_of_all(tmp_path):
+    async with supervised(tmp_path) as rig:
+        pids = await rig.up()
+        rig.behave("slow")
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        await rig.until(lambda: len(rig.noted("start")) == 4)
+        assert rig.noted("dead") == []
+        rig.behave("good")
+        os.kill(int(rig.noted("start")[-1]), signal.SIGKILL)
+        await rig.until(lambda: rig.noted("dead"))
+        told = " ".join(rig.noted("dead")).split()
+        assert {f"epoch-{pid}" for pid in pids} <= set(told)
+
+
+async def test_one_that_dies_at_once_again_and_again_ends_the_whole_with_a_sentence(tmp_path):
+    async with supervised(tmp_path) as rig:
+        pids = await rig.up()
+        rig.behave("exit 3")
+        os.kill(pids[1], signal.SIGKILL)
+        with pytest.raises(
+            GivenUp, match=r"Worker [12] ended at once, 4 times in a row, the last time with exit code 3"
+        ):
+            await asyncio.wait_for(rig.running, PATIENCE)
+        assert not any(map(alive, pids))
+        assert rig.noted("end") == [str(pids[0])]  # in order
+
+
+async def test_settings_that_have_become_wrong_end_it_as_wrong_settings_do(tmp_path):
+    async with supervised(tmp_path) as rig:
+        pids = await rig.up()
+        rig.behave("exit 2")
+        os.kill(pids[0], signal.SIGKILL)
+        with pytest.raises(ConfigurationError, match="exit code 2"):
+            await asyncio.wait_for(rig.running, PATIENCE)
+
+
+async def test_one_that_cannot_start_for_want_of_a_service_is_tried_for_ever_while_others_live(rig):
+    pids = await rig.up()
+    rig.behave(f"exit {AWAY}")
+    os.kill(pids[0], signal.SIGKILL)
+    await rig.until(lambda: len(rig.noted("start")) > 12)
+    assert not rig.running.done()
+    rig.behave("good")
+    await rig.until(lambda: rig.noted("dead"))
+    assert alive(pids[1])
+
+
+async def test_when_none_is_left_a_service_that_is_away_ends_it(tmp_path):
+    async with supervised(tmp_path, workers=2) as rig:
+        pids = await rig.up()
+        rig.behave(f"exit {AWAY}")
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(GivenUp, match=f"exit code {AWAY}"):
+            await asyncio.wait_for(rig.running, PATIENCE)
+
+
+@pytest.mark.parametrize(("how", "code"), [("exit 2", 2), ("exit 1", 1), (f"exit {AWAY}", 1)])
+async def test_if_the_first_does_not_start_no_other_is_tried(tmp_path, how, code):
+    rig = Rig(tmp_path)
+    rig.behave(how)
+    assert await asyncio.wait_for(rig.supervisor.run(), PATIENCE) == code
+    assert len(rig.noted("start")) == 1
+    assert rig.announced == 0
+
+
+async def test_a_first_that_is_killed_before_it_is_ready_is_named(tmp_path):
+    rig = Rig(tmp_path)
+    rig.behave("crash")
+    with pytest.raises(GivenUp, match="Worker 1 ended before it was ready, with signal SIGKILL"):
+        await asyncio.wait_for(rig.supervisor.run(), PATIENCE)
+
+
+async def test_one_whose_loop_does_not_turn_is_killed_and_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervising, "LOOK", 0.05)
+    async with supervised(tmp_path, hung_after=1.0) as rig:
+        pids = await rig.up()
+        os.kill(pids[1], signal.SIGSTOP)
+        await rig.until(lambda: len(rig.noted("start")) >= 3)
+        await rig.until(lambda: f"epoch-{pids[1]}" in " ".join(rig.noted("dead")))
+        assert not alive(pids[1])
+
+
+async def test_replacing_starts_the_new_one_first_and_ends_the_old_one_in_order(rig):
+    pids = await rig.up()
+    rig.supervisor.replace_all()
+    await rig.until(lambda: len(rig.noted("leave")) == 2)
+    await rig.until(lambda: {"event": "workers.replaced", "log_level": "info"} in rig.logs)
+    lines = [line.split() for line in (rig.folder / "notes").read_text().splitlines()]
+    order = [(word, int(rest[0])) for word, *rest in lines if word in ("start", "leave")]
+    new = [int(pid) for pid in rig.noted("start")[2:]]
+    first, second = (int(pid) for pid in rig.noted("leave"))
+    assert sorted((first, second)) == sorted(pids)
+    assert order[2:] == [("start", new[0]), ("leave", first), ("start", new[1]), ("leave", second)]
+    assert all(map(alive, new))
+    assert await rig.end() == 0
+
+
+async def test_if_the_new_one_does_not_start_the_old_ones_stay(rig):
+    pids = await rig.up()
+    rig.behave("exit 2")
+    rig.supervisor.replace_all()
+    await rig.until(lambda: any(line["event"] == "workers.stay" for line in rig.logs))
+    assert len(rig.noted("start")) == 3
+    assert all(map(alive, pids))
+    rig.behave("good")
+    rig.supervisor.replace_all()
+    await rig.until(lambda: len(rig.noted("leave")) == 2)
+
+
+async def test_who_does_not_end_when_told_is_killed_in_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervising, "STOPPING", 0.3)
+    rig = Rig(tmp_path)
+    rig.behave("stubborn")
+    rig.running = asyncio.create_task(rig.supervisor.run())
+    pids = await rig.up()
+    with capture_logs() as logs:
+        assert await rig.end() == 1
+    assert [line["event"] for line in logs] == ["worker.stuck"] * 2
+    assert not any(map(alive, pids))
+
+
+async def test_one_can_ask_what_all_say_of_themselves(rig):
+    pids = await rig.up()
+    (rig.folder / f"ask-{pids[1]}").touch()
+    await rig.until(lambda: rig.noted("answer"))
+    told = json.loads(rig.noted("answer")[0])
+    assert [(worker, restarts) for worker, restarts, _ in told] == [(1, 0), (2, 0)]
+    assert sorted(int(body) for _, _, body in told) == sorted(pids)
+
+
+async def test_of_one_that_does_not_answer_it_is_said_that_it_does_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(supervising, "ANSWER", 0.2)
+    async with supervised(tmp_path) as rig:
+        pids = await rig.up()
+        os.kill(pids[0], signal.SIGSTOP)
+        (rig.folder / f"ask-{pids[1]}").touch()
+        await rig.until(lambda: rig.noted("answer"))
+        os.kill(pids[0], signal.SIGCONT)
+        told = json.loads(rig.noted("answer")[0])
+        assert sorted(body for _, _, body in told if body) == [str(pids[1])]
+        assert len(told) == 2
+
+
+async def test_workers_end_when_their_supervisor_is_killed(tmp_path):
+    script = f"""
+import asyncio, sys
+from herenow.workers.supervisor import Supervisor
+supervisor = Supervisor([sys.executable, "-S", {str(FAKE)!r}, {str(tmp_path)!r}], workers=2,
+                        address=("127.0.0.1", 1), hung_after=60, on_ready=lambda: print("up", flush=True))
+asyncio.run(supervisor.run())
+"""
+    rig = Rig(tmp_path)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"up\n"
+    process.kill()
+    await process.wait()
+    pids = [int(pid) for pid in rig.noted("start")]
+    await rig.until(lambda: len(rig.noted("alone")) == 2)
+    await rig.until(lambda: not any(map(alive, pids)))
