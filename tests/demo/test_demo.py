@@ -24,6 +24,12 @@ async def demo(peer="127.0.0.1", host="127.0.0.1:8000"):
             yield guests, shown.client
 
 
+def key_of(guests: Demo) -> str:
+    found = re.search(r"#key=(\S+)", guests.invitation())
+    assert found is not None
+    return found[1]
+
+
 async def test_at_home_everybody_is_let_in_as_anybody():
     for peer, host in (("127.0.0.1", "127.0.0.1:8000"), ("::1", "[::1]:8000"), ("127.0.0.1", "localhost")):
         async with demo(peer, host) as (_, client):
@@ -49,7 +55,7 @@ async def test_at_home_everybody_is_let_in_as_anybody():
 )
 async def test_from_elsewhere_the_key_of_the_link_is_needed(peer, host, headers):
     async with demo(peer, host) as (guests, client):
-        key = re.search(r"#key=(\S+)", guests.invitation())[1]
+        key = key_of(guests)
         for wrong in (None, "", "x" * len(key), key + "x", "é"):
             given = headers | ({} if wrong is None else {"x-demo-key": wrong.encode()})
             problem(await client.get("/demo/token/ana", headers=given), 403, "forbidden")
@@ -58,10 +64,7 @@ async def test_from_elsewhere_the_key_of_the_link_is_needed(peer, host, headers)
 
 async def test_the_key_outlives_a_restart_and_is_another_one_with_another_secret():
     async with serving() as world:
-        keys = [
-            re.search(r"#key=(\S+)", Demo(world.node, secret, "", ANY).invitation())[1]
-            for secret in (SECRET, SECRET, SECRET + "x")
-        ]
+        keys = [key_of(Demo(world.node, secret, "", ANY)) for secret in (SECRET, SECRET, SECRET + "x")]
     assert keys[0] == keys[1] != keys[2]
     assert SECRET not in keys[0]
 
