@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "announcement": {"settings"},
     "workers": {"errors"},
     "logs": set(),
-    "demo": {"gateway", "service", "wire", "core", "ports", "errors"},
+    "demo": {"api", "gateway", "service", "wire", "core", "ports", "errors"},
     "app": EVERYTHING,
     "cli": EVERYTHING,
     "testing": EVERYTHING,

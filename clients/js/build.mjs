@@ -1,17 +1,25 @@
 /**
  * Builds the package: dist/*.js (small ES modules, one file per entry), dist/types (for TypeScript), build/ (the modules
- * one by one, for the tests). Checks the types and the size on the way. The files that pages load from the server
- * are copied into the Python package; `--check` only compares them.
+ * one by one, for the tests), and the demo's page. Checks the types and the size on the way. What the server hands out is
+ * copied into the Python package; `--check` only compares it.
  */
 import { spawnSync } from "node:child_process";
-import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
 const LIMIT = 6_000; // bytes of dist/herenow.js, minified and gzipped
-const SHIPPED = ["herenow.js", "green-dot.js", "rest.js"];
-const STATIC = fileURLToPath(new URL("../../src/herenow/api/static/", import.meta.url));
+const PACKAGE = fileURLToPath(new URL("../../src/herenow/", import.meta.url));
+const SHIPPED = {
+  "api/static/herenow.js": "dist/herenow.js",
+  "api/static/green-dot.js": "dist/green-dot.js",
+  "api/static/rest.js": "dist/rest.js",
+  "demo/static/index.html": "demo/index.html",
+  "demo/static/demo.js": "build/page/main.js",
+  "demo/static/demo.css": "build/page/demo.css",
+};
 const check = process.argv.includes("--check");
 
 process.chdir(fileURLToPath(new URL(".", import.meta.url)));
@@ -26,20 +34,29 @@ await build({
   external: ["react"],
   outdir: "dist",
 });
-await build({ ...common, entryPoints: readdirSync("src").map((name) => `src/${name}`), outdir: "build" });
+await build({ ...common, entryPoints: modules("src"), outdir: "build" });
+await build({ ...common, entryPoints: modules("demo"), outdir: "build/demo" });
+await build({ ...common, entryPoints: ["demo/main.ts", "demo/demo.css"], bundle: true, minify: true, external: ["/sdk/*"], outdir: "build/page" });
 
-const { status } = spawnSync(process.execPath, ["node_modules/typescript/bin/tsc"], { stdio: "inherit" });
-if (status !== 0) process.exit(1);
+for (const project of [".", "demo"]) {
+  const { status } = spawnSync(process.execPath, ["node_modules/typescript/bin/tsc", "--project", project], { stdio: "inherit" });
+  if (status !== 0) process.exit(1);
+}
 
 const size = gzipSync(readFileSync("dist/herenow.js"), { level: 9 }).length;
 console.log(`dist/herenow.js: ${size} bytes min+gzip of ${LIMIT}`);
 if (size > LIMIT) fail(`dist/herenow.js has ${size} bytes min+gzip; at most ${LIMIT} are allowed`);
 
-mkdirSync(STATIC, { recursive: true });
-for (const name of SHIPPED) {
-  const fresh = readFileSync(`dist/${name}`, "utf8");
-  if (!check) writeFileSync(STATIC + name, fresh);
-  else if (readFileSync(STATIC + name, "utf8") !== fresh) fail(`src/herenow/api/static/${name} is not what clients/js builds: npm run build`);
+for (const [name, built] of Object.entries(SHIPPED)) {
+  const place = PACKAGE + name;
+  const fresh = readFileSync(built, "utf8");
+  if (check && (!existsSync(place) || readFileSync(place, "utf8") !== fresh)) fail(`src/herenow/${name} is not what clients/js builds: npm run build`);
+  mkdirSync(dirname(place), { recursive: true });
+  if (!check) writeFileSync(place, fresh);
+}
+
+function modules(folder) {
+  return readdirSync(folder).filter((name) => name.endsWith(".ts")).map((name) => `${folder}/${name}`);
 }
 
 function fail(sentence) {

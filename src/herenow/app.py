@@ -181,7 +181,7 @@ async def running(
                 auth,
                 settings,
                 sockets=sockets,
-                front_page=guests.page if guests else None,
+                pages=guests.routes() if guests else (),
                 everyone=None if worker is None else worker.told,
             )
             if worker is not None:

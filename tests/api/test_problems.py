@@ -3,6 +3,7 @@
 import pytest
 from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from structlog.testing import capture_logs
 from tests.api.world import SECRET, problem, serving
 
@@ -81,7 +82,7 @@ async def test_pages_that_are_not_ours_fail_in_the_same_shape():
             case _:
                 return PlainTextResponse("hello")
 
-    async with serving(front_page=page) as world:
+    async with serving(pages=[Route("/", page)]) as world:
         assert (await world.client.get("/")).text == "hello"
         assert (await world.client.get("")).text == "hello"
         problem(await world.client.get("/?do=404"), 404, "not_found")

@@ -109,7 +109,7 @@ async def serving(
     peer=("127.0.0.1", 1234),
     engine=None,
     start=True,
-    front_page=None,
+    pages=(),
     everyone=None,
     timings=None,
     polling=UNLIMITED,
@@ -134,7 +134,7 @@ async def serving(
         node,
         Auth(SECRET, node.clock, 86_400.0, revocations=node.revocations),
         all_settings,
-        front_page=front_page,
+        pages=pages,
         everyone=everyone,
     )
     transport = httpx.ASGITransport(app=app, client=peer)

@@ -295,7 +295,10 @@ export class Herenow {
 
   /** Once for every connection, until it is answered: a choice may be said twice, but not be lost on the way. */
   #choose(id: string, frame: Frame): void {
-    if (this.#state.phase === "connected") this.#wish({ send: frame });
+    if (this.#state.phase === "connected") {
+      this.#wish({ send: frame });
+      this.#knock(); // if the tab that leads is asleep, it is noticed now
+    }
     if (this.#state.phase === "closed") this.#refuse(id, "closed");
   }
 

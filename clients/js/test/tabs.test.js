@@ -162,6 +162,30 @@ test("a choice made while the tab with the socket closes is said by the next one
   await chosen;
 });
 
+test("a choice finds out that the tab with the socket is asleep", async (t) => {
+  const locks = new FakeLocks();
+  const { Sockets, tab, pass } = browser(t, { locks });
+  const one = await tab();
+  Sockets.last.welcome();
+  const two = await tab();
+  await pass(20);
+  assert.equal(two.state.phase, "connected");
+  const name = `herenow ${URL_}?device_id=browser&platform=web ana`;
+  // Its lock goes to somebody who says nothing: that is what a sleeping tab looks like to the others.
+  void locks.request(name, { steal: true }, () => new Promise(() => {})).catch(() => {});
+  await pass(0);
+  one.close();
+  await pass(100);
+  const chosen = two.me.set({ mode: "busy" });
+  await pass(3_000);
+  assert.equal(Sockets.all.length, 2);
+  Sockets.last.welcome();
+  await pass(20);
+  const [set] = Sockets.last.of("presence.set");
+  Sockets.last.say({ type: "presence.ok", id: set.id });
+  await chosen;
+});
+
 test("a tab that robs at the moment its turn comes ends up leading", async (t) => {
   const granted = [];
   const rejected = [];

@@ -2,20 +2,19 @@
 
     Cors ─▶ Problems ─▶ Addresses ─▶ Starlette's router ─▶ Resource (method, readiness, access) ─▶ the endpoint
 
-Pages that are not of the contract (the demo's front page) are given by the composition root. A new layer, or another
+Pages that are not of the contract (the demo's) are given by the composition root. A new layer, or another
 way to decide who may call an endpoint, would be a reason to change this module.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -46,8 +45,6 @@ from herenow.gateway.sse import Streaming
 from herenow.service.node import Node
 from herenow.settings import Settings
 
-Page = Callable[[Request], Awaitable[Response]]
-
 CONTRACT = (
     *presence.OPERATIONS,
     *devices.OPERATIONS,
@@ -71,18 +68,18 @@ def make_app(
     settings: Settings,
     *,
     sockets: Sockets | None = None,
-    front_page: Page | None = None,
+    pages: Iterable[Route] = (),
     everyone: Everyone | None = None,
 ) -> Starlette:
-    """`front_page` answers at `/`; without one there is nothing. `sockets` are all that are open in this process, where
-    streams find their place; without them there is always room. `everyone` is where there are several workers. The caller
-    starts and stops the node."""
+    """`pages` are routes beside the contract. `sockets` are all that are open in this process, where streams find their
+    place; without them there is always room. `everyone` is where there are several workers. The caller starts and stops the
+    node."""
     operations = (*CONTRACT, *Description(CONTRACT, max_bulk=settings.max_bulk).operations)
     streaming = Streaming(node, sockets or Sockets(sys.maxsize), settings.dead_after)
     api = Api(node, auth, settings, streaming, everyone)
     app = Starlette(
         routes=[
-            *([Route("/", front_page)] if front_page is not None else []),
+            *pages,
             *sdk.routes(),
             *(Route(path, Resource(api, rows), name=path) for path, rows in _by_path(operations)),
         ],

@@ -8,21 +8,16 @@ in `service.metrics`, how Prometheus gets it in `prometheus`, what a process say
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-
 from msgspec import Struct
 from starlette.responses import Response
 
+from herenow.api import peers
 from herenow.api.answers import Reply, answered
 from herenow.api.operations import Access, Answer, Media, Operation
 from herenow.api.prometheus import exposition, metrics_of
 from herenow.api.reports import Stats, Trouble, metrics_of_all, stats_of, stats_of_all, troubles
 from herenow.api.requests import Call
 from herenow.errors import ProtocolError
-
-FORWARDED = frozenset({"forwarded", "x-real-ip", "x-client-ip", "true-client-ip", "via"})
-"""Headers by which a proxy says that the request comes from elsewhere, besides all that begin with `x-forwarded-` or
-end with `-connecting-ip`."""
 
 
 class Health(Struct, frozen=True):
@@ -68,19 +63,7 @@ async def stats(call: Call) -> Response:
 
 
 def is_local(call: Call) -> bool:
-    """The peer is on this machine, and nothing says that it only passes on what comes from elsewhere."""
-    if any(_tells_of_a_proxy(name) for name in call.header_names):
-        return False
-    try:
-        peer = ip_address((call.peer or "").partition("%")[0])
-    except ValueError:
-        return False
-    mapped = peer.ipv4_mapped if peer.version == 6 else None
-    return (mapped or peer).is_loopback
-
-
-def _tells_of_a_proxy(name: str) -> bool:
-    return name in FORWARDED or name.startswith("x-forwarded-") or name.endswith("-connecting-ip")
+    return peers.is_local(call.peer, call.header_names)
 
 
 _NUMBERS = (

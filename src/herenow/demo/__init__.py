@@ -1,17 +1,26 @@
 """`herenow serve --demo`: a few people who follow each other, and a page that shows their dots.
 
-Answers: what does a stranger do in the first minute? They open two links. Everything the page does is the public
-contract; nothing here has a door of its own.
+Answers: what does a stranger do in the first minute? They open a link, twice. The page is built from `clients/js/demo` on
+the SDK; everything it does is the public contract. The one door of its own stands for what an application's back end
+does: it says who somebody is. That door is open on this very machine, and for who has the key of the printed link;
+otherwise a demo that listens to the world would let the world in as anybody.
 """
 
 from __future__ import annotations
 
+import base64
+import hmac
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from itertools import permutations
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
+from herenow.api.peers import is_local, is_loopback
+from herenow.errors import ProtocolError
 from herenow.gateway.tokens import Expected, mint
 from herenow.ports import RelationRow
 from herenow.service.node import Node
@@ -19,6 +28,20 @@ from herenow.service.node import Node
 PEOPLE = ("ana", "bo", "chen", "dara")
 ROOM = "lobby"
 DAY = 86_400.0
+HOUR = 3_600.0
+
+FILES = {
+    "/": ("index.html", "text/html"),
+    "/demo/demo.js": ("demo.js", "text/javascript"),
+    "/demo/demo.css": ("demo.css", "text/css"),
+}
+HEADERS = {
+    "cache-control": "no-cache",
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
 
 
 class Demo:
@@ -27,23 +50,61 @@ class Demo:
         self._secret = secret
         self._expected = expected
         self._url = url
-        self._page = files("herenow.demo").joinpath("page.html").read_text(encoding="utf-8")
+        # Made of the secret: pages that are open outlive a restart.
+        digest = hmac.digest(secret.encode(), b"the key of herenow's demo", "sha256")
+        self._key = base64.urlsafe_b64encode(digest[:12]).decode()
 
     async def arrive(self) -> None:
         """They follow each other and share a room."""
         follows = [RelationRow("follow", a, b) for a, b in permutations(PEOPLE, 2)]
         await self._node.graph.apply([*follows, *(RelationRow("room", ROOM, person) for person in PEOPLE)])
 
-    async def page(self, request: Request) -> Response:
-        return HTMLResponse(self._page, headers={"cache-control": "no-store"})
+    def routes(self) -> list[Route]:
+        return [
+            *(Route(path, _file(name, media)) for path, (name, media) in FILES.items()),
+            Route("/demo/token/{user}", self.token),
+        ]
+
+    async def token(self, request: Request) -> Response:
+        """GET /demo/token/{user}: what an application's own back end would answer to somebody who is signed in."""
+        given = request.headers.get("x-demo-key", "")
+        if not hmac.compare_digest(given.encode(), self._key.encode()) and not _is_at_home(request):
+            raise ProtocolError("forbidden", "Open the link that herenow serve --demo has printed.")
+        user = request.path_params["user"]
+        if user not in PEOPLE:
+            raise ProtocolError("not_found", f"The people of the demo are {', '.join(PEOPLE)}.")
+        return PlainTextResponse(self._token(user, HOUR), headers={"cache-control": "no-store"})
 
     def invitation(self) -> str:
-        lines = ["", "Open two of these, side by side (the links hold tokens that are good for a day):"]
-        for person in PEOPLE:
-            lines.append(f"  {person:<5} {self._url}/#user={person}&token={self._token(person)}")
-        lines += ["", "A token for the service endpoints:", f"  {self._token('demo', scope='service')}"]
-        return "\n".join(lines)
+        return "\n".join(
+            [
+                "",
+                "Open this in two tabs, and be somebody else in each:",
+                f"  {self._url}/#key={self._key}",
+                "",
+                "Tokens for the protocol itself, good for a day: a user's, and one for the service endpoints",
+                f"  {self._token(PEOPLE[0], DAY - 1)}",
+                f"  {self._token('demo', DAY - 1, scope='service')}",
+            ]
+        )
 
-    def _token(self, user: str, scope: str | None = None) -> str:
+    def _token(self, user: str, ttl: float, scope: str | None = None) -> str:
         now = self._node.clock.now() / 1000
-        return mint(self._secret, user, scope=scope, ttl=DAY - 1, now=now, expected=self._expected)
+        return mint(self._secret, user, scope=scope, ttl=ttl, now=now, expected=self._expected)
+
+
+def _file(name: str, media: str) -> Callable[[Request], Awaitable[Response]]:
+    body = files("herenow.demo").joinpath("static", name).read_bytes()
+
+    async def answer(_request: Request) -> Response:
+        return Response(body, media_type=media, headers=HEADERS)
+
+    return answer
+
+
+def _is_at_home(request: Request) -> bool:
+    """From this machine, and under a name of this machine: a page elsewhere may have its own name lead here."""
+    host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
+    named = host == "localhost" or is_loopback(host)
+    peer = None if request.client is None else request.client.host
+    return named and is_local(peer, request.headers.keys())
