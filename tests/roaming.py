@@ -44,8 +44,13 @@ class Device:
         return self
 
     def words(self, user: str) -> set[tuple[object, ...]]:
-        """Everything it was ever told of somebody, freshness aside."""
-        return {(s["status"], s["since"], tuple(s["platforms"])) for s in self.shown.get(user, ())}
+        """Everything it was ever told of somebody by nodes that could know: stale says that it is not known."""
+        fresh = [shown for shown in self.shown.get(user, ()) if not shown.get("stale")]
+        return {(shown["status"], shown["since"], tuple(shown["platforms"])) for shown in fresh}
+
+    def was_left_in_the_dark(self) -> bool:
+        """Whether anything it was told was marked stale."""
+        return any(shown.get("stale") for told in self.shown.values() for shown in told)
 
     @property
     def local_port(self) -> int:
