@@ -42,6 +42,8 @@ class Snapshot:
         self.wrong: list[bytes] = []
 
     def __call__(self, payload: bytes) -> None:
+        if payload.startswith((b'{"type":"presence.welcome"', b'{"type":"presence.self"')):
+            return
         self.online += payload.count(ONLINE)
         if OFFLINE in payload or b'"presence.error"' in payload or b"denied" in payload:
             self.wrong.append(payload)
