@@ -303,6 +303,9 @@ async def test_e15_e19_what_was_under_way_when_the_store_stood_still_leaves_no_g
     [(gone, there)] = {tuple(each.status for each in one) for one in told}
     assert gone == "offline"
     assert viewer.witness.words(cy) in (["offline"], ["offline", "online", "offline"])
+    last = [shown for shown in viewer.witness.all if shown.user == cy][-1]
+    if last.last_seen is not None:  # lost when the socket closed, not when its silence was noticed
+        assert last.as_of - last.last_seen < stage.fleet.timings.dead_after + stage.fleet.timings.grace
     assert viewer.witness.words(dan) == ["offline", "online"] + ["busy"] * (there == "busy")
     assert there == "busy" or asked.exception() is not None
 
