@@ -264,6 +264,10 @@ class Subscriptions:
     async def look_again(self, viewer: str, targets: Sequence[str] | None) -> None:
         """What this viewer's connections see of these targets (None: of all they watch), under the rules of now; whom
         they would like to watch and may by now, they get."""
+        if targets is None:
+            await self._turns.take(
+                self._looks_at(viewer)
+            )  # all who are here may look again in the same moment
         person = self._people.find(viewer)
         if person is None or not person.outboxes:
             return
@@ -274,6 +278,10 @@ class Subscriptions:
         )
         await self._follow_contacts(person)
         await self._grant_wishes(person, targets)
+
+    def _looks_at(self, viewer: str) -> int:
+        person = self._people.find(viewer)
+        return 0 if person is None else sum(len(outbox.watching) for outbox in person.outboxes)
 
     def _resight(self, person: Person, targets: set[str]) -> None:
         for outbox in list(person.outboxes):
