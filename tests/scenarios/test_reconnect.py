@@ -62,7 +62,7 @@ def test_j5_thousands_who_come_back_at_once_all_find_everybody_and_nobody_is_see
     users = names(CLIENTS)
     with (
         running() as store,
-        herenow_nodes(2, engine=store.url, relations="open", capacity=CAPACITY, grace=60) as nodes,
+        herenow_nodes(2, _contacts(users), engine=store.url, capacity=CAPACITY, grace=60) as nodes,
         Crowd(*nodes) as crowd,
     ):
         gone = crowd.join(map(handshake, users), frames_each=2)
@@ -74,8 +74,8 @@ def test_j5_thousands_who_come_back_at_once_all_find_everybody_and_nobody_is_see
         back = crowd.join(map(handshake, moved), frames_each=2)
         snapshots = {client: Snapshot() for client in back}
         crowd.listeners.update(snapshots)
-        for client, targets in zip(back, _rings(moved), strict=True):
-            crowd.send(client, subscription(targets))
+        for client, (before_them, after_them) in zip(back, _neighbours(moved), strict=True):
+            crowd.send(client, subscription(before_them + after_them))
         crowd.until(lambda: all(each.online >= TARGETS for each in snapshots.values()))
         asked = _commands(store) - before
 
@@ -87,11 +87,19 @@ def test_j5_thousands_who_come_back_at_once_all_find_everybody_and_nobody_is_see
         assert asked["evalsha"] < 3 * CLIENTS, asked  # to leave, to come, and to look 200 people up
 
 
-def _rings(users: list[str]) -> Iterator[list[str]]:
-    """For each of them the next in the round."""
-    endless = users + users
-    for number in range(len(users)):
-        yield endless[number + 1 : number + 1 + TARGETS]
+def _contacts(users: list[str]) -> Iterator[tuple[str, str]]:
+    """Everybody with the next hundred in the round, and so with the hundred before them; a watcher with all."""
+    for user, (_, after) in zip(users, _neighbours(users), strict=True):
+        yield from ((user, other) for other in after)
+    for number, user in enumerate(users):
+        yield f"watcher{number // AT_ONCE}", user
+
+
+def _neighbours(users: list[str]) -> Iterator[tuple[list[str], list[str]]]:
+    """For each of them who comes before, and who after."""
+    half, endless = TARGETS // 2, users * 3
+    for number in range(len(users), 2 * len(users)):
+        yield endless[number - half : number], endless[number + 1 : number + 1 + half]
 
 
 async def _all_stand(url: str, users: list[str]) -> bool:
