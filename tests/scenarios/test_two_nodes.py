@@ -126,11 +126,15 @@ async def test_e20_a_node_that_does_not_agree_with_the_others_is_refused_with_a_
         other = Server(elsewhere, settings | {"ledger": f"sqlite:///{tmp_path / 'herenow.db'}"} | change)
         if "secret" in change:
             other.environment = {"HERENOW_SECRET": str(change["secret"])}
-        with pytest.raises(AssertionError, match=sentence):
-            await other.start()
-        assert other.process is not None
-        async with asyncio.timeout(PATIENCE):
-            assert await other.process.wait() == 2
+        try:
+            with pytest.raises(AssertionError, match=sentence):
+                await other.start()
+            assert other.process is not None
+            async with asyncio.timeout(PATIENCE):
+                assert await other.process.wait() == 2
+        finally:
+            if other.runs:
+                await other.kill()
         assert "that the others do not have" not in other.told()
 
 
