@@ -8,6 +8,7 @@ and `Share` tells how much of it was used: near one, the figures would be those 
 from __future__ import annotations
 
 import base64
+import itertools
 import os
 import select
 import socket
@@ -36,10 +37,10 @@ Listener = Callable[[bytes], None]
 
 
 class Crowd:
-    """Clients of one server. A client is known by the number of its socket."""
+    """Clients of a server, or of several by turns. A client is known by the number of its socket."""
 
-    def __init__(self, server: Server) -> None:
-        self._port = server.port
+    def __init__(self, *servers: Server) -> None:
+        self._ports = itertools.cycle([server.port for server in servers])
         self._epoll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
         self._opening: set[int] = set()
@@ -138,7 +139,7 @@ class Crowd:
         client = socket.socket()
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.bind((f"127.0.0.{2 + len(self._sockets) // PER_ADDRESS}", 0))
-        client.connect(("127.0.0.1", self._port))
+        client.connect(("127.0.0.1", next(self._ports)))
         client.setblocking(False)  # noqa: FBT003
         number = client.fileno()
         self._sockets[number] = client

@@ -143,12 +143,15 @@ class Client:
     def __init__(self, socket: websockets.ClientConnection) -> None:
         self.socket = socket
         self.frames: list[Frame] = []
+        """Of those that are several statuses, each."""
+        self.messages = 0
         self._came = asyncio.Event()
         self.reader = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
         async for message in self.socket:
             frame = json.loads(message)
+            self.messages += 1
             self.frames += frame["statuses"] if frame["type"] == "presence.statuses" else [frame]
             self._came.set()
         self._came.set()

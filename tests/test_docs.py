@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 from pathlib import Path
@@ -66,6 +67,44 @@ def test_everything_that_may_fail_names_tests_that_exist() -> None:
         assert re.search(rf"def {name}\(", (ROOT / path).read_text(encoding="utf-8")), f"{path}::{name}"
     told = {name.replace("_", " ") for path, name in named if path.endswith("misfortunes.py")}
     assert told == set(MISFORTUNES), "a misfortune of the fault bench and the page differ"
+
+
+SITUATIONS = {"A": 10, "B": 9, "C": 8, "D": 8, "E": 20, "F": 9, "G": 11, "H": 4, "I": 7, "J": 7}
+"""How many there are of each letter: one that is left out of the page is noticed."""
+
+
+def test_every_situation_is_there_and_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "situations.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([A-J]\d+) \|.*\| (.+) \|$", page, re.MULTILINE)
+    wanted = [f"{letter}{number}" for letter, last in SITUATIONS.items() for number in range(1, last + 1)]
+    assert [situation for situation, _ in rows] == wanted
+    for situation, shown_by in rows:
+        named = re.findall(r"`(tests/\S+?\.py)::(\w+)`", shown_by)
+        assert named, f"{situation} names no test"
+        assert len(named) == shown_by.count("`") // 2, f"{situation} names something that is no test"
+        for path, name in named:
+            assert name in collected(path), f"{situation}: {path}::{name}"
+
+
+def test_situations_that_are_told_on_a_real_store_too_say_so() -> None:
+    page = (ROOT / "docs" / "situations.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([A-J]\d+) \|.*test_it_holds_on_a_real_valkey_too", page, re.MULTILINE)
+    scenes = (ROOT / "tests" / "cluster" / "test_situations_on_redis.py").read_text(encoding="utf-8")
+    told = {found.upper() for found in re.findall(r"    test_\w+\.test_([a-j]\d+)_\w+,", scenes)}
+    assert set(rows) == told
+
+
+def collected(path: str) -> set[str]:
+    """What pytest would find in this file, and the misfortunes of the fault bench."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    functions = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
+    if path == "tests/faults/misfortunes.py":
+        return {name.replace(" ", "_") for name in MISFORTUNES} & functions
+    assert Path(path).name.startswith("test_"), f"{path} is not collected"
+    classes = {n.name for n in tree.body if isinstance(n, ast.ClassDef)}
+    return {name for name in functions if name.startswith("test_")} | {
+        name for name in classes if name.startswith("Test")
+    }
 
 
 def test_every_guarantee_of_privacy_names_tests_that_exist() -> None:

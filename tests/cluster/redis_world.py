@@ -5,6 +5,7 @@ minute. The store's clock is the loop's. A waiting read would wait in real time:
 """
 
 import asyncio
+from collections import Counter
 from weakref import WeakSet
 
 from tests.redis_servers import trim
@@ -72,6 +73,13 @@ class RedisStore:
         self._handles.append(Handle(parse(self._server.url), **options))
         return self._handles[-1]
 
+    async def begin(self):
+        """As one that was used before: it is settled."""
+        handle = self.handle()
+        for shard in range(self._shards):
+            await handle.settle(shard, 0, 0)
+            assert await handle.settle(shard, 0, 0)
+
     async def close(self):
         """Of nodes that were killed too."""
         for handle in self._handles:
@@ -89,6 +97,15 @@ class RedisStore:
                     found[user_of(field, body)] = record
         return found
 
+    async def entries(self):
+        """How many were ever written into the logs of all shards."""
+        return sum((await self._handles[0].heads()).values())
+
+    def calls(self):
+        """How often which command was given to the server, those of its scripts included."""
+        stats = self._server.client.info("commandstats")
+        return Counter({name.removeprefix("cmdstat_"): row["calls"] for name, row in stats.items()})
+
     def snapshot(self, shard):
         keys = self._keys(shard)
         pipeline = self._server.client.pipeline(transaction=False)
@@ -103,7 +120,7 @@ class RedisStore:
             pipeline.restore(key, 0, dumped)
         pipeline.execute()
 
-    def empty(self, shard):
+    def empty(self, shard=None):
         keys = self._keys(shard)
         if keys:
             self._server.client.delete(*keys)

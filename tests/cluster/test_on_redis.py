@@ -2,11 +2,9 @@
 
 import os
 from contextlib import closing
-from zlib import crc32
 
 import pytest
-from tests.cluster.redis_world import PatientLoop, RedisStore, watch_links
-from tests.cluster.schedule import SHARDS
+from tests.cluster.redis_world import PatientLoop
 from tests.cluster.test_random_schedules import ran, report
 
 SEEDS = range(int(os.environ.get("HERENOW_REDIS_SEEDS", "2")))
@@ -16,7 +14,7 @@ def play(store, seed, **how):
     """A schedule on a loop of its own; what it told."""
 
     async def tell():
-        await begin(store)
+        await store.begin()
         try:
             async with ran(seed, store=store, **how) as schedule:
                 return schedule
@@ -27,22 +25,6 @@ def play(store, seed, **how):
         schedule = loop.run_until_complete(tell())
     assert not schedule.checker.problems, report(schedule)
     return schedule
-
-
-async def begin(store):
-    """A store that was used before: it is settled."""
-    handle = store.handle()
-    for shard in range(SHARDS):
-        await handle.settle(shard, 0, 0)
-        assert await handle.settle(shard, 0, 0)
-
-
-@pytest.fixture
-def store(request, valkey_server, monkeypatch):
-    watch_links(monkeypatch)
-    store = RedisStore(valkey_server, f"world{crc32(request.node.name.encode())}", SHARDS)
-    yield store
-    store.empty(None)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -27,7 +27,7 @@ from herenow.core.record import decode
 from herenow.engines import make_engine
 from herenow.errors import Unavailable
 from herenow.ledgers import open_ledger
-from herenow.ports import Engine, Ledger, RelationRow
+from herenow.ports import Engine, Lease, Ledger, RelationRow
 from herenow.testing.scene import Counts, Shown
 
 TIMINGS = Timings(idle_after=600_000, dead_after=6_000, grace=3_000)
@@ -166,7 +166,7 @@ class Fleet:
         self.timings, self.lease, self.late = TIMINGS, LEASE, LATE
         self.clients: list[Any] = []
         self.nodes: dict[str, Member] = {}
-        self.epochs: frozenset[str] = frozenset()
+        self.leases: list[Lease] = []
         self.ledger_url = ledger or f"sqlite:///{folder / 'herenow.db'}"
         self._through_proxies = through_proxies
         self._store = store
@@ -232,6 +232,10 @@ class Fleet:
     def now(self) -> int:
         return time.time_ns() // 1_000_000
 
+    @property
+    def epochs(self) -> frozenset[str]:
+        return frozenset(lease.epoch for lease in self.leases if not lease.dead)
+
     def everybody_stored(self) -> dict[str, Presence]:
         return self._stored
 
@@ -248,7 +252,7 @@ class Fleet:
                     cursor = page.cursor
                     if cursor is None:
                         break
-            self.epochs = frozenset(lease.epoch for lease in await self._engine.leases() if not lease.dead)
+            self.leases = await self._engine.leases()
         except Unavailable:
             return False
         self._stored = found

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import httpx2
@@ -132,6 +132,48 @@ async def test_answers_come_in_order_and_echo_their_ids(here: Here) -> None:
     }
 
 
+async def test_F2_five_hundred_targets_at_once_are_a_few_frames_and_each_error_is_named(here: Here) -> None:
+    friends = [f"u{number}" for number in range(497)]
+    rows = "".join(json.dumps({"kind": "contact", "a": "ana", "b": friend}) + "\n" for friend in friends)
+    await here.put("/relations", "POST", content=rows, headers={"content-type": "application/x-ndjson"})
+    async with here.client("ana") as ana:
+        targets = [*friends, "stranger", "nobody", "a b"]
+        await ana.send("presence.subscribe", target_user_ids=targets, id="all")
+        await ana.in_step()
+        messages = ana.messages
+    shown = [frame["user_id"] for frame in ana.frames if {"status", "user_id"} <= frame.keys()]
+    assert sorted(shown) == sorted(friends)
+    [denial] = [frame for frame in ana.frames if frame.get("type") == "presence.subscribe.denied"]
+    assert {(row["target_user_id"], row["reason"]) for row in denial["denied"]} == {
+        ("stranger", "not_mutual_followers"),
+        ("nobody", "not_mutual_followers"),
+        ("a b", "invalid_user_id"),
+    }
+    assert messages <= 8
+
+
+async def test_A9_what_a_client_says_about_the_time_is_ignored(here: Here) -> None:
+    await here.befriend("ana", "bo")
+    async with here.client("bo") as bo:
+        await bo.watch("ana")
+        came = time.time() * 1000
+        async with here.client("ana") as ana:
+            for hours in (-2, 2):
+                claimed = int(came + hours * 3_600_000)
+                claims = {"timestamp": claimed, "ts": claimed, "at": claimed, "sent_at": claimed}
+                for kind in ("presence.heartbeat", "presence.active", "presence.away"):
+                    await ana.send(kind, **claims, id=f"{kind} {hours}")
+            await ana.until(lambda frame: frame.get("id") == "presence.away 2")
+            assert not [frame for frame in ana.frames if frame["type"] == "presence.error"]
+            await ana.send("presence.bye")
+            await ana.closed()
+        gone = await bo.sees("ana", "offline", after=3)
+    left = time.time() * 1000
+    times = [f["since"] for f in bo.frames if f.get("user_id") == "ana" and f["since"]] + [gone["last_seen"]]
+    assert len(times) > 2
+    assert came - 1_000 <= min(times) <= max(times) <= left + 1_000
+
+
 async def test_tokens_may_come_by_header_subprotocol_or_query(here: Here) -> None:
     ana = token("ana")
     for options in (
@@ -201,9 +243,11 @@ async def test_J1_a_wrong_query_is_explained_before_the_end(here: Here, query: s
     assert socket.close_code == 4400
 
 
-async def test_J1_a_message_too_large_ends_only_its_own_connection(here: Here) -> None:
+@pytest.mark.parametrize("size", [70_000, 1_048_576])
+async def test_J1_a_message_too_large_ends_only_its_own_connection(here: Here, size: int) -> None:
     async with here.client("ana") as ana, here.client("bo") as bo:
-        await ana.socket.send("x" * 70_000)
+        with suppress(websockets.ConnectionClosed):  # it may be told before it has said everything
+            await ana.socket.send("x" * size)
         assert (await ana.closed())[0] == 1009
         await bo.in_step()
 

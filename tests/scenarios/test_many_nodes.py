@@ -4,100 +4,18 @@ The fault bench (`tests/faults`) does the same at random and all at once; here e
 """
 
 import asyncio
+from contextlib import suppress
 
+import httpx2
 import pytest
 import pytest_asyncio
-from tests.faults.fleet import Fleet
-from tests.faults.lab import PATIENCE
-from tests.faults.people import Client
-from tests.redis_servers import running
+from tests.faults.fleet import LATE, SHARDS, Fleet
+from tests.redis_servers import running, trim
+from tests.scenarios.stage import Stage
 
-from herenow.testing.scene import Witness
+from herenow.engines.redis_keys import ShardKeys
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("many nodes")]
-
-
-class Notes(Witness):
-    """What a viewer was shown, in its order."""
-
-    def __init__(self):
-        self.all = []
-
-    def shown(self, client, shown):
-        self.all.append(shown)
-
-    def words(self, user):
-        """Statuses; what was repeated because of something else is left out."""
-        words = []
-        for shown in self.all:
-            if shown.user == user and (not words or words[-1] != shown.status):
-                words.append(shown.status)
-        return words
-
-
-class Stage:
-    def __init__(self, fleet, store):
-        self.fleet = fleet
-        self.store = store
-        self.people = []
-        self.number = 0
-
-    async def cast(self, *names):
-        """Friends whom nobody has seen before."""
-        self.number += 1
-        users = [f"{name}{self.number}" for name in names]
-        await self.fleet.befriend(*users)
-        return users
-
-    async def comes(self, user, node, device="d1"):
-        client = Client(self.fleet, user, device, Notes())
-        self.people.append(client)
-        assert await client.open(self.fleet.members[node])
-        return client
-
-    async def watches(self, user, node, *targets):
-        client = await self.comes(user, node)
-        await client.say("presence.subscribe", target_user_ids=list(targets), id="watch")
-        await self.until(
-            lambda: {shown.user for shown in client.witness.all} == {*targets}, "no snapshot came"
-        )
-        return client
-
-    async def until(self, true, why):
-        try:
-            async with asyncio.timeout(PATIENCE):
-                while not true():
-                    await asyncio.sleep(0.05)
-        except TimeoutError:
-            pytest.fail(why)
-
-    async def sees(self, viewer, user, status):
-        notes = viewer.witness
-        await self.until(
-            lambda: notes.words(user)[-1:] == [status], f"{viewer.user} saw {notes.words(user)} of {user}"
-        )
-
-    async def settled(self):
-        """Every node knows what the store holds, and none doubts it."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                metrics = [await member.metrics() for member in self.fleet.up()]
-                if not sum(each["herenow_stale_shards"] for each in metrics) and all(
-                    each["herenow_lease_held"] for each in metrics
-                ):
-                    return
-                await asyncio.sleep(0.1)
-
-    async def clear(self):
-        for client in self.people:
-            await client.close()
-            await client.stop()
-            self.fleet.clients.remove(client)
-        self.people.clear()
-        for member in self.fleet.members.values():
-            member.back.heal()
-            if not member.alive:
-                await member.start()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -152,9 +70,12 @@ async def test_e2_e3_of_a_killed_node_that_starts_again_at_once_only_who_stays_a
     stays, leaves = await stage.comes(ana, "n1"), await stage.comes(gil, "n1")
     await stage.sees(viewer, ana, "online")
     await stage.sees(viewer, gil, "online")
+    came_by = stage.fleet.now
+    await stage.until_stored(lambda: all(row.renewed_at > came_by for row in stage.fleet.leases))
     n1 = stage.fleet.members["n1"]
-    killed_at = stage.fleet.now
     await n1.kill()
+    await stage.fleet.look()
+    renewals = {row.renewed_at for row in stage.fleet.leases}
     await stage.until(lambda: stays.link is None and leaves.link is None, "their sockets did not end")
     await stays.open(stage.fleet.members["n3"])
     await n1.start()
@@ -162,8 +83,10 @@ async def test_e2_e3_of_a_killed_node_that_starts_again_at_once_only_who_stays_a
     assert viewer.witness.words(ana) == ["offline", "online"]
     assert viewer.witness.words(gil) == ["offline", "online", "offline"]
     [last] = [shown.last_seen for shown in viewer.witness.all if shown.user == gil and shown.last_seen][-1:]
-    assert killed_at - stage.fleet.lease <= last <= killed_at + 1_000
+    assert last in renewals  # every third of a lease there is one
     await stage.settled()
+    await stage.until_stored(lambda: len(stage.fleet.leases) == 3)
+    await stage.counts_agree()
     answers = [await node.answers(bob, [ana, gil]) for node in stage.fleet.members.values()]
     assert [[each.status for each in one] for one in answers] == [["online", "offline"]] * 3
 
@@ -250,3 +173,157 @@ async def test_e17_a_store_that_was_away_for_longer_than_a_lease_sweeps_nobody(s
     await stage.settled()
     await asyncio.sleep(stage.fleet.timings.grace / 1000 + 2)
     assert viewer.witness.words(ana) == ["offline", "online"]
+
+
+# What a node's store and its way to it may do
+
+
+async def test_e7_what_a_tail_missed_is_made_up_for_also_when_the_log_was_trimmed_meanwhile(stage):
+    ana, bob = await stage.cast("ana", "bob")
+    viewer = await stage.watches(bob, "n2", ana)
+    await stage.comes(ana, "n1")
+    await stage.sees(viewer, ana, "online")
+    n1, n2 = stage.fleet.members["n1"], stage.fleet.members["n2"]
+    n2.back.reset()
+    await n1.ask("PUT", "/presence/mode", ana, mode="busy")
+    await stage.sees(viewer, ana, "busy")
+    await stage.settled()
+    gaps = (await n2.metrics())["herenow_log_gaps_total"]
+    n2.back.cut()
+    await n1.ask("PUT", "/presence/mode", ana, mode="away")
+    for shard in range(SHARDS):
+        trim(stage.store.client, ShardKeys("herenow", shard).log, 0)
+    n2.back.heal()
+    await stage.sees(viewer, ana, "away")
+    assert viewer.witness.words(ana) == ["offline", "online", "busy", "away"]
+    assert (await n2.metrics())["herenow_log_gaps_total"] > gaps
+
+
+async def test_e9_a_store_that_takes_no_writes_is_counted_and_disconnects_nobody(stage):
+    ana, bob, cy = await stage.cast("ana", "bob", "cy")
+    viewer = await stage.watches(bob, "n2", ana, cy)
+    device = await stage.comes(ana, "n1")
+    await stage.sees(viewer, ana, "online")
+    members = list(stage.fleet.members.values())
+    people = [viewer, device]
+    for option, seconds in (("maxmemory", 1.3 * stage.fleet.lease / 1000), ("min-replicas-to-write", 1)):
+        errors = [(await member.metrics())["herenow_engine_errors_total"] for member in members]
+        stage.store.client.config_set(option, "1")
+        await device.say("presence.away" if option == "maxmemory" else "presence.active")
+        if option == "maxmemory":
+            people.append(await stage.comes(cy, "n1"))
+        await asyncio.sleep(seconds)
+        for member, before in zip(members, errors, strict=True):
+            await stage.until_counted(member, "herenow_engine_errors_total", before)
+        stage.store.client.config_set(option, "0")
+        await stage.settled()
+        await stage.sees(viewer, ana, "away" if option == "maxmemory" else "online")
+    await stage.sees(viewer, cy, "online")
+    assert viewer.witness.words(ana) == ["offline", "online", "away", "online"]
+    assert viewer.witness.words(cy) == ["offline", "online"]
+    assert [client.closed_with for client in people] == [0, 0, 0]
+    assert [member.runs for member in members] == [True] * 3
+
+
+async def test_e10_nodes_whose_clocks_are_two_minutes_apart_end_nothing_early_or_late(stage):
+    """One was started with its wrong clock, one got it while it ran."""
+    ana, bob = await stage.cast("ana", "bob")
+    n1, n2 = stage.fleet.members["n1"], stage.fleet.members["n2"]
+    await n1.kill()
+    n1.step_clock(60)
+    n2.step_clock(-60)
+    try:
+        await n1.start()
+        viewer = await stage.watches(bob, "n2", ana)
+        device = await stage.comes(ana, "n1")
+        await stage.sees(viewer, ana, "online")
+        until = stage.fleet.now + 2_000
+        await n1.ask("PUT", "/presence/mode", ana, mode="busy", until=until)
+        await stage.sees(viewer, ana, "busy")
+        await stage.sees(viewer, ana, "online")
+        over = viewer.witness.all[-1]
+        assert over.since == until
+        assert until <= over.as_of <= until + LATE
+        closes = stage.fleet.now
+        await device.close()
+        closed = stage.fleet.now
+        await stage.sees(viewer, ana, "offline")
+        gone = viewer.witness.all[-1]
+        assert closes - 100 <= gone.last_seen <= closed + LATE
+        ends = gone.last_seen + stage.fleet.timings.grace
+        assert ends - 100 <= gone.as_of <= ends + LATE
+    finally:
+        n1.step_clock(0)
+        n2.step_clock(0)
+    assert viewer.witness.words(ana) == ["offline", "online", "busy", "online", "offline"]
+
+
+async def test_e14_who_left_the_store_and_returns_is_seen_by_every_viewer(stage):
+    ana, bob = await stage.cast("ana", "bob")
+    viewers = [await stage.watches(bob, node, ana) for node in ("n1", "n2")]
+    for node in ("n1", "n3", "n2"):
+        device = await stage.comes(ana, node)
+        for viewer in viewers:
+            await stage.sees(viewer, ana, "online")
+        await device.bye()
+        for viewer in viewers:
+            await stage.sees(viewer, ana, "offline")
+        await stage.until_stored(lambda: ana not in stage.fleet.everybody_stored())
+    for viewer in viewers:
+        assert viewer.witness.words(ana) == ["offline"] + ["online", "offline"] * 3
+
+
+@pytest.mark.parametrize("seconds", [0.3, 2.5], ids=["for a moment", "for longer than a node waits"])
+async def test_e15_e19_what_was_under_way_when_the_store_stood_still_leaves_no_ghost_and_no_double(
+    stage, seconds
+):
+    """cy comes and goes while nothing is answered; dan is made busy. What was asked runs when the server wakes."""
+    cy, dan, bob = await stage.cast("cy", "dan", "bob")
+    viewer = await stage.watches(bob, "n2", cy, dan)
+    await stage.comes(dan, "n3")
+    await stage.sees(viewer, dan, "online")
+    await stage.settled()
+    n1 = stage.fleet.members["n1"]
+    stage.store.stop_the_clock()
+    try:
+        asked = asyncio.create_task(n1.ask("PUT", "/presence/mode", dan, mode="busy"))
+        device = await stage.comes(cy, "n1")
+        await device.close()
+        await asyncio.sleep(seconds)
+    finally:
+        stage.store.go_on()
+    with suppress(httpx2.HTTPStatusError):
+        await asked
+    await stage.settled()
+    await stage.until_stored(
+        lambda: cy not in (stored := stage.fleet.everybody_stored()) or not stored[cy].sessions
+    )
+    await stage.counts_agree()
+    told = [await member.answers(bob, [cy, dan]) for member in stage.fleet.up()]
+    [(gone, there)] = {tuple(each.status for each in one) for one in told}
+    assert gone == "offline"
+    assert viewer.witness.words(cy) in (["offline"], ["offline", "online", "offline"])
+    last = [shown for shown in viewer.witness.all if shown.user == cy][-1]
+    if last.last_seen is not None:  # lost when the socket closed, not when its silence was noticed
+        assert last.as_of - last.last_seen < stage.fleet.timings.dead_after + stage.fleet.timings.grace
+    assert viewer.witness.words(dan) == ["offline", "online"] + ["busy"] * (there == "busy")
+    assert there == "busy" or asked.exception() is not None
+
+
+async def test_e18_a_device_signed_out_elsewhere_while_its_node_was_cut_off_is_never_asserted_again(stage):
+    ana, bob = await stage.cast("ana", "bob")
+    viewer = await stage.watches(bob, "n2", ana)
+    device = await stage.comes(ana, "n1")
+    await stage.sees(viewer, ana, "online")
+    n1, n2 = stage.fleet.members["n1"], stage.fleet.members["n2"]
+    n1.back.cut()
+    await n2.ask("DELETE", "/presence/devices/d1", ana)
+    await stage.sees(viewer, ana, "offline")
+    assert device.link is not None
+    n1.back.heal()
+    await stage.until(lambda: device.link is None, "its node did not hear of it")
+    assert device.closed_with == 4409
+    await stage.settled()
+    assert viewer.witness.words(ana) == ["offline", "online", "offline"]
+    told = [await member.answers(bob, [ana]) for member in stage.fleet.up()]
+    assert [each.status for [each] in told] == ["offline"] * 3

@@ -111,6 +111,17 @@ async def test_c5_the_session_too_many_is_refused_and_those_in_grace_give_way_fi
     assert {s.device for s in world.stored("ana").sessions} == {"d1", "d2", "d4"}
 
 
+async def test_c5_the_51st_session_in_the_cluster_is_refused_and_the_others_live_on(world):
+    nodes = await world.start_all("n1", "n2", "n3")
+    devices = [world.client("ana", f"d{number}") for number in range(51)]
+    for number, device in enumerate(devices):
+        await device.connect(nodes[number % 3])
+        await world.sleep(0.2)
+    assert [device.connected for device in devices] == [True] * 50 + [False]
+    assert devices[50].closed_with[0][1:] == (Close.TOO_MANY_CONNECTIONS, "too many sessions")
+    assert len(world.stored("ana").sessions) == 50
+
+
 async def test_c6_a_mode_set_on_one_device_is_pushed_to_the_other_also_when_invisible(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")

@@ -80,6 +80,26 @@ async def test_a_node_says_why_it_cannot_hear_what_changed(world):
     assert said == [None, "The ledger is away.", None]
 
 
+async def test_a_node_that_stood_still_while_it_asked_does_not_take_the_ledger_for_away(world):
+    """The answer came, and nobody was there to take it in time."""
+    node, ana, bob = await meet(world)
+    changes, asking = world.ledger.changes, asyncio.Event()
+
+    async def slow(after, limit):
+        asking.set()
+        await asyncio.sleep(0.2)
+        return await changes(after, limit)
+
+    world.ledger.changes = slow
+    await asking.wait()
+    node.freeze()
+    await world.sleep(60)
+    node.thaw()
+    await world.sleep(5)
+    assert bob.saw("ana") == ["online"]
+    assert node.node.metrics.ledger_errors == 1
+
+
 async def test_what_changed_while_the_ledger_was_away_holds_when_it_is_back(world):
     node, ana, bob = await meet(world)
     await world.sleep(3)

@@ -42,7 +42,11 @@ MEMBERS = 200_000
 CHANGES = 2_000
 
 TRIES = 3
-"""How often we ask again because what we asked about has changed meanwhile."""
+"""How often we ask again because what we asked about has changed meanwhile, or because we stood still."""
+
+STOOD_STILL = 2 * LEDGER_DEADLINE
+"""Seconds in vain that are our own fault: the time limit is half of it, so this process was not running. The answer came,
+and nobody was there to take it: that says nothing about the ledger, which is asked again before anything is concluded."""
 
 ANYBODY = "*"
 """Beside a user in a list of changed pairs: everything between them and whomever. No id is changed by looking like it:
@@ -319,6 +323,16 @@ class Acquaintances:
 
     async def poll(self) -> None:
         """Hear what has changed, from whomever."""
+        for _ in range(TRIES):
+            asked = self._clock.monotonic()
+            await self._poll()
+            if self.trouble is None or self._clock.monotonic() - asked < STOOD_STILL:
+                break
+        self._end_contacts()
+        self._judge_trust()
+        self._grow_old()
+
+    async def _poll(self) -> None:
         try:
             while True:
                 changes, cursor = await reading(self._ledger.changes(self._cursor, CHANGES), LEDGER_DEADLINE)
@@ -332,9 +346,6 @@ class Acquaintances:
         except (Unavailable, UnknownOutcome) as error:
             self._metrics.ledger_errors += 1
             self._hear_nothing(str(error))
-        self._end_contacts()
-        self._judge_trust()
-        self._grow_old()
 
     def _hear_nothing(self, trouble: str) -> None:
         if self.trouble is None:

@@ -26,6 +26,7 @@ from herenow.service.people import People, Person
 from herenow.service.reader import Reader, is_at_hand
 from herenow.service.relations import Acquaintances
 from herenow.service.tasks import Tasks
+from herenow.service.turns import Turns
 from herenow.wire.shapes import closed_statuses_frame, status_body, with_as_of
 
 HIDE_AFTER = 0.5
@@ -65,6 +66,7 @@ class Subscriptions:
         self._metrics = metrics
         self._tasks = tasks
         self._max = max_subscriptions
+        self._turns = Turns()
         self._relations: Acquaintances
 
     def attach(self, relations: Acquaintances) -> None:
@@ -94,6 +96,7 @@ class Subscriptions:
         """`following`: nobody asked for these targets, they are contacts now."""
         granted = Granted()
         targets = list(dict.fromkeys(targets))
+        await self._turns.take(len(targets))
         await self._relate(outbox, targets)
         people: list[Person] = []
         frozen: set[str] = set()
@@ -113,6 +116,7 @@ class Subscriptions:
                 people[-1].pins += 1
         try:
             await self._get_to_know(people, frozen)
+            await self._turns.take(len(people))
             await self._relate(outbox, [person.user for person in people])  # if that changed meanwhile
             if following:  # as wanted now, not as it was when we began to read
                 people_now = [person for person in people if _follows(outbox, person.user)]
@@ -260,6 +264,10 @@ class Subscriptions:
     async def look_again(self, viewer: str, targets: Sequence[str] | None) -> None:
         """What this viewer's connections see of these targets (None: of all they watch), under the rules of now; whom
         they would like to watch and may by now, they get."""
+        if targets is None:
+            await self._turns.take(
+                self._looks_at(viewer)
+            )  # all who are here may look again in the same moment
         person = self._people.find(viewer)
         if person is None or not person.outboxes:
             return
@@ -270,6 +278,10 @@ class Subscriptions:
         )
         await self._follow_contacts(person)
         await self._grant_wishes(person, targets)
+
+    def _looks_at(self, viewer: str) -> int:
+        person = self._people.find(viewer)
+        return 0 if person is None else sum(len(outbox.watching) for outbox in person.outboxes)
 
     def _resight(self, person: Person, targets: set[str]) -> None:
         for outbox in list(person.outboxes):
