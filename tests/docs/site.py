@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from http.cookies import SimpleCookie
+from urllib.parse import urlsplit
 
 from tests.processes import SECRET
 
@@ -33,9 +34,9 @@ class Site:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
-        path = head[0].split(" ")[1]
+        address = urlsplit(head[0].split(" ")[1])
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if ": " in line)
-        kind, body = self._answer(path, SimpleCookie(headers.get("cookie", "")))
+        kind, body = self._answer(address.path, headers.get("cookie") or address.query)
         status = "404 Not Found" if body is None else "200 OK"
         content = (body or "").encode()
         writer.write(
@@ -46,8 +47,9 @@ class Site:
         await writer.drain()
         writer.close()
 
-    def _answer(self, path: str, cookies: SimpleCookie) -> tuple[str, str | None]:
+    def _answer(self, path: str, who: str) -> tuple[str, str | None]:
+        """`who`: as in "user=ana", by cookie, or by query where cookies are not to be had."""
         if path == "/presence-token":
-            return "text/plain", mint(self._secret, cookies["user"].value)
+            return "text/plain", mint(self._secret, SimpleCookie(who)["user"].value)
         kind = "text/javascript" if path.endswith("js") else "text/html"
         return kind, self.files.get(path)
