@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from herenow.core.shards import shard_of
@@ -192,6 +192,10 @@ class MemoryEngine:
         while not parts and wait > 0 and await self._store.news.wait(until):
             parts = self._news(cursors)
         return parts
+
+    @property
+    def silent(self) -> Set[int]:
+        return frozenset()
 
     def _news(self, cursors: Mapping[int, int]) -> list[LogPart]:
         shards = self._store.shards

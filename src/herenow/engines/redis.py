@@ -15,7 +15,7 @@ A store that was never used is not settled: nobody can tell it from one that has
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from herenow.core.shards import shard_of
 from herenow.engines.redis_calls import Calls, Request
@@ -236,6 +236,10 @@ class RedisEngine:
 
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
         return await self._logs.tail(cursors, wait)
+
+    @property
+    def silent(self) -> Set[int]:
+        return self._logs.silent
 
     async def _heads(self, shards: Sequence[int]) -> dict[int, int]:
         return {shard: header.head for shard, header in (await self._headers(shards)).items()}
