@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 from tests.browser.stage import MS, chromium
-from tests.docs.reader import Reader
+from tests.docs.reader import Reader, needs
 from tests.docs.site import Site
 from tests.processes import SECRET, Server, token
 
@@ -34,6 +34,7 @@ async def browser() -> AsyncIterator[Browser]:
 @pytest_asyncio.fixture(loop_scope="module")
 async def follow(tmp_path: Path) -> AsyncIterator[Callable[..., Reader]]:
     """`follow(8000, 9000)`: a reader; the ports are those that the page names."""
+    needs("bash", "curl")
     readers: list[Reader] = []
 
     def begin(*ports: int, **settings: str) -> Reader:

@@ -10,19 +10,32 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
 import sys
 from pathlib import Path
 
+import pytest
 from tests.postgres_server import free_port
 from tests.processes import PATIENCE, Server
 
+LONG = 5 * PATIENCE
+"""Seconds: an installation beside other tests takes its time."""
 SHORT = {
     "HERENOW_BEAT_EVERY": "1",
     "HERENOW_DEAD_AFTER": "5",
     "HERENOW_GRACE": "1",
     "HERENOW_LEDGER_FLUSH": "0.1",
 }
+
+
+def needs(*programs: str) -> None:
+    """What the pages take for granted on a machine; without it, at home, a test says so."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing and os.environ.get("CI") == "true":
+        pytest.fail(f"not installed: {missing}")
+    if missing:
+        pytest.skip(f"not installed: {missing}")
 
 
 class Reader:
@@ -91,7 +104,7 @@ class Terminal:
         notes = self._reader.folder / ".environment"
         script = f"set -eu -o pipefail\nset -a\n{self._reader.here(commands)}\nenv -0 > {notes}\n"
         process = await self._start(script)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LONG):
             printed, complaints = await process.communicate()
         assert process.returncode == 0, f"{commands}\n{printed.decode()}\n{complaints.decode()}"
         self.environment = dict(

@@ -15,7 +15,7 @@ from playwright.async_api import expect
 from tests.browser.stage import MS
 from tests.certificates import write_certificate
 from tests.docs.nginx import nginx
-from tests.docs.reader import Reader
+from tests.docs.reader import Reader, needs
 from tests.docs.site import Site
 from tests.docs.snippets import ROOT, runs
 from tests.docs.test_tutorial import OFFLINE
@@ -91,6 +91,7 @@ def read_unit(text: str) -> dict[str, dict[str, list[str]]]:
 
 @pytest.fixture
 def machine(follow) -> Machine:
+    needs("openssl", "sqlite3")
     return Machine(follow(8000, 9000, **OFFLINE))
 
 

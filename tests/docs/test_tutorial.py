@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import sysconfig
+from collections.abc import Callable
 
 import pytest
 from playwright.async_api import Page, expect
 from tests.browser.stage import MS
 from tests.docs.reader import looks_like
 from tests.docs.snippets import ROOT, runs
+
+from herenow.client import mint
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -34,6 +38,12 @@ async def reads(page: Page, place: str, text: str | re.Pattern[str]) -> None:
 
 async def says(terminal, command):
     return json.loads(await terminal.run(command))
+
+
+async def until(page: Page, so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(MS / 1000):
+        while not so():
+            await page.wait_for_timeout(50)
 
 
 def before(place: str, page: str, addition: str) -> str:
@@ -125,3 +135,18 @@ async def test_from_nothing_to_dots(follow, tabs, snippets):
     await dot(ana, "bo", "offline")
     [shown] = await says(second, snippets["viewer"])
     assert shown["status"] == "offline"
+
+    # If there is no dot
+    assert (await says(second, snippets["explain"]))["rule"] == "not_related"
+    console: list[str] = []
+    ana.on("console", lambda message: console.append(message.text))
+    localhost = reader.url(9000).replace("127.0.0.1", "localhost")
+    await ana.goto(localhost + "/?me=ana")
+    await until(ana, lambda: any("blocked by CORS policy" in each for each in console))
+    await ana.route("**/presence-token?*", lambda route: route.fulfill(body=mint("x" * 32, "ana")))
+    await ana.goto(reader.url(9000) + "/?me=ana")
+    await until(ana, lambda: "herenow: closed token_bad_signature" in console)
+    await dot(ana, "bo", "unknown")
+    await ana.unroute("**/presence-token?*")
+    await ana.goto(reader.url(9000) + "/")
+    await until(ana, lambda: any("status of 500" in each for each in console))
