@@ -192,7 +192,9 @@ class Engine(Protocol):
 
     async def commit(self, batch: Batch) -> Committed | Fenced: ...
 
-    async def offer(self, shard: int, offers: Sequence[Offer]) -> None: ...
+    async def offer(self, shard: int, offers: Sequence[Offer], since: int = 0) -> None:
+        """The shard then counts as unsettled since `since`, if it was before: nobody settles it while somebody is still
+        offering."""
 
     async def due(self, shards: Sequence[int], now: int, limit: int) -> dict[int, Due]:
         """Of each shard, users whose wake-up is at or before `now`, earliest first, at most `limit`. Cheap when nobody is

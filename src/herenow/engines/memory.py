@@ -170,9 +170,10 @@ class MemoryEngine:
             self._store.news.ring()
         return answer
 
-    async def offer(self, shard: int, offers: Sequence[Offer]) -> None:
+    async def offer(self, shard: int, offers: Sequence[Offer], since: int = 0) -> None:
         for offer in offers:
             self._store.shards[shard].offer(offer)
+        self._store.shards[shard].stay_unsettled(since)
 
     async def due(self, shards: Sequence[int], now: int, limit: int) -> dict[int, Due]:
         asked = [self._store.shards[shard] for shard in shards]

@@ -112,8 +112,8 @@ class FaultyEngine:
     async def commit(self, batch: Batch) -> Committed | Fenced:
         return await self._write("commit", batch.shard, lambda: self._inner.commit(batch))
 
-    async def offer(self, shard: int, offers: Sequence[Offer]) -> None:
-        await self._write("offer", shard, lambda: self._inner.offer(shard, offers))
+    async def offer(self, shard: int, offers: Sequence[Offer], since: int = 0) -> None:
+        await self._write("offer", shard, lambda: self._inner.offer(shard, offers, since))
 
     async def join(self, shard: int, epoch: str, number: int) -> None:
         await self._write("join", shard, lambda: self._inner.join(shard, epoch, number))
