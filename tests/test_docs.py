@@ -46,6 +46,13 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not [link for link in links if not (page.parent / link).exists()]
 
 
+def test_the_index_lists_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    folders = [ROOT / "docs", ROOT / "docs" / "how-to"]
+    pages = [page.relative_to(ROOT / "docs") for folder in folders for page in folder.glob("*.md")]
+    assert not [page for page in pages if page.name != "README.md" and f"]({page})" not in index]
+
+
 def test_the_map_names_every_folder() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     folders = [

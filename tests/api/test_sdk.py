@@ -15,6 +15,12 @@ async def test_the_sdk_comes_from_the_server_it_talks_to(world, name):
     assert "export{" in answer.text
 
 
+async def test_what_a_cache_kept_of_one_page_is_good_for_another(world):
+    """It is public for an hour: a proxy or a browser may hand what it has to a page of another origin."""
+    own = await world.client.get("/sdk/herenow.js")
+    assert own.headers["access-control-allow-origin"] == "*"
+
+
 async def test_nothing_else_is_there(world):
     for name in ("", "react.js", "../app.py", "%2e%2e/app.py"):
         assert (await world.client.get(f"/sdk/{name}")).status_code == 404

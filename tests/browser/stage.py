@@ -7,6 +7,7 @@ test when the person leaves.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -37,15 +38,21 @@ PHONE: dict[str, Any] = {
 
 @asynccontextmanager
 async def chromium(**options: Any) -> AsyncIterator[Browser]:
-    program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-    if program is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("Chromium is not installed")
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=program, args=list(FLAGS), **options)
+        browser = await playwright.chromium.launch(executable_path=installed(), args=list(FLAGS), **options)
         try:
             yield browser
         finally:
             await browser.close()
+
+
+def installed() -> str:
+    for name in ("chromium", "chromium-browser"):
+        if program := shutil.which(name):
+            return program
+    if os.environ.get("CI") == "true":
+        pytest.fail("Chromium is not installed")
+    pytest.skip("Chromium is not installed")
 
 
 class Person:
@@ -120,6 +127,16 @@ class Tab:
     async def talk_to(self, user: str) -> None:
         await self.row(user).click()
         await expect(self.row(user)).to_have_attribute("aria-current", "true", timeout=MS)
+
+    async def types(self, seen: Locator, text: str) -> None:
+        """Key after key, as people do, until that is read there.
+
+        Once is not enough: a node that is late (beside other tests it may be) gives up typing before anything else, and what
+        it gave up comes with a later key.
+        """
+        async with asyncio.timeout(PATIENCE):
+            while text not in (await seen.text_content() or ""):
+                await self.at("#text").press("x")
 
     async def record(self, user: str) -> Record:
         """Every look of that person's dot from now on."""

@@ -34,6 +34,8 @@ const ENGLISH: Words = {
   stale: "last known",
 };
 
+const STATUSES: Status[] = ["online", "away", "busy", "offline"];
+
 export interface DotOptions {
   /** The element's name, if `green-dot` is taken. */
   name?: string;
@@ -71,6 +73,9 @@ function dotClass(): typeof made {
     #mark = document.createElement("i");
     #stop = () => {};
     #presence: Presence | undefined;
+    /** What the page came with, from a server that rendered it: shown as last known until there is word. */
+    #came: Status = "unknown";
+    #painted = false;
 
     constructor() {
       super();
@@ -99,6 +104,8 @@ function dotClass(): typeof made {
       this.#stop();
       this.#stop = () => {};
       const user = this.getAttribute("user");
+      const came = this.#painted ? undefined : this.getAttribute("status");
+      this.#came = STATUSES.find((status) => status === came) ?? "unknown";
       this.#show(undefined);
       if (user && here) this.#stop = here.watch([user], (now) => this.#show(now));
     }
@@ -110,7 +117,8 @@ function dotClass(): typeof made {
     }
 
     paint(): void {
-      const { status = "unknown", stale = false } = this.#presence ?? {};
+      this.#painted = true;
+      const { status, stale } = this.#presence ?? { status: this.#came, stale: this.#came !== "unknown" };
       this.#mark.className = stale ? `${status} stale` : status;
       const label = stale ? `${words[status]} (${words.stale})` : words[status];
       this.#mark.setAttribute("aria-label", label);

@@ -193,3 +193,24 @@ test("dots in another language, from another client", async (t) => {
   const mark = document.querySelector("gruener-punkt").shadowRoot.querySelector("i");
   assert.equal(mark.title, "da");
 });
+
+test("a dot that comes with a status keeps it, as last known, until there is word of that person", async (t) => {
+  const { document, paint } = page(t);
+  const { defineGreenDot } = await import("../build/green-dot.js?third");
+  const { here, socket, pass } = await client(t);
+  document.body.innerHTML = '<green-dot user="bo" status="busy"></green-dot><green-dot user="chen" status="toString"></green-dot>';
+  const [bo, chen] = document.querySelectorAll("green-dot");
+  const look = (dot) => dot.shadowRoot.querySelector("i").className;
+  defineGreenDot(here);
+  paint();
+  assert.deepEqual([look(bo), look(chen)], ["busy stale", "unknown"]);
+  await pass(10);
+  await pass(10);
+  socket().say({ type: "presence.status", ...status("bo") });
+  paint();
+  assert.equal(look(bo), "online");
+  // What it came with was about somebody else.
+  bo.setAttribute("user", "dara");
+  paint();
+  assert.equal(look(bo), "unknown");
+});

@@ -23,7 +23,13 @@ def routes() -> list[Route]:
 
 def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
     body = files("herenow.api").joinpath("static", name).read_bytes()
-    headers = {"cache-control": f"public, max-age={HOUR}", "x-content-type-options": "nosniff"}
+    headers = {
+        "cache-control": f"public, max-age={HOUR}",
+        "x-content-type-options": "nosniff",
+        # A browser may give what it kept of our own page's request to a page of another origin, which needs to be let in.
+        # Who may connect is decided elsewhere; these files are no secret.
+        "access-control-allow-origin": "*",
+    }
 
     async def answer(_request: Request) -> Response:
         return Response(body, media_type="text/javascript", headers=headers)

@@ -1,0 +1,55 @@
+"""An application as small as can be: one page for whoever opens it, and a token for whom its cookie names.
+
+It listens for real. A page that the browser is merely handed belongs to no network, and Chromium lets such a page ask
+nobody on this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http.cookies import SimpleCookie
+from urllib.parse import urlsplit
+
+from tests.processes import SECRET
+
+from herenow.client import mint
+
+
+class Site:
+    def __init__(self, secret: str = SECRET) -> None:
+        self._secret = secret
+        self.files: dict[str, str] = {}
+        """By path; what is not a page is a script."""
+        self.url = ""
+        self._server: asyncio.Server | None = None
+
+    async def start(self, port: int) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+        self.url = f"http://127.0.0.1:{port}"
+
+    async def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
+        address = urlsplit(head[0].split(" ")[1])
+        headers = dict(line.lower().split(": ", 1) for line in head[1:] if ": " in line)
+        kind, body = self._answer(address.path, headers.get("cookie") or address.query)
+        status = "404 Not Found" if body is None else "200 OK"
+        content = (body or "").encode()
+        writer.write(
+            f"HTTP/1.1 {status}\r\ncontent-type: {kind}; charset=utf-8\r\ncache-control: no-store\r\n"
+            f"content-length: {len(content)}\r\nconnection: close\r\n\r\n".encode()
+            + content
+        )
+        await writer.drain()
+        writer.close()
+
+    def _answer(self, path: str, who: str) -> tuple[str, str | None]:
+        """`who`: as in "user=ana", by cookie, or by query where cookies are not to be had."""
+        if path == "/presence-token":
+            return "text/plain", mint(self._secret, SimpleCookie(who)["user"].value)
+        kind = "text/javascript" if path.endswith("js") else "text/html"
+        return kind, self.files.get(path)

@@ -1,0 +1,59 @@
+"""A block on a page that is followed, and that nobody runs, is a promise that nobody keeps."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from tests.docs.snippets import ROOT, blocks, covered
+
+HERE = Path(__file__).parent
+
+NOT_FOLLOWED = {
+    "docs/ledger.md": "SQL and addresses of a database; tests/ledgers and tests/cli/test_postgres.py run what they say",
+    "docs/operating.md": "addresses of a store; tests/engines run what they name",
+    "docs/protocol.md": "frames and paths; tests/test_docs.py, tests/wire and tests/api compare them",
+    "docs/relations-callback.md": "questions and answers; examples/relations_app.py is run as it is",
+    "docs/twins.md": "tests/twins/test_twins.py is that block, and more",
+}
+"""Pages of reference: what stands in their blocks is not a step that somebody takes, and is tested elsewhere."""
+
+
+def pages() -> list[str]:
+    found = [ROOT / "README.md", ROOT / "clients" / "js" / "README.md"]
+    found += [
+        page for page in (ROOT / "docs").rglob("*.md") if page.parent.name not in ("decisions", "reference")
+    ]
+    names = (str(page.relative_to(ROOT)) for page in found)
+    return sorted(name for name in names if name not in NOT_FOLLOWED)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _all_tests_are_known():
+    for module in HERE.glob("test_*.py"):
+        importlib.import_module(f"tests.docs.{module.stem}")
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_block_is_run(page):
+    forgotten = [f"{page}:{block.line}" for block in blocks(page) if (page, block.name or "") not in covered]
+    assert not forgotten, "name it in a comment above it, and run it in tests/docs"
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_name_is_one_block(page):
+    named = [block.name for block in blocks(page) if block.name]
+    assert len(named) == len(set(named))
+    fences = re.findall(r"^ *```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(fences) == 2 * len(blocks(page)), "a block begins or ends in a way that the tests do not read"
+
+
+def test_what_is_run_is_there():
+    there = {(block.page, block.name) for page in pages() for block in blocks(page)}
+    assert covered <= there
+
+
+def test_pages_that_are_not_followed_exist_and_have_blocks():
+    assert all(blocks(page) for page in NOT_FOLLOWED)
