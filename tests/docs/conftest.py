@@ -22,7 +22,7 @@ PUT = """([html, token]) => {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("guides"))
+            item.add_marker(pytest.mark.xdist_group(f"guide {item.path.stem}"))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
