@@ -1,5 +1,6 @@
 """Numbers where several workers share an address: whichever answers, answers for all."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
@@ -219,3 +220,20 @@ async def test_what_the_store_says_becomes_a_sentence_without_its_address(said, 
         [trouble] = answer.json()["degraded"]
         assert word in trouble["detail"]
         assert "6379" not in answer.text
+
+
+async def test_what_is_marked_as_stale_or_looks_different_by_a_rule_is_no_slow_delivery():
+    async with serving() as world:
+        await watched(world, "ana", "v1", "v2")
+        await world.connect("ana")
+        took = world.node.metrics.delivery_seconds
+        before = sum(took.counts)
+        world.hands.advance(100)
+        shard = world.node.people.find("ana").shard
+        for stale in (True, False):
+            world.node.hub.set_stale(shard, stale=stale)
+            await asyncio.sleep(0.1)  # a tick
+        await world.put("/api/v1/blocks/v1", by="ana")
+        await asyncio.sleep(0.1)
+        assert sum(took.counts) >= before + 5
+        assert took.sum < 1

@@ -157,6 +157,7 @@ class Hub:
         old = outbox.watching[person.user]
         if old.sight == sight:
             return
+        person.changed_at = self._clock.monotonic()
         self._remember(old)
         missed = outbox.dirty.pop(old, None)
         new = self._channel(person, sight)
@@ -290,6 +291,7 @@ class Hub:
             del self._stale[shard]
         for person in self._people.in_shard(shard):
             if person.channels and (person.stands or not person.unpublished):  # else it is decided first
+                person.changed_at = self._clock.monotonic()  # what is told now is news of now
                 self._publish(person, self._show)  # no matter what an overloaded node gives up
 
     def body(self, person: Person, sight: Sight) -> bytes:
@@ -330,6 +332,7 @@ class Hub:
         for person in self._people:
             for channel in person.channels:
                 if self._sight(channel).blurred:
+                    person.changed_at = self._clock.monotonic()
                     self._refresh(channel)
 
     # A peer that does not read
