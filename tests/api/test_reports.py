@@ -237,3 +237,9 @@ async def test_what_is_marked_as_stale_or_looks_different_by_a_rule_is_no_slow_d
         await asyncio.sleep(0.1)
         assert sum(took.counts) >= before + 5
         assert took.sum < 1
+
+
+async def test_a_node_that_is_starting_has_numbers_too():
+    async with serving(start=False) as world:
+        stats = (await world.get("/api/v1/stats?since=0", by=SERVICE)).json()
+    assert (stats["ready"], stats["processes"][0]["lease_renewed_ago"]) == (False, None)
