@@ -10,12 +10,14 @@ import socket
 import struct
 import sys
 import termios
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from fcntl import ioctl
 
+import psutil
 import pytest
 import pytest_asyncio
 from tests.processes import PATIENCE, Server, token
+from tests.redis_servers import running
 
 from herenow.cli.top import ENTER, LEAVE
 
@@ -246,3 +248,32 @@ async def test_a_terminal_is_drawn_resized_and_given_back_as_it_was(server, term
         assert await process.wait() == 0
     await terminal.until(re.escape(LEAVE) + "$")
     assert termios.tcgetattr(terminal.theirs) == before
+
+
+# --- Several workers
+
+
+async def test_workers_are_rows_of_their_node_and_one_that_hangs_is_named(tmp_path):
+    with running() as store:
+        async with node(tmp_path, engine=store.url, workers=2) as server:
+            async with asyncio.timeout(PATIENCE):
+                while (await server.rest("GET", "/stats"))["degraded"]:  # a new store takes a moment
+                    await asyncio.sleep(0.2)
+            code, out, _ = await top(server.url, "--once")
+            assert code == 0, out
+            assert "worker 1" in out
+            assert "worker 2" in out
+            stats = await server.rest("GET", "/stats")
+            assert [member["here"] for member in stats["members"]] == [True, True]
+            hung = psutil.Process(server.pid).children()[0].pid
+            os.kill(hung, signal.SIGSTOP)
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    while True:  # whoever hangs may be the one that is asked
+                        code, out, err = await top(server.url, "--once")
+                        if "1 of 2 workers do not answer." in out:
+                            break
+            finally:
+                with suppress(ProcessLookupError):
+                    os.kill(hung, signal.SIGCONT)
+    assert code == 1
