@@ -12,7 +12,7 @@ export function show(stats: Stats): void {
   fill(at("refusals"), most(stats.refusals), "Nothing has been refused.");
   fill(at("closes"), most(stats.closes), "No WebSocket has been closed.");
   health(stats);
-  say(at("about"), `herenow ${stats.version} · ${many(stats.workers, "process").replace("processs", "processes")}`);
+  say(at("about"), `herenow ${stats.version} · ${stats.workers === 1 ? "1 process" : `${count(stats.workers)} processes`}`);
 }
 
 /** For who hears the page: said again only when it changes. */
