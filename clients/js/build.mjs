@@ -1,6 +1,6 @@
 /**
  * Builds the package: dist/*.js (small ES modules, one file per entry), dist/types (for TypeScript), build/ (the modules
- * one by one, for the tests), and the demo's page. Checks the types and the size on the way. What the server hands out is
+ * one by one, for the tests), the demo's page and the operators'. Checks the types and the size on the way. What the server hands out is
  * copied into the Python package; `--check` only compares it.
  */
 import { spawnSync } from "node:child_process";
@@ -19,6 +19,11 @@ const SHIPPED = {
   "demo/static/index.html": "demo/index.html",
   "demo/static/demo.js": "build/page/main.js",
   "demo/static/demo.css": "build/page/demo.css",
+  "api/static/dashboard/index.html": "dashboard/index.html",
+  "api/static/dashboard/dashboard.js": "build/board/main.js",
+  "api/static/dashboard/dashboard.css": "build/board/dashboard.css",
+  "api/static/dashboard/uplot.js": "build/board/uplot.js",
+  "api/static/dashboard/uplot.LICENSE": "node_modules/uplot/LICENSE",
 };
 const check = process.argv.includes("--check");
 
@@ -37,8 +42,19 @@ await build({
 await build({ ...common, entryPoints: modules("src"), outdir: "build" });
 await build({ ...common, entryPoints: modules("demo"), outdir: "build/demo" });
 await build({ ...common, entryPoints: ["demo/main.ts", "demo/demo.css"], bundle: true, minify: true, external: ["/sdk/*"], outdir: "build/page" });
+await build({ ...common, entryPoints: modules("dashboard"), outdir: "build/dashboard" });
+await build({ ...common, entryPoints: ["dashboard/main.ts", "dashboard/dashboard.css"], bundle: true, minify: true, external: ["/dashboard/*"], outdir: "build/board" });
+const { version } = JSON.parse(readFileSync("node_modules/uplot/package.json", "utf8"));
+await build({
+  ...common,
+  entryPoints: { uplot: "node_modules/uplot/dist/uPlot.esm.js" },
+  minify: true,
+  legalComments: "none",
+  banner: { js: `/* uPlot ${version}, https://github.com/leeoniya/uPlot, under the MIT licence: see uplot.LICENSE */` },
+  outdir: "build/board",
+});
 
-for (const project of [".", "demo"]) {
+for (const project of [".", "demo", "dashboard"]) {
   const { status } = spawnSync(process.execPath, ["node_modules/typescript/bin/tsc", "--project", project], { stdio: "inherit" });
   if (status !== 0) process.exit(1);
 }

@@ -14,6 +14,7 @@ def announcement(settings: Settings, url: str) -> list[str]:
         f"  engine     {without_password(settings.engine)}",
         f"  ledger     {without_password(settings.ledger)}",
     ]
+    lines.append(f"  dashboard  {url}/dashboard")
     if settings.relations != "ledger":
         lines.append(f"  relations  {without_password(settings.relations)}")
     if settings.workers > 1:

@@ -58,7 +58,7 @@ async def test_a_ready_node_names_what_is_degraded(world, monkeypatch):
     node.hub.set_stale(2, stale=False)
     assert answer.status_code == 200
     named = [trouble["what"] for trouble in answer.json()["degraded"]]
-    assert named == ["ledger", "ledger_backlog", "relations", "stale_shards", "lease"]
+    assert named == ["stale_shards", "lease", "ledger", "ledger_backlog", "relations"]
     assert [trouble["what"] for trouble in stats.json()["degraded"]] == named
 
 

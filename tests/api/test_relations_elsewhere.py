@@ -103,7 +103,7 @@ async def test_a_source_that_fails_is_named_and_counted(world):
     health.trouble = "The application does not say who is related."
     try:
         [trouble] = (await world.get("/readyz")).json()["degraded"]
-        assert trouble == {"what": "relations_source", "detail": health.trouble}
+        assert (trouble["what"], trouble["detail"]) == ("relations_source", health.trouble)
         numbers = (await world.get("/metrics", by=SERVICE)).text
         assert 'herenow_relations_errors_total{kind="timeout"} 2.0' in numbers
     finally:

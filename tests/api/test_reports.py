@@ -1,14 +1,18 @@
 """Numbers where several workers share an address: whichever answers, answers for all."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.api.world import SERVICE, problem, serving
 
-from herenow.api.reports import Trouble, metrics_of_all, report_of, stats_of_all
+from herenow.api.reports import metrics_of_all, report_of, stats_of_all
+from herenow.api.troubles import Trouble
 from herenow.errors import Unavailable
+from herenow.ports import Lease
 from herenow.workers.link import Told
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -82,3 +86,160 @@ async def test_where_nobody_answers_there_are_no_sums():
         "herenow_worker_up",
         "herenow_worker_restarts",
     ]
+
+
+# --- Over time, and whose changes cost most
+
+
+async def watched(world, target, *viewers):
+    await world.befriend(*((viewer, target) for viewer in viewers))
+    for viewer in viewers:
+        connection, _ = await world.connect(viewer)
+        await world.node.subscriptions.subscribe(connection.outbox, [target])
+
+
+async def told_lately(world, steps=1):
+    """Let so many times two seconds pass."""
+    for _ in range(steps):
+        world.hands.advance(2)
+        world.node.pulse.look()
+
+
+async def test_rates_latency_and_history_are_of_all_workers_together():
+    async def everyone():
+        return [of(one, 1), of(two, 2, restarts=3)]
+
+    async with serving(everyone=everyone) as one, serving() as two:
+        for world, changes in ((one, 10), (two, 30)):
+            world.node.metrics.changes += changes
+            world.node.metrics.refusals["not_found"] += changes
+            world.node.metrics.delivery_seconds.observe(0.0005 if world is one else 0.2, 50)
+            await told_lately(world)
+        await two.connect("ana")
+        stats = (await one.get("/api/v1/stats", by=SERVICE)).json()
+        with_history = (await one.get("/api/v1/stats?since=0", by=SERVICE)).json()
+        later = (await one.get(f"/api/v1/stats?since={with_history['now']}", by=SERVICE)).json()
+    assert stats["per_second"]["changes"] == 20.0  # 40 in two seconds
+    assert stats["delivery"]["p50"] == pytest.approx(0.001)
+    assert 0.1 < stats["delivery"]["p99"] <= 0.25
+    assert stats["refusals"] == {"not_found": 40}
+    assert [(p["worker"], p["restarts"], p["connections"]) for p in stats["processes"]] == [
+        (1, 0, 0),
+        (2, 3, 1),
+    ]
+    assert stats["history"] == later["history"] == []
+    [point] = with_history["history"]
+    assert (point["changes"], point["refusals"]) == (20.0, 20.0)
+    assert point["p50"] == pytest.approx(0.001)
+
+
+async def test_now_is_ten_seconds_and_what_was_before_is_history(world):
+    world.node.metrics.changes += 1_000
+    await told_lately(world)
+    await told_lately(world, 10)
+    stats = (await world.get("/api/v1/stats?since=0", by=SERVICE)).json()
+    assert stats["per_second"]["changes"] == 0
+    assert stats["delivery"] == {"p50": None, "p99": None}
+    assert max(point["changes"] for point in stats["history"]) == 500.0
+
+
+async def test_a_since_that_is_no_time_is_refused(world):
+    for since in ("x", "-1", "1.5", "9" * 30):
+        answer = await world.get(f"/api/v1/stats?since={since}", by=SERVICE)
+        assert answer.status_code == 400
+
+
+async def test_who_costs_most_is_told_under_another_name():
+    async with serving() as world:
+        await watched(world, "celebrity", "v1", "v2", "v3")
+        await watched(world, "friend", "v4")
+        for user in ("friend", "celebrity"):
+            await world.connect(user)
+        text = (await world.get("/api/v1/stats", by=SERVICE)).text
+        [most, less] = msgspec.json.decode(text)["targets"]
+        assert (most["viewers"], most["deliveries"], less["viewers"], less["deliveries"]) == (3, 3, 1, 1)
+        assert "celebrity" not in text
+        assert "friend" not in text
+        both = stats_of_all([of(world, 1), of(world, 2)])
+        assert [(t.target, t.viewers) for t in both.targets] == [(most["target"], 6), (less["target"], 2)]
+    async with serving() as elsewhere:
+        await watched(elsewhere, "celebrity", "v1")
+        await elsewhere.connect("celebrity")
+        [other] = (await elsewhere.get("/api/v1/stats", by=SERVICE)).json()["targets"]
+        assert other["target"] != most["target"]  # another ledger, another key
+
+
+async def test_nobody_who_hides_is_among_those_who_cost():
+    async with serving() as world:
+        await watched(world, "hidden", "v1", "v2")
+        await world.put("/api/v1/presence/mode", {"mode": "invisible"}, by="hidden")
+        await world.connect("hidden")
+        await world.put("/api/v1/presence/status", {"text": "still here"}, by="hidden")
+        assert (await world.get("/api/v1/stats", by=SERVICE)).json()["targets"] == []
+        await world.put("/api/v1/presence/mode", {"mode": "auto"}, by="hidden")
+        [target] = (await world.get("/api/v1/stats", by=SERVICE)).json()["targets"]
+        assert target["deliveries"] == 2
+
+
+async def test_nodes_that_share_the_store_are_told_of_with_how_they_are():
+    async with serving() as world:
+        engine, lease = world.node.engine, world.node.lease
+        await engine.renew(Lease("moves", 1, 0))
+        await engine.renew(Lease("stands", 1, 0))
+        await engine.renew(Lease("died", 1, 0))
+        await engine.mark_dead("died", 1)
+        await lease.keep()
+        third = world.node.settings.node_lease / 3
+        for counter in (2, 3, 4):
+            world.hands.advance(third * 0.8)
+            await engine.renew(Lease("moves", counter, 0))
+            await lease.keep()
+        stats = (await world.get("/api/v1/stats", by=SERVICE)).json()
+        found = {member["epoch"]: member["state"] for member in stats["members"]}
+        own = world.node.standing.epoch
+        assert found == {own: "well", "moves": "well", "stands": "overdue", "died": "dead"}
+        assert [member["here"] for member in stats["members"]] == [True, False, False, False]
+        [trouble] = stats["degraded"]
+        assert trouble["what"] == "nodes"
+        assert trouble["fix"]
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ("127.0.0.1:6379 refuses: OOM command not allowed when used memory > 'maxmemory'.", "full"),
+        ("10.0.0.1:6379 refuses: READONLY You can't write against a read only replica.", "replica"),
+        ("the store did not answer within 2 s", "does not answer"),
+        ("10.0.0.1:6379 failed: ERR who knows", "does not answer"),
+    ],
+)
+async def test_what_the_store_says_becomes_a_sentence_without_its_address(said, word):
+    async with serving() as world:
+        world.node.lease.trouble = said
+        answer = await world.get("/readyz")
+        [trouble] = answer.json()["degraded"]
+        assert word in trouble["detail"]
+        assert "6379" not in answer.text
+
+
+async def test_what_is_marked_as_stale_or_looks_different_by_a_rule_is_no_slow_delivery():
+    async with serving() as world:
+        await watched(world, "ana", "v1", "v2")
+        await world.connect("ana")
+        took = world.node.metrics.delivery_seconds
+        before = sum(took.counts)
+        world.hands.advance(100)
+        shard = world.node.people.find("ana").shard
+        for stale in (True, False):
+            world.node.hub.set_stale(shard, stale=stale)
+            await asyncio.sleep(0.1)  # a tick
+        await world.put("/api/v1/blocks/v1", by="ana")
+        await asyncio.sleep(0.1)
+        assert sum(took.counts) >= before + 5
+        assert took.sum < 1
+
+
+async def test_a_node_that_is_starting_has_numbers_too():
+    async with serving(start=False) as world:
+        stats = (await world.get("/api/v1/stats?since=0", by=SERVICE)).json()
+    assert (stats["ready"], stats["processes"][0]["lease_renewed_ago"]) == (False, None)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from tests.gateway.issuer import jwks, public_jwk
 
-from herenow.cli.doctor import EXPECTED_FILES, LEAST_FILES, Weight, clock, files
+from herenow.cli.doctor import EXPECTED_FILES, LEAST_FILES, clock, files
+from herenow.cli.findings import Weight
 
 NOW = 1_790_000_000.0
 

@@ -7,7 +7,7 @@ the sessions a node holds, a counter.
 import asyncio
 from dataclasses import replace
 
-from herenow.api import ops, reports
+from herenow.api import ops, troubles
 from herenow.core.model import Status, truth
 from herenow.core.visibility import Sight
 from herenow.errors import ProtocolError
@@ -265,9 +265,9 @@ def anybodys_device_is_found(stage, monkeypatch):
 @leak("readyz")
 def readiness_names_the_busy(stage, monkeypatch):
     def spoiled(node, auth):
-        yield from reports.troubles(node, auth)
+        yield from troubles.troubles(node, auth)
         if is_here(stage):
-            yield reports.Trouble("load", "Somebody is here.")
+            yield troubles.Trouble("load", "Somebody is here.")
 
     monkeypatch.setattr(ops, "troubles", spoiled)
 

@@ -22,6 +22,7 @@ from herenow.api import (
     beats,
     blocks,
     choices,
+    dashboard,
     devices,
     graph,
     inquiries,
@@ -81,6 +82,7 @@ def make_app(
         routes=[
             *pages,
             *sdk.routes(),
+            *dashboard.routes(),
             *(Route(path, Resource(api, rows), name=path) for path, rows in _by_path(operations)),
         ],
         middleware=[

@@ -13,11 +13,15 @@ from starlette.responses import Response
 
 from herenow.api import peers
 from herenow.api.answers import Reply, answered
-from herenow.api.operations import Access, Answer, Media, Operation
+from herenow.api.operations import Access, Answer, Media, Operation, Parameter
 from herenow.api.prometheus import exposition, metrics_of
-from herenow.api.reports import Stats, Trouble, metrics_of_all, stats_of, stats_of_all, troubles
+from herenow.api.reports import Stats, metrics_of_all, stats_of, stats_of_all
 from herenow.api.requests import Call
+from herenow.api.troubles import Trouble, troubles
 from herenow.errors import ProtocolError
+
+LATEST = 2**53
+"""Epoch milliseconds: what every reader of JSON takes for a whole number."""
 
 
 class Health(Struct, frozen=True):
@@ -57,9 +61,10 @@ async def metrics(call: Call) -> Response:
 
 async def stats(call: Call) -> Response:
     """GET /stats"""
+    since = None if call.parameter("since") is None else call.number("since", 0, 0, LATEST)
     if call.everyone is None:
-        return answered(stats_of(call.node, call.auth))
-    return answered(stats_of_all(await call.everyone()))
+        return answered(stats_of(call.node, call.auth, since))
+    return answered(stats_of_all(await call.everyone(), since))
 
 
 def is_local(call: Call) -> bool:
@@ -106,6 +111,14 @@ OPERATIONS = (
         "Numbers for people",
         {200: Answer("As of now.", Stats)},
         about=_NUMBERS,
+        query=(
+            Parameter(
+                "since",
+                "With `history`: what happened after this time, in epoch milliseconds; 0 for all that is kept.",
+                {"type": "integer", "minimum": 0, "maximum": LATEST},
+                codes=("bad_shape", "out_of_range"),
+            ),
+        ),
         access=Access.OPERATOR,
         codes=("unavailable",),
     ),

@@ -2,30 +2,42 @@
 
 Where several workers share an address, nobody can choose which of them answers a request. So whichever gets it asks for the
 reports of all (`workers` carries them) and puts them together: numbers for Prometheus side by side, under a label `worker`;
-numbers for people added up. Another thing that people want to know of all workers is the reason to change this module.
+numbers for people added up. One process is the same with a single report, so that there is one way to every number. Another
+thing that people want to know of all workers is the reason to change this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from herenow import __version__
 from herenow.api.prometheus import metrics_of
 from herenow.api.shapes import Count
+from herenow.api.troubles import Trouble, troubles
 from herenow.core.model import Status
 from herenow.errors import Unavailable
 from herenow.gateway.auth import Auth
+from herenow.service.metrics import quantile
 from herenow.service.node import Node
+from herenow.service.pulse import COUNTED, STEP, Slot
 from herenow.workers.link import Told
 
+LATELY = 10_000
+"""Milliseconds that "now" means for rates and latency."""
 
-class Trouble(Struct, frozen=True):
-    what: str
-    detail: str
+TARGETS = 10
+"""How many of those whose changes cost most are told of."""
+
+Seconds = Annotated[float, Meta(ge=0)]
+PerSecond = Annotated[float, Meta(ge=0)]
 
 
 class Users(Struct, frozen=True):
@@ -41,15 +53,108 @@ class Beats(Struct, frozen=True):
     dropped: Count
 
 
+class Rates(Struct, frozen=True):
+    """Per second, over the last ten."""
+
+    changes: PerSecond = 0.0
+    deliveries: PerSecond = 0.0
+    frames: PerSecond = 0.0
+    beats: PerSecond = 0.0
+    refusals: PerSecond = 0.0
+    conflicts: PerSecond = 0.0
+    engine_errors: PerSecond = 0.0
+    ledger_errors: PerSecond = 0.0
+
+
+class Delivery(Struct, frozen=True):
+    """From a change to a socket of somebody who watches, in seconds, over the last ten; without those who are told in waves.
+    Null: nothing was delivered."""
+
+    p50: Seconds | None = None
+    p99: Seconds | None = None
+
+
+class Process(Struct, frozen=True):
+    """One process of this address."""
+
+    worker: Count
+    """Its number; 0 where there is only one."""
+    restarts: Count
+    """How often it had to be started again."""
+    epoch: str
+    """The name under which it writes to the store."""
+    ready: bool
+    draining: bool
+    lease_held: bool
+    """While not, it decides nothing."""
+    lease_renewed_ago: Seconds | None
+    connections: Count
+    undecided: Count
+    """Users whose decision waits for the store."""
+    stale_shards: Count
+    log_behind: Count
+    """Changes of other nodes that were not read yet when it last compared."""
+    log_heard_ago: Seconds
+    """Since the logs last answered."""
+    loop_late: Seconds
+    """How late its event loop is, the worst of late."""
+    gives_up: Count
+    """What it gives up under overload: 0 nothing, 1 typing, 2 idleness, 3 text."""
+
+
+class Member(Struct, frozen=True):
+    """A node that shares the store, by its lease."""
+
+    epoch: str
+    here: bool
+    """It is a process of this address."""
+    state: Literal["well", "overdue", "dead", "unknown"]
+    """`overdue`: it has missed renewals. `dead`: others have taken over what it held. `unknown`: the store was away."""
+    still_for: Seconds | None
+    """Since it was last seen to renew its lease. It does so every third of `node_lease`, and is looked at as often."""
+
+
+class Target(Struct, frozen=True):
+    """Somebody whose changes cost much, under a name that only says that it is the same one."""
+
+    target: str
+    """A keyed hash: who it is cannot be found out from it."""
+    viewers: Count
+    deliveries: Count
+    """In the last half minute to minute."""
+
+
+class Point(Struct, frozen=True):
+    """What happened in two seconds."""
+
+    at: Count
+    """When they began, in epoch milliseconds."""
+    connections: Count
+    online: Count
+    busy: Count
+    away: Count
+    ledger_backlog: Count
+    stale_views: Count
+    changes: PerSecond
+    deliveries: PerSecond
+    refusals: PerSecond
+    conflicts: PerSecond
+    p50: Seconds | None
+    p99: Seconds | None
+
+
 class Stats(Struct, frozen=True):
-    """Users are those of the whole store; everything else is this node's, all its workers together, counted since they
-    started."""
+    """Users are those of the whole store; everything else is this node's, all its workers together. Plain numbers are
+    counted since they started."""
 
     version: str
+    now: Count
+    """Of the store's clock."""
     workers: Count
     """Processes that answer for themselves here."""
     ready: bool
     draining: bool
+    node_lease: Seconds
     connections: Count
     streams: Count
     sessions: Count
@@ -58,8 +163,26 @@ class Stats(Struct, frozen=True):
     changes: Count
     deliveries: Count
     frames: Count
+    conflicts: Count
+    engine_errors: Count
+    ledger_errors: Count
     ledger_backlog: Count
+    stale_views: Count
+    """Open views that say that they are stale."""
+    per_second: Rates
+    delivery: Delivery
+    refusals: dict[str, Count]
+    """By code."""
+    closes: dict[str, Count]
+    """Of WebSockets, by close code."""
+    processes: tuple[Process, ...]
+    members: tuple[Member, ...]
+    """All nodes that share the store."""
+    targets: tuple[Target, ...]
+    """Whose changes were delivered most often of late."""
     degraded: tuple[Trouble, ...]
+    history: tuple[Point, ...]
+    """If asked for: up to five minutes, oldest first."""
 
 
 class _Family(Struct, frozen=True, array_like=True):
@@ -71,100 +194,271 @@ class _Family(Struct, frozen=True, array_like=True):
     samples: list[tuple[str, dict[str, str], float]]
 
 
-class Report(Struct, frozen=True):
-    """Of one process."""
+class Own(Struct, frozen=True):
+    """What one process says of itself."""
 
-    stats: Stats
+    version: str
+    now: int
+    node_lease: float
+    streams: int
+    sessions: int
+    users: Users
+    beats: Beats
+    totals: dict[str, int]
+    ledger_backlog: int
+    stale_views: int
+    refusals: dict[str, int]
+    closes: dict[str, int]
+    process: Process
+    members: list[Member]
+    targets: list[Target]
+    degraded: list[Trouble]
+    slots: list[Slot]
+
+
+class Report(Struct, frozen=True):
+    """Of one process, for whoever puts several together."""
+
+    own: Own
     families: list[_Family]
 
 
 def report_of(node: Node, auth: Auth) -> bytes:
-    """For whoever puts several together."""
     families = [
         _Family(m.name, m.documentation, m.type, [(s.name, dict(s.labels), s.value) for s in m.samples])
         for m in metrics_of(node)
     ]
-    return msgspec.json.encode(Report(stats_of(node, auth), families))
+    return msgspec.json.encode(Report(_own(node, auth), families))
 
 
 # --- For people ------------------------------------------------------------------------------------------------------
 
 
-def stats_of(node: Node, auth: Auth) -> Stats:
-    counted = node.metrics
-    users = Users(*(counted.users[status] for status in (Status.ONLINE, Status.BUSY, Status.AWAY)))
-    return Stats(
-        version=__version__,
-        workers=1,
-        ready=node.ready,
-        draining=node.draining,
-        connections=counted.connections,
-        streams=counted.streams,
-        sessions=counted.sessions,
-        users=users,
-        beats=Beats(counted.beats_accepted, counted.beats_dropped),
-        changes=counted.changes,
-        deliveries=counted.deliveries,
-        frames=counted.frames,
-        ledger_backlog=node.recorder.backlog,
-        degraded=tuple(troubles(node, auth)),
-    )
+def stats_of(node: Node, auth: Auth, since: int | None = None) -> Stats:
+    """With what happened after `since` (epoch milliseconds), if that is asked for."""
+    own = _own(node, auth)
+    return _together([own], own.degraded, since)
 
 
-def stats_of_all(told: Sequence[Told]) -> Stats:
+def stats_of_all(told: Sequence[Told], since: int | None = None) -> Stats:
     """Raises `Unavailable` when no worker answers."""
-    each = [report.stats for _, report in _reports(told)]
+    restarts = {each.worker: each.restarts for each in told}
+    each = []
+    for worker, report in _reports(told):
+        process = msgspec.structs.replace(report.own.process, worker=worker, restarts=restarts[worker])
+        each.append(msgspec.structs.replace(report.own, process=process))
     if not each:
         raise Unavailable("No worker answers.")
+    return _together(each, _troubles_of_all(told, each), since)
+
+
+def _together(each: Sequence[Own], degraded: Iterable[Trouble], since: int | None) -> Stats:
+    slots = _slots_together(slot for own in each for slot in own.slots)
+    now = max(own.now for own in each)
+    lately = [slot for slot in slots if slot.at > now - LATELY - STEP]
+    totals = _added(own.totals for own in each)
     return Stats(
         version=each[0].version,
+        now=now,
         workers=len(each),
-        ready=all(stats.ready for stats in each),
-        draining=any(stats.draining for stats in each),
-        connections=sum(stats.connections for stats in each),
-        streams=sum(stats.streams for stats in each),
-        sessions=sum(stats.sessions for stats in each),
+        ready=all(own.process.ready for own in each),
+        draining=any(own.process.draining for own in each),
+        node_lease=each[0].node_lease,
+        connections=sum(own.process.connections for own in each),
+        streams=sum(own.streams for own in each),
+        sessions=sum(own.sessions for own in each),
         users=each[0].users,
-        beats=Beats(sum(stats.beats.accepted for stats in each), sum(stats.beats.dropped for stats in each)),
-        changes=sum(stats.changes for stats in each),
-        deliveries=sum(stats.deliveries for stats in each),
-        frames=sum(stats.frames for stats in each),
-        ledger_backlog=sum(stats.ledger_backlog for stats in each),
-        degraded=tuple(_troubles_of_all(told, each)),
+        beats=Beats(sum(own.beats.accepted for own in each), sum(own.beats.dropped for own in each)),
+        **{name: totals.get(name, 0) for name in TOTALS},
+        ledger_backlog=sum(own.ledger_backlog for own in each),
+        stale_views=sum(own.stale_views for own in each),
+        per_second=_rates(lately),
+        delivery=_delivery(lately),
+        refusals=_added(own.refusals for own in each),
+        closes=_added(own.closes for own in each),
+        processes=tuple(own.process for own in each),
+        members=tuple(_members_of_all(each)),
+        targets=tuple(_targets_of_all(each)),
+        degraded=tuple(degraded),
+        history=() if since is None else tuple(_point(slot) for slot in slots if slot.at > since),
     )
 
 
-def _troubles_of_all(told: Sequence[Told], each: Sequence[Stats]) -> Iterator[Trouble]:
+TOTALS = ("changes", "deliveries", "frames", "conflicts", "engine_errors", "ledger_errors")
+
+
+def _own(node: Node, auth: Auth) -> Own:
+    counted = node.metrics
+    return Own(
+        version=__version__,
+        now=node.clock.now(),
+        node_lease=node.settings.node_lease,
+        streams=counted.streams,
+        sessions=counted.sessions,
+        users=Users(*(counted.users[status] for status in (Status.ONLINE, Status.BUSY, Status.AWAY))),
+        beats=Beats(counted.beats_accepted, counted.beats_dropped),
+        totals={name: getattr(counted, name) for name in TOTALS},
+        ledger_backlog=node.recorder.backlog,
+        stale_views=node.hub.stale_views,
+        refusals=dict(counted.refusals),
+        closes={str(int(code)): times for code, times in counted.closes.items()},
+        process=_process(node),
+        members=list(_members(node)),
+        targets=[_target(node, *each) for each in node.hub.fan_out.top(TARGETS)],
+        degraded=list(troubles(node, auth)),
+        slots=node.pulse.since(0),
+    )
+
+
+def _process(node: Node) -> Process:
+    return Process(
+        worker=0,
+        restarts=0,
+        epoch=node.standing.epoch,
+        ready=node.ready,
+        draining=node.draining,
+        lease_held=node.standing.holds_lease,
+        lease_renewed_ago=node.standing.renewed_ago,
+        connections=node.metrics.connections,
+        undecided=node.decider.waiting,
+        stale_shards=node.hub.stale_shards,
+        log_behind=node.tail.behind,
+        log_heard_ago=node.tail.heard_ago,
+        loop_late=node.overload.late,
+        gives_up=int(node.overload.level),
+    )
+
+
+# Who shares the store
+
+
+def _members(node: Node) -> Iterator[Member]:
+    lease = node.settings.node_lease
+    own = node.standing.renewed_ago
+    yield Member(node.standing.epoch, here=True, state=_state(own, lease), still_for=own)
+    for other in node.lease.others:
+        state = "dead" if other.dead else _state(other.still_for, lease)
+        yield Member(other.epoch, here=False, state=state, still_for=other.still_for)
+
+
+def _state(still_for: float | None, lease: float) -> Literal["well", "overdue", "unknown"]:
+    if still_for is None:
+        return "unknown"
+    return "well" if still_for <= lease * 2 / 3 else "overdue"
+
+
+def _members_of_all(each: Sequence[Own]) -> list[Member]:
+    """Each knows best of itself; of others, who saw them last."""
+    found: dict[str, Member] = {}
+    for own in each:
+        for member in own.members:
+            known = found.get(member.epoch)
+            if known is None or (member.here, -_age(member)) > (known.here, -_age(known)):
+                found[member.epoch] = member
+    return sorted(found.values(), key=lambda member: (not member.here, member.epoch))
+
+
+def _age(member: Member) -> float:
+    return float("inf") if member.still_for is None else member.still_for
+
+
+# Whose changes cost most
+
+
+def _target(node: Node, user: str, deliveries: int) -> Target:
+    """The key is the ledger's random id: all nodes have it, no answer carries it, and who can read it in the ledger reads
+    the ids themselves there."""
+    key = node.ledger.id.encode()[:64]
+    name = hashlib.blake2b(user.encode(), key=key, digest_size=5, person=b"herenow target").hexdigest()
+    return Target(name, node.hub.viewers(user), deliveries)
+
+
+def _targets_of_all(each: Sequence[Own]) -> list[Target]:
+    viewers: Counter[str] = Counter()
+    deliveries: Counter[str] = Counter()
+    for target in (target for own in each for target in own.targets):
+        viewers[target.target] += target.viewers
+        deliveries[target.target] += target.deliveries
+    return [Target(name, viewers[name], times) for name, times in deliveries.most_common(TARGETS)]
+
+
+# Over time
+
+
+def _slots_together(slots: Iterable[Slot]) -> list[Slot]:
+    """One per moment: what processes did in it added up, as if all had looked for the same time. Users are everybody's."""
+    by_time: defaultdict[int, list[Slot]] = defaultdict(list)
+    for slot in slots:
+        by_time[slot.at].append(slot)
+    return [some[0] if len(some) == 1 else _slot_of_all(some) for _, some in sorted(by_time.items())]
+
+
+def _slot_of_all(some: Sequence[Slot]) -> Slot:
+    seconds = max(slot.seconds for slot in some)
+    return Slot(
+        at=some[0].at,
+        seconds=seconds,
+        **{name: sum(map(attrgetter(name), some)) for name in _ADDED},
+        delivery=tuple(map(sum, zip(*(slot.delivery for slot in some), strict=True))),
+        **{name: max(map(attrgetter(name), some)) for name in ("online", "busy", "away")},
+    )
+
+
+_ADDED = (*COUNTED, "connections", "ledger_backlog", "stale_views")
+
+
+def _rates(slots: Sequence[Slot]) -> Rates:
+    seconds = sum(slot.seconds for slot in slots)
+    return (
+        Rates(*(round(sum(map(attrgetter(name), slots)) / seconds, 3) for name in COUNTED))
+        if seconds
+        else Rates()
+    )
+
+
+def _delivery(slots: Sequence[Slot]) -> Delivery:
+    if not slots:
+        return Delivery()
+    counts = [sum(each) for each in zip(*(slot.delivery for slot in slots), strict=True)]
+    return Delivery(quantile(counts, 0.5), quantile(counts, 0.99))
+
+
+def _point(slot: Slot) -> Point:
+    rates, delivery = _rates([slot]), _delivery([slot])
+    return Point(
+        at=slot.at,
+        connections=slot.connections,
+        online=slot.online,
+        busy=slot.busy,
+        away=slot.away,
+        ledger_backlog=slot.ledger_backlog,
+        stale_views=slot.stale_views,
+        changes=rates.changes,
+        deliveries=rates.deliveries,
+        refusals=rates.refusals,
+        conflicts=rates.conflicts,
+        p50=delivery.p50,
+        p99=delivery.p99,
+    )
+
+
+def _added(each: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for counts in each:
+        total.update(counts)
+    return dict(total)
+
+
+def _troubles_of_all(told: Sequence[Told], each: Sequence[Own]) -> Iterator[Trouble]:
     """Each kind once: workers of one machine mostly suffer the same."""
     silent = len(told) - len(each)
     if silent:
-        yield Trouble("workers", f"{silent} of {len(told)} workers do not answer.")
-    yield from {trouble.what: trouble for stats in each for trouble in stats.degraded}.values()
-
-
-def troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
-    if auth.trouble is not None:
-        yield Trouble("jwks", auth.trouble)
-    if node.relations.trouble is not None:
-        yield Trouble("ledger", node.relations.trouble)
-    if node.recorder.is_late:
         yield Trouble(
-            "ledger_backlog", f"{node.recorder.backlog} rows wait for the ledger, which does not take them."
+            "workers",
+            f"{silent} of {len(told)} workers do not answer.",
+            "They are starting, or hang; their supervisor replaces those that hang. The log says more.",
         )
-    if not node.relations.trusted:
-        yield Trouble("relations", "The ledger cannot be read; nobody is taken to know anybody.")
-    if not node.revocations.whole:
-        yield Trouble(
-            "revocations", "The ledger cannot be read; what was revoked through other nodes may be missed."
-        )
-    if node.relations_health.trouble is not None:
-        yield Trouble("relations_source", node.relations_health.trouble)
-    if node.hub.stale_shards:
-        yield Trouble(
-            "stale_shards", f"{node.hub.stale_shards} of {node.engine.shards} shards show what was."
-        )
-    if not node.standing.holds_lease:
-        yield Trouble("lease", "The node could not renew its lease and decides nothing until it has.")
+    yield from {trouble.what: trouble for own in each for trouble in own.degraded}.values()
 
 
 # --- For Prometheus --------------------------------------------------------------------------------------------------

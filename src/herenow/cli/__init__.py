@@ -14,6 +14,7 @@ from herenow.cli.migrate import migrate
 from herenow.cli.reap import reap
 from herenow.cli.serve import serve
 from herenow.cli.token import token
+from herenow.cli.top import top
 from herenow.errors import ConfigurationError, HerenowError, ProtocolError
 
 
@@ -49,5 +50,5 @@ def main() -> None:
     """herenow: who is here now, and who may know it?"""
 
 
-for command in (serve, reap, token, config, import_, migrate, doctor):
+for command in (serve, reap, token, config, import_, migrate, top, doctor):
     main.add_command(command)

@@ -1,7 +1,8 @@
-"""`herenow doctor`: would a node run well here, and if not, what is to be fixed?
+"""`herenow doctor`: would a node run well here, does the one that runs, and if not, what is to be fixed?
 
 It looks and changes nothing: no ledger is created or migrated, no secret is made. A finding is fine, an advice
-(exit code 0) or a problem (exit code 1).
+(exit code 0) or a problem (exit code 1). The store and the nodes on it are looked at in `doctor_store`, the node that runs
+here is asked in `doctor_node`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,11 @@ import contextlib
 import os
 import resource
 import secrets
+import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,9 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.markup import escape
 
+from herenow.cli.doctor_node import node
+from herenow.cli.doctor_store import store
+from herenow.cli.findings import Finding, Weight, advice, fine, problem
 from herenow.cli.flags import with_settings
 from herenow.errors import ConfigurationError, HerenowError
 from herenow.secret import resolve_secret, secret_path
@@ -37,41 +40,29 @@ if TYPE_CHECKING:
 EXPECTED_FILES = 10_240  # a socket is a file: ten thousand clients on a node, and some for itself
 LEAST_FILES = 1_024  # what every common system grants
 CLOCK_SLACK = 60.0  # seconds by which a file's time may lie ahead (network file systems)
-STORE_SLACK = 1.0  # seconds the store's clock may differ from ours before it is worth a word
 DATABASE_SLACK = (
     5.0  # seconds a database's clock may differ before it is worth a word: only people read its times
 )
+FULL_DISK = 1024**2  # bytes: not enough for SQLite's log
+LITTLE_ROOM = 200 * 1024**2
 OLDEST_TIME = datetime(2025, 1, 1, tzinfo=UTC).timestamp()  # no clock is right that says an earlier time
-
-
-class Weight(Enum):
-    """How bad a finding is: its mark and its colour."""
-
-    FINE = ("ok", "green")
-    ADVICE = ("advice", "yellow")
-    PROBLEM = ("problem", "red")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    subject: str
-    weight: Weight
-    sentence: str
 
 
 @click.command()
 @with_settings()
 @click.pass_context
 def doctor(ctx: click.Context, /, settings: Settings) -> None:
-    """Check configuration, keys, engine, ledger, relations, clock and file limits, and say what to fix."""
+    """Check configuration, keys, engine, ledger, relations, clock, file limits and the node that runs here, and say what to
+    fix."""
     findings = [
         *configuration(settings),
         *keys(settings),
-        *engine(settings),
+        *store(settings),
         *ledger(settings),
         *relations(settings),
         *clock(settings.ledger_path, time.time()),
         *files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+        *node(settings),
     ]
     console = Console(soft_wrap=True)
     for finding in findings:
@@ -82,9 +73,9 @@ def doctor(ctx: click.Context, /, settings: Settings) -> None:
 
 def configuration(settings: Settings) -> Iterator[Finding]:
     # A wrong value has stopped the command before: whoever comes here has settings that fit together.
-    yield _fine("configuration", "Every setting is allowed; herenow config shows them.")
+    yield fine("configuration", "Every setting is allowed; herenow config shows them.")
     for warning in settings.warnings:
-        yield Finding("configuration", Weight.ADVICE, warning)
+        yield advice("configuration", warning)
     yield _secret(settings)
 
 
@@ -102,40 +93,15 @@ def keys(settings: Settings) -> Iterator[Finding]:
         assert read is not None  # the first look finds what there is
         document = parse_jwks(read.raw)
     except BadKeys as error:
-        yield _problem("jwks", f"{source.where} cannot be used: {error}.")
+        yield problem("jwks", f"{source.where} cannot be used: {error}.")
         return
-    yield _fine("jwks", f"{source.where} has keys: {what_keys(document)}.")
+    yield fine("jwks", f"{source.where} has keys: {what_keys(document)}.")
     for why in document.left_out:
-        yield Finding("jwks", Weight.ADVICE, f"Not used: {why}.")
+        yield advice("jwks", f"Not used: {why}.")
     if not settings.jwt_issuer or not settings.jwt_audience:
-        yield Finding(
+        yield advice(
             "jwks",
-            Weight.ADVICE,
             "Tokens that the issuer made for others may be accepted here: set jwt_issuer and jwt_audience.",
-        )
-
-
-def engine(settings: Settings) -> Iterator[Finding]:
-    place = without_password(settings.engine)
-    try:
-        ahead = asyncio.run(_asked_for_the_time(settings)) - time.time()
-    except ConfigurationError as error:
-        yield _problem("engine", str(error))
-    except HerenowError as error:
-        yield _problem("engine", f"{place} does not answer ({error}): is it running, and reachable?")
-    else:
-        yield _fine("engine", f"{place} answers.")
-        if abs(ahead) > STORE_SLACK:
-            yield Finding(
-                "engine",
-                Weight.ADVICE,
-                f"Its clock is {ahead:+.1f} s from this machine's: all nodes follow it, so keep it right with NTP.",
-            )
-    if settings.engine != "memory://" and settings.ledger_path is not None:
-        yield Finding(
-            "engine",
-            Weight.ADVICE,
-            "All nodes on it must use this very ledger, and an SQLite file serves the processes of one machine only.",
         )
 
 
@@ -144,9 +110,8 @@ def ledger(settings: Settings) -> Iterator[Finding]:
     if settings.ledger.startswith(POSTGRESQL):
         yield from _in_a_server(settings.ledger)
     elif path is None:
-        yield Finding(
+        yield advice(
             "ledger",
-            Weight.ADVICE,
             "It lives in memory: last seen, modes and relations end with the process.",
         )
     elif not path.exists():
@@ -158,84 +123,68 @@ def ledger(settings: Settings) -> Iterator[Finding]:
 def relations(settings: Settings) -> Iterator[Finding]:
     where = without_password(settings.relations)
     if settings.relations == "open":
-        yield Finding(
-            "relations", Weight.ADVICE, "Everybody sees everybody (relations = open): is that meant?"
-        )
+        yield advice("relations", "Everybody sees everybody (relations = open): is that meant?")
     if not settings.asks_the_application:
         return
     try:
         strangers_related = asyncio.run(_asked_about_strangers(settings, settings.relations_secret))
     except HerenowError as error:
-        yield _problem("relations", f"{where} does not say who is related: {error}")
+        yield problem("relations", f"{where} does not say who is related: {error}")
         return
     if strangers_related:
-        yield _problem(
+        yield problem(
             "relations",
             f"{where} says that two made-up users are related: it must say no of ids it does not know.",
         )
     else:
-        yield _fine("relations", f"{where} answers.")
+        yield fine("relations", f"{where} answers.")
     yield _signature_checked(settings, where)
 
 
 def clock(ledger_path: Path | None, now: float) -> Iterator[Finding]:
     written = _last_written(ledger_path)
     if now < OLDEST_TIME:
-        yield _problem("clock", f"It says {_date(now)}, which is past: set it, and keep it right with NTP.")
+        yield problem("clock", f"It says {_date(now)}, which is past: set it, and keep it right with NTP.")
     elif written is not None and written > now + CLOCK_SLACK:
-        yield _problem(
+        yield problem(
             "clock", f"It says {_date(now)}, but the ledger was written at {_date(written)}: set it right."
         )
     else:
-        yield _fine("clock", f"It says {_date(now)}.")
+        yield fine("clock", f"It says {_date(now)}.")
 
 
 def files(limit: int) -> Iterator[Finding]:
     remedy = f"raise it, for example to {EXPECTED_FILES} (ulimit -n, or LimitNOFILE= of the systemd unit)"
     said = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
     if limit == resource.RLIM_INFINITY or limit >= EXPECTED_FILES:
-        yield _fine("file limit", f"This process may open {said} files; every connection is one.")
+        yield fine("file limit", f"This process may open {said} files; every connection is one.")
     elif limit >= LEAST_FILES:
-        yield Finding(
-            "file limit", Weight.ADVICE, f"Only {said} files may be open, one per connection: {remedy}."
-        )
+        yield advice("file limit", f"Only {said} files may be open, one per connection: {remedy}.")
     else:
-        yield _problem("file limit", f"Only {said} files may be open, one per connection: {remedy}.")
+        yield problem("file limit", f"Only {said} files may be open, one per connection: {remedy}.")
 
 
 def _secret(settings: Settings) -> Finding:
     path = secret_path(settings)
     if not settings.accepts_secret:
-        return _fine("secret", "None, and none is needed: tokens are verified with public keys.")
+        return fine("secret", "None, and none is needed: tokens are verified with public keys.")
     if settings.secret is not None:
-        return _fine("secret", f"Configured by {settings.source_of('secret')}.")
+        return fine("secret", f"Configured by {settings.source_of('secret')}.")
     if path is None or not path.exists():
-        return _fine("secret", "None is configured: one is generated at the first start.")
+        return fine("secret", "None is configured: one is generated at the first start.")
     try:
         resolve_secret(settings)
     except ConfigurationError as error:
-        return _problem("secret", str(error))
-    return _fine("secret", f"Generated earlier, kept in {path}.")
-
-
-async def _asked_for_the_time(settings: Settings) -> float:
-    """The store's clock, in seconds."""
-    from herenow.app import engine_of
-
-    made = engine_of(settings)
-    try:
-        await made.check()
-        return await made.store_time() / 1000
-    finally:
-        await made.close()
+        return problem("secret", str(error))
+    return fine("secret", f"Generated earlier, kept in {path}.")
 
 
 def _signature_checked(settings: Settings, where: str) -> Finding:
     try:
         asyncio.run(_asked_about_strangers(settings, SecretStr(secrets.token_urlsafe(MIN_SECRET_BYTES))))
     except HerenowError:
-        return _fine("relations", f"{where} refuses a question with a wrong signature.")
-    return _problem(
+        return fine("relations", f"{where} refuses a question with a wrong signature.")
+    return problem(
         "relations",
         f"{where} answers a question with a wrong signature: anybody may ask it who is related to whom.",
     )
@@ -259,30 +208,30 @@ async def _asked_about_strangers(settings: Settings, secret: SecretStr | None) -
 def _place_for(path: Path) -> Finding:
     folder = path.absolute().parent
     if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
-        return _fine("ledger", f"{path} does not exist yet and is created at the first start.")
-    return _problem("ledger", f"{path} cannot be created: make sure that {folder} exists and is writable.")
+        return fine("ledger", f"{path} does not exist yet and is created at the first start.")
+    return problem("ledger", f"{path} cannot be created: make sure that {folder} exists and is writable.")
 
 
 def _in_a_server(url: str) -> Iterator[Finding]:
     try:
         found, newest, of_a_node = asyncio.run(_examined(url))
     except HerenowError as error:
-        yield _problem("ledger", str(error))
+        yield problem("ledger", str(error))
         return
-    yield _fine("ledger", f"{without_password(url)} answers (PostgreSQL {found.version}).")
+    yield fine("ledger", f"{without_password(url)} answers (PostgreSQL {found.version}).")
     if not found.survives_power_loss:
-        yield _advice("ledger", "fsync or full_page_writes is off: after a loss of power it may be damaged.")
+        yield advice("ledger", "fsync or full_page_writes is off: after a loss of power it may be damaged.")
     if not found.is_private:
-        yield _advice("ledger", "The connection is not encrypted: add sslmode=verify-full to the URL.")
+        yield advice("ledger", "The connection is not encrypted: add sslmode=verify-full to the URL.")
     if found.connections_left < of_a_node:
-        yield _advice(
+        yield advice(
             "ledger",
             f"It has {max(found.connections_left, 0)} connections left, and a node takes up to {of_a_node}: "
             "raise max_connections.",
         )
     ahead = found.now - time.time()
     if abs(ahead) > DATABASE_SLACK:
-        yield _advice(
+        yield advice(
             "clock", f"The database's is {ahead:+.1f} s from this machine's: keep both right with NTP."
         )
     yield _schema_in_a_server(found, newest)
@@ -290,14 +239,14 @@ def _in_a_server(url: str) -> Iterator[Finding]:
 
 def _schema_in_a_server(found: Checkup, newest: str) -> Finding:
     if found.revision is None and not found.may_create:
-        return _problem(
+        return problem(
             "schema",
             "There is none yet, and this user may not create one: let somebody who may run herenow migrate.",
         )
     if found.revision is None:
-        return _fine("schema", "There is none yet; it is created at the first start.")
+        return fine("schema", "There is none yet; it is created at the first start.")
     if found.revision < newest:
-        return _problem(
+        return problem(
             "schema",
             f"At {found.revision}, and {newest} is needed: run herenow migrate before the next start.",
         )
@@ -319,24 +268,33 @@ def _opened(url: str, path: Path) -> Iterator[Finding]:
         current, newest = asyncio.run(_schema(url))
         _take_write_lock(path)
     except (HerenowError, sqlite3.Error, OSError) as error:
-        yield _problem("ledger", f"{path} cannot be used ({error}): check its owner, its mode and the disk.")
+        yield problem("ledger", f"{path} cannot be used ({error}): check its owner, its mode and the disk.")
         return
-    yield _fine("ledger", f"{path} opens and can be written.")
+    yield fine("ledger", f"{path} opens and can be written.")
+    yield from room(path, shutil.disk_usage(path.absolute().parent).free)
     if current is not None and current >= newest:  # revisions are numbered
         yield _known_schema(current, newest)
     else:
-        yield Finding(
+        yield advice(
             "schema",
-            Weight.ADVICE,
             f"At {current or 'empty'}, the newest is {newest}: herenow migrate brings it up to date, "
             "or the next start does.",
         )
 
 
+def room(path: Path, free: int) -> Iterator[Finding]:
+    """On the disk, in bytes."""
+    remedy = "make room before last seen and choices have to wait in memory"
+    if free < FULL_DISK:
+        yield problem("ledger", f"The disk of {path} is full: {remedy}.")
+    elif free < LITTLE_ROOM:
+        yield advice("ledger", f"The disk of {path} has {free // 1024**2} MiB left: {remedy}.")
+
+
 def _known_schema(current: str, newest: str) -> Finding:
     if current == newest:
-        return _fine("schema", f"Up to date ({newest}).")
-    return _problem(
+        return fine("schema", f"Up to date ({newest}).")
+    return problem(
         "schema",
         f"At {current}, but this herenow knows none newer than {newest}: run the version that wrote it.",
     )
@@ -369,15 +327,3 @@ def _last_written(path: Path | None) -> float | None:
 
 def _date(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(sep=" ", timespec="seconds")
-
-
-def _fine(subject: str, sentence: str) -> Finding:
-    return Finding(subject, Weight.FINE, sentence)
-
-
-def _advice(subject: str, sentence: str) -> Finding:
-    return Finding(subject, Weight.ADVICE, sentence)
-
-
-def _problem(subject: str, sentence: str) -> Finding:
-    return Finding(subject, Weight.PROBLEM, sentence)

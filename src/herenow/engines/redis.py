@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from herenow.core.shards import shard_of
 from herenow.engines.redis_calls import Calls, Request
-from herenow.engines.redis_checks import check
+from herenow.engines.redis_checks import ServerState, check, states
 from herenow.engines.redis_codec import body_of, field_of, prefix_of, record_of, user_of
 from herenow.engines.redis_keys import Keys, ShardKeys, bucket_of, buckets_for
 from herenow.engines.redis_link import Argument, Reply
@@ -76,6 +76,10 @@ class RedisEngine:
 
     async def check(self) -> None:
         await check(self._servers, self._target, self._keys.slots)
+
+    async def states(self) -> list[ServerState]:
+        """For `herenow doctor`, after `check`."""
+        return await states(self._servers, self._target)
 
     async def open(self, terms: Mapping[str, str]) -> None:
         await self.check()

@@ -8,6 +8,7 @@ cluster without a master for one of our slots would lose a part of everybody. Wh
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import hiredis
 
@@ -35,6 +36,47 @@ async def check(servers: Servers, target: Target, slots: Sequence[int]) -> None:
             await _check_server(server, target)
     except Refused as error:
         raise _wrong(target, str(error)) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What an operator should know of one server."""
+
+    address: str
+    used_memory: int
+    maxmemory: int
+    """0: as much as there is."""
+    policy: str
+    evicted: int
+    """Keys it has forgotten since its start."""
+    saves: bool
+    """Its last snapshot was written, or there was none."""
+    replicas: int
+    watched: bool
+    """Sentinels or a cluster would replace it by a replica."""
+
+    @property
+    def volatile(self) -> bool:
+        return self.policy.startswith("volatile")
+
+
+async def states(servers: Servers, target: Target) -> list[ServerState]:
+    """Of those that are asked, after `check`. A server that hides INFO is left out."""
+    told = [(server, await _info(server)) for server in servers.everyone()]
+    return [_state(server, said, target) for server, said in told if said and said.get("role") != "slave"]
+
+
+def _state(server: Server, said: dict[str, str], target: Target) -> ServerState:
+    return ServerState(
+        address=str(server.address),
+        used_memory=int(said.get("used_memory", "0")),
+        maxmemory=int(said.get("maxmemory", "0")),
+        policy=said.get("maxmemory_policy", "noeviction"),
+        evicted=int(said.get("evicted_keys", "0")),
+        saves=said.get("rdb_last_bgsave_status", "ok") == "ok",
+        replicas=int(said.get("connected_slaves", "0")),
+        watched=target.kind in (Kind.SENTINEL, Kind.CLUSTER),
+    )
 
 
 async def _check_server(server: Server, target: Target) -> None:

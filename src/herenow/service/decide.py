@@ -77,6 +77,7 @@ class Decider:
         self._bar = bar
         self._waiting: dict[Person, None] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._trouble = ""
 
     def touch(self, person: Person) -> None:
         """Something about this user may have to change. Cheap, and never too often."""
@@ -160,6 +161,11 @@ class Decider:
     def waiting(self) -> int:
         return len(self._waiting)
 
+    @property
+    def trouble(self) -> str | None:
+        """Why decisions wait; None: none does."""
+        return self._trouble if self._waiting and self._trouble else None
+
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -178,8 +184,9 @@ class Decider:
             for ask in person.asks:
                 ask.doubtful = ask.edit is not _as_it_is
             await self._read_again(person)
-        except Unavailable:
+        except Unavailable as error:
             self._metrics.engine_errors += 1
+            self._trouble = str(error)
             self._wait(person)
         except UnknownFormat as error:
             self._give_up(

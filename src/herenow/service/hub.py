@@ -28,6 +28,7 @@ from herenow.core.pacing import Crowds, Delivery
 from herenow.core.shedding import Shed, may_wait
 from herenow.core.visibility import Kind, Sight, coarse, day_of, seen, seen_by_oneself
 from herenow.service.clock import Clock
+from herenow.service.fan_out import FanOut
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
 from herenow.service.people import People, Person
@@ -103,6 +104,7 @@ class Hub:
         self._people = people
         self._clock = clock
         self._metrics = metrics
+        self.fan_out = FanOut(clock)
         self._adaptive = flush_every == 0
         self._tick = flush_every or CALM_TICK
         self._cooling: list[Outbox] = []
@@ -155,6 +157,7 @@ class Hub:
         old = outbox.watching[person.user]
         if old.sight == sight:
             return
+        person.changed_at = self._clock.monotonic()
         self._remember(old)
         missed = outbox.dirty.pop(old, None)
         new = self._channel(person, sight)
@@ -265,6 +268,19 @@ class Hub:
     def stale_shards(self) -> int:
         return len(self._stale)
 
+    @property
+    def stale_views(self) -> int:
+        """How many views that somebody here has open say that they are stale. Counted while there are any."""
+        if not self._stale:
+            return 0
+        stale = [person for person in self._people if person.channels and self._says_stale(person)]
+        return sum(len(channel.outboxes) for person in stale for channel in person.channels)
+
+    def viewers(self, user: str) -> int:
+        """Who looks at this person here; own devices and services are not counted."""
+        person = self._people.find(user)
+        return 0 if person is None else _viewers(person)
+
     def set_stale(self, shard: int, *, stale: bool) -> None:
         """A flip is told once to everybody who looks at somebody in that shard."""
         if stale == (shard in self._stale):
@@ -275,6 +291,7 @@ class Hub:
             del self._stale[shard]
         for person in self._people.in_shard(shard):
             if person.channels and (person.stands or not person.unpublished):  # else it is decided first
+                person.changed_at = self._clock.monotonic()  # what is told now is news of now
                 self._publish(person, self._show)  # no matter what an overloaded node gives up
 
     def body(self, person: Person, sight: Sight) -> bytes:
@@ -315,6 +332,7 @@ class Hub:
         for person in self._people:
             for channel in person.channels:
                 if self._sight(channel).blurred:
+                    person.changed_at = self._clock.monotonic()
                     self._refresh(channel)
 
     # A peer that does not read
@@ -519,6 +537,8 @@ class Hub:
     def _count(self, channel: Channel, sent: int) -> None:
         self._metrics.frames += sent
         self._metrics.deliveries += sent
+        if channel.sight.kind is not Kind.TRUTH:
+            self.fan_out.count(channel.person.user, sent)
         if channel.delivery is None:  # others are late on purpose
             late = self._clock.monotonic() - channel.person.changed_at
             self._metrics.delivery_seconds.observe(max(0.0, late), sent)
@@ -603,6 +623,8 @@ class Hub:
             self._metrics.frames += count
             self._metrics.deliveries += count * len(channels)
             for channel in channels:
+                if channel.sight.kind is not Kind.TRUTH:
+                    self.fan_out.count(channel.person.user, count)
                 if channel.delivery is None:
                     late = max(0.0, now - channel.person.changed_at)
                     self._metrics.delivery_seconds.observe(late, count)

@@ -41,6 +41,18 @@ class _Observed:
     """Monotonic time at which we first saw this counter in an unbroken row of reads."""
 
 
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Another node, as this one sees it."""
+
+    epoch: str
+    dead: bool
+    """Marked, and not yet retired."""
+    still_for: float | None
+    """Seconds for which its counter has not been seen to move; a third of a lease is nothing. None: we do not know, because
+    the store was away in between."""
+
+
 class LeaseKeeper:
     def __init__(
         self,
@@ -75,6 +87,9 @@ class LeaseKeeper:
         self._announced = True
         """What we hold has been asserted, or is being asserted, under the present epoch."""
         self._retiring: set[str] = set()
+        self._leases: list[Lease] = []
+        self.trouble: str | None = None
+        """What the store said instead of renewing; None: it renewed."""
 
     async def start(self) -> None:
         self._clock.start_at(await self._cluster_time())
@@ -91,9 +106,22 @@ class LeaseKeeper:
                 await self._begin_epoch()
             self._granted_at = store_time
             await self._observe(await reading(self._engine.leases()))
-        except (Unavailable, UnknownOutcome):
+        except (Unavailable, UnknownOutcome) as error:
             self._observed.clear()  # what we see next is not an unbroken row of reads
+            self.trouble = str(error)
             raise
+        self.trouble = None
+
+    @property
+    def others(self) -> list[Other]:
+        """As we last saw them."""
+        now = self._clock.monotonic()
+        seen = [(lease, self._observed.get(lease.epoch)) for lease in self._leases]
+        return [
+            Other(lease.epoch, lease.dead, None if known is None else now - known.since)
+            for lease, known in seen
+            if lease.epoch != self._standing.epoch
+        ]
 
     async def bury(self, epochs: Collection[str]) -> None:
         """Somebody who cannot err says that the processes that wrote under these epochs have ended: nobody need wait until
@@ -178,6 +206,7 @@ class LeaseKeeper:
         if now - self._observed_at > self._node_lease * 2 / 3:
             self._observed.clear()  # we were stopped ourselves, and perhaps all of us were
         self._observed_at = now
+        self._leases = leases
         others = [lease for lease in leases if lease.epoch != self._standing.epoch]
         alive = [lease for lease in others if not lease.dead]
         for lease in alive:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds."""
@@ -24,6 +25,21 @@ class Histogram:
     def observe(self, seconds: float, times: int = 1) -> None:
         self.counts[bisect_left(BOUNDS, seconds)] += times
         self.sum += seconds * times
+
+
+def quantile(counts: Sequence[int], share: float) -> float | None:
+    """Seconds within which this share of the observations fell, between the bounds of the bucket where it lies; None: there
+    were none. Beyond the last bound nothing is known but that it was more."""
+    total = sum(counts)
+    if not total:
+        return None
+    wanted, before = share * total, 0
+    for index, bound in enumerate(BOUNDS):
+        if before + counts[index] >= wanted:
+            low = BOUNDS[index - 1] if index else 0.0
+            return low + (bound - low) * (wanted - before) / counts[index]
+        before += counts[index]
+    return BOUNDS[-1]
 
 
 class Metrics:

@@ -42,6 +42,7 @@ from herenow.service.overload import Overload
 from herenow.service.people import HeldSession, People, Person
 from herenow.service.polling import Polling
 from herenow.service.privacy import Privacy
+from herenow.service.pulse import LOOK, Pulse
 from herenow.service.reader import Reader, from_ledger
 from herenow.service.reaper import Reaper
 from herenow.service.recorder import STAMP_EVERY, Recorder
@@ -165,6 +166,12 @@ class Node:
             tasks=tasks,
             metrics=metrics,
             node_lease=settings.node_lease,
+        )
+        self.pulse = Pulse(
+            metrics,
+            clock_,
+            backlog=lambda: self.recorder.backlog,
+            stale_views=lambda: self.hub.stale_views,
         )
         self.reader = Reader(engine, ledger, self.people, clock_, metrics, self.healing.lost)
         self.writer = Writer(engine, self.standing, clock_, tasks, metrics, self.healing.lost)
@@ -359,6 +366,7 @@ class Node:
         every(0, self._receive, "mail")
         every(TURN, self._turn, "wheel")
         every(1.0, self._look_around, "round")
+        every(LOOK, self._note, "pulse")
         spawn(self.recorder.run(), "recorder")
         if self.settings.embedded:
             every(STAMP_EVERY, self.recorder.stamp, "run-stamp")
@@ -462,6 +470,10 @@ class Node:
         self.tail.listen()
         for outbox in self.hub.stuck(self.settings.stuck_after):
             outbox.abort()
+
+    async def _note(self) -> None:
+        self.pulse.look()
+        self.hub.fan_out.turn()
 
     async def _look_around(self) -> None:
         """What need not be done at once."""

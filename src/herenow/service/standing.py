@@ -36,6 +36,11 @@ class Standing:
         """Not sure of it from two thirds on: an observer may be about to mark us."""
         return self._clock.monotonic() - self.renewed < self._node_lease * 2 / 3
 
+    @property
+    def renewed_ago(self) -> float | None:
+        """Seconds; None: not yet under this epoch."""
+        return None if self.renewed == float("-inf") else self._clock.monotonic() - self.renewed
+
     def begin_epoch(self) -> str:
         self.epoch = self._make_epoch()
         self.renewed = float("-inf")

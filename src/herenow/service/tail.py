@@ -78,6 +78,17 @@ class Tail:
         self._heard_at = self._listened_at = float("-inf")
         self._silent_since: dict[int, float] = {}
         self._deaf: set[int] = set()
+        self.trouble: str | None = None
+        """What the last read said instead of an answer; None: it answered."""
+        self.behind = 0
+        """Entries of all logs that had not been read when we last compared."""
+
+    @property
+    def heard_ago(self) -> float:
+        """Seconds since all logs last answered, if only that there is nothing new. 0: they have not been asked yet."""
+        if self._heard_at == float("-inf"):
+            return 0.0
+        return max(0.0, self._clock.monotonic() - min([self._heard_at, *self._silent_since.values()]))
 
     @property
     def cursors(self) -> Mapping[int, int]:
@@ -93,9 +104,11 @@ class Tail:
         """One read of all logs; called again and again."""
         try:
             parts = await reading(self._engine.tail(dict(self._cursors), WAIT), WAIT + DEADLINE)
-        except Unavailable:
+        except Unavailable as error:
             self._metrics.engine_errors += 1
+            self.trouble = str(error)
             raise
+        self.trouble = None
         for part in parts:
             await self._take(part)
         silent = self._engine.silent
@@ -126,6 +139,7 @@ class Tail:
         """Is the tail silent though the logs grow? Then it has gone deaf without an error: treat it as a gap."""
         heads = await reading(self._engine.heads())
         before, self._seen_heads = self._seen_heads, heads
+        self.behind = sum(max(0, head - self._cursors[shard]) for shard, head in heads.items())
         for shard, head in heads.items():
             cursor = self._cursors[shard]
             if head < cursor or cursor < before.get(shard, cursor):

@@ -1,0 +1,158 @@
+"""What is wrong with this node, in words, and what is to be done about it?
+
+One list for everybody who asks: `readyz`, the numbers for people, the dashboard, `herenow top` and `herenow doctor`. A
+trouble is something that an operator should look after; what heals by itself within a second is none. `readyz` answers
+anybody, so no sentence here names a user, an address, or how many people do what. The order is that of causes: who reads
+from the top finds first what explains the rest. A new way to be unwell is the reason to change this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from herenow.core.shedding import Shed
+from herenow.gateway.auth import Auth
+from herenow.service.node import Node
+
+
+class Trouble(Struct, frozen=True):
+    what: str
+    """One word, for programs."""
+    detail: str
+    fix: str = ""
+    """What to do."""
+
+
+BEHIND = 5_000
+"""Entries of the logs that wait to be read: more than a healthy node leaves for a moment."""
+
+REFUSALS = {
+    "OOM": ("It is full and takes no writes.", "Raise its maxmemory, or find out what else fills it."),
+    "READONLY": (
+        "It is a replica and takes no writes.",
+        "Has it failed over? Point the setting engine at the master, or use redis+sentinel:// to follow it.",
+    ),
+    "NOREPLICAS": (
+        "It has too few replicas and takes no writes.",
+        "Bring its replicas back, or lower min-replicas-to-write.",
+    ),
+    "MISCONF": (
+        "It cannot write its snapshot and takes no writes.",
+        "Look at its log and its disk, or set stop-writes-on-bgsave-error no: herenow needs no snapshot.",
+    ),
+    "LOADING": ("It reads its snapshot.", "Wait: it comes back by itself."),
+    "MASTERDOWN": ("It is a replica without its master.", "Bring the master back."),
+    "CLUSTERDOWN": (
+        "The cluster has lost a part of itself.",
+        "See CLUSTER INFO, and bring the masters back.",
+    ),
+    "BUSY": ("A script of somebody else blocks it.", "End it with SCRIPT KILL."),
+    "NOAUTH": ("It wants a password.", "Put the password into the setting engine."),
+    "WRONGPASS": ("It refuses the password.", "Correct the password in the setting engine."),
+    "NOPERM": ("Its ACL forbids what herenow needs.", "Grant the rights that docs/operating.md lists."),
+}
+SILENT = ("It does not answer.", "Is it running and reachable from here? Users stay connected meanwhile.")
+
+
+def engine_said(said: str) -> tuple[str, str]:
+    """What a store's refusal means, and what to do: without its address, and without what it said of itself."""
+    words = said.replace(":", " ").split()
+    return next((REFUSALS[word] for word in words if word in REFUSALS), SILENT)
+
+
+def troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
+    yield from _engine(node)
+    yield from _lease(node)
+    yield from _ledger(node)
+    if auth.trouble is not None:
+        yield Trouble("jwks", auth.trouble, "The last good keys stay in use; look after their source.")
+    if node.relations_health.trouble is not None:
+        yield Trouble(
+            "relations_source",
+            node.relations_health.trouble,
+            "Look after the application that the setting relations names; herenow doctor asks it.",
+        )
+    if node.overload.level is not Shed.NOTHING:
+        yield Trouble(
+            "overload",
+            f"The node is late and gives up {_GIVEN_UP[node.overload.level]} until it has caught up.",
+            "Give it more CPU, more workers or more nodes; docs/delivery.md says what to watch.",
+        )
+
+
+_GIVEN_UP = {
+    Shed.TYPING: "typing",
+    Shed.IDLENESS: "typing and idleness",
+    Shed.TEXT: "typing, idleness and texts",
+}
+
+
+def _engine(node: Node) -> Iterator[Trouble]:
+    said = node.lease.trouble or node.tail.trouble or node.decider.trouble
+    if said is not None:
+        detail, fix = engine_said(said)
+        yield Trouble("engine", f"The store cannot be used. {detail}", fix)
+    if node.hub.stale_shards:
+        yield Trouble(
+            "stale_shards",
+            f"{node.hub.stale_shards} of {node.engine.shards} shards show what was.",
+            "Viewers are told so. It ends by itself some seconds after the store is whole and answers.",
+        )
+    if node.tail.behind > BEHIND:
+        yield Trouble(
+            "log_lag",
+            f"{node.tail.behind} changes of other nodes have not been read yet.",
+            "This process cannot keep up: give it more CPU, or look at the way to the store.",
+        )
+
+
+def _lease(node: Node) -> Iterator[Trouble]:
+    if not node.standing.holds_lease:
+        yield Trouble(
+            "lease",
+            "The node could not renew its lease and decides nothing until it has.",
+            "Others take its users for gone one lease after the last renewal: bring the store back.",
+        )
+    overdue = [
+        other
+        for other in node.lease.others
+        if not other.dead
+        and other.still_for is not None
+        and other.still_for > node.settings.node_lease * 2 / 3
+    ]
+    if overdue:
+        yield Trouble(
+            "nodes",
+            f"{len(overdue)} other nodes have not renewed their lease for {max(o.still_for or 0 for o in overdue):.0f} s.",
+            "They are frozen, ended without a farewell, or cut off from the store; after a lease their users go "
+            "into grace.",
+        )
+
+
+def _ledger(node: Node) -> Iterator[Trouble]:
+    if node.relations.trouble is not None:
+        yield Trouble(
+            "ledger",
+            node.relations.trouble,
+            "Presence goes on. Bring it back; herenow doctor says what it finds there.",
+        )
+    if node.recorder.is_late:
+        yield Trouble(
+            "ledger_backlog",
+            f"{node.recorder.backlog} rows wait for the ledger, which does not take them.",
+            "Nothing is lost: they are written when it does. Is it full, read-only, locked or away?",
+        )
+    if not node.relations.trusted:
+        yield Trouble(
+            "relations",
+            "The ledger cannot be read; nobody is taken to know anybody.",
+            "Bring the ledger back: everybody is shown again by itself.",
+        )
+    if not node.revocations.whole:
+        yield Trouble(
+            "revocations",
+            "The ledger cannot be read; what was revoked through other nodes may be missed.",
+            "Bring the ledger back.",
+        )

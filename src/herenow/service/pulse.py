@@ -1,0 +1,123 @@
+"""What did this node do in the last minutes, second by second? For who looks at it now, and was not there before.
+
+Counters (`metrics`) only say how much since the start. Here their differences are kept for five minutes, in slots that begin
+at the same moments of the store's clock in every process: what several workers did in a slot can be added up. A slot is told
+when it is over, so that it never changes afterwards. Costs a hundred additions a second, whatever the node does.
+
+What the numbers mean for an operator is not known here. Something else to be drawn over time is the reason to change it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from operator import sub
+from typing import Any
+
+from msgspec import Struct
+
+from herenow.core.model import Status
+from herenow.service.clock import Clock
+from herenow.service.metrics import Metrics
+
+STEP = 2_000
+"""Milliseconds of a slot."""
+
+KEPT = 150
+"""Slots: five minutes."""
+
+LOOK = 1.0
+"""Seconds between two looks: at least one of them falls into every slot of a node that keeps up."""
+
+
+COUNTED = (
+    "changes",
+    "deliveries",
+    "frames",
+    "beats",
+    "refusals",
+    "conflicts",
+    "engine_errors",
+    "ledger_errors",
+)
+"""The fields of a slot that are counts."""
+
+
+class Slot(Struct, frozen=True):
+    """What happened in it, and how things stood at its end."""
+
+    at: int
+    """When it began, in epoch milliseconds of the store's clock; a multiple of `STEP`."""
+    seconds: float
+    """The time that the counts are of: about `STEP`, and more where the process stood still before."""
+    changes: int
+    deliveries: int
+    frames: int
+    beats: int
+    refusals: int
+    conflicts: int
+    engine_errors: int
+    ledger_errors: int
+    delivery: tuple[int, ...]
+    """Deliveries by how long they took, as in `metrics.BOUNDS`."""
+    connections: int
+    online: int
+    busy: int
+    away: int
+    ledger_backlog: int
+    stale_views: int
+
+
+class Pulse:
+    def __init__(
+        self, metrics: Metrics, clock: Clock, *, backlog: Callable[[], int], stale_views: Callable[[], int]
+    ) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._backlog = backlog
+        self._stale_views = stale_views
+        self._slots: deque[Slot] = deque(maxlen=KEPT)
+        self._number = clock.now() // STEP
+        self._began = clock.monotonic()
+        self._had = self._counted()
+        self._took = list(metrics.delivery_seconds.counts)
+
+    def look(self) -> None:
+        """Every `LOOK` seconds. The slot we are in is closed when the time is in another one."""
+        number = self._clock.now() // STEP
+        if number <= self._number:
+            return
+        now, has, took = self._clock.monotonic(), self._counted(), list(self._metrics.delivery_seconds.counts)
+        users = self._metrics.users
+        self._slots.append(
+            Slot(
+                at=(number - 1) * STEP,
+                seconds=now - self._began,
+                delivery=tuple(map(sub, took, self._took)),
+                connections=self._metrics.connections,
+                online=users[Status.ONLINE],
+                busy=users[Status.BUSY],
+                away=users[Status.AWAY],
+                ledger_backlog=self._backlog(),
+                stale_views=self._stale_views(),
+                **{name: has[name] - self._had[name] for name in COUNTED},
+            )
+        )
+        self._number, self._began, self._had, self._took = number, now, has, took
+
+    def since(self, at: int) -> list[Slot]:
+        """Those that began after this moment, oldest first."""
+        return [slot for slot in self._slots if slot.at > at]
+
+    def _counted(self) -> dict[str, Any]:
+        counted = self._metrics
+        return {
+            "changes": counted.changes,
+            "deliveries": counted.deliveries,
+            "frames": counted.frames,
+            "beats": counted.beats_accepted + counted.beats_dropped,
+            "refusals": counted.refusals.total(),
+            "conflicts": counted.conflicts,
+            "engine_errors": counted.engine_errors,
+            "ledger_errors": counted.ledger_errors,
+        }

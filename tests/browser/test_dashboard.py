@@ -1,0 +1,182 @@
+"""The operators' page in a real browser: it is live and says when it is not, asks nobody else, and lets no stranger in."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import expect
+from tests.browser.stage import MS, PHONE, Person
+from tests.browser.test_trouble import restart
+from tests.processes import Server, token
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+ELSEWHERE = {"x-forwarded-for": "203.0.113.7"}
+"""As a proxy passes on what does not come from this machine."""
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def operator(browser, demo):
+    """`await operator()`: a page that somebody opens."""
+    people: list[Person] = []
+
+    async def page(path="/dashboard", **options):
+        context = await browser.new_context(**options)
+        people.append(Person(context, demo.url, "operator"))
+        page = await context.new_page()
+        page.on("console", lambda message: people[-1].errors.append(message.text) if wrong(message) else None)
+        await page.goto(demo.url + path)
+        return page
+
+    yield page
+    for each in people:
+        await each.leave()
+
+
+def wrong(message):
+    """A browser itself says that a server could not be reached, or said no; everything else is ours."""
+    return message.type in ("error", "warning") and "Failed to load resource" not in message.text
+
+
+async def is_live(page):
+    await expect(page.locator("#live")).to_contain_text("Live", timeout=MS)
+    await expect(page.locator("#banner")).to_be_hidden()
+
+
+async def test_at_home_it_just_works_and_what_happens_is_seen_and_drawn(operator, come, demo: Server):
+    page = await operator()
+    await is_live(page)
+    await expect(page.locator("#troubles")).to_have_text("All is well.")
+    before = int(await page.locator("#connections").inner_text())
+    ana = await (await come("ana")).tab()
+    bo = await (await come("bo")).tab()
+    await ana.sees("bo", "online")
+    await expect(page.locator("#connections")).to_have_text(str(before + 2), timeout=MS)
+    await expect(page.locator("#chart-connections-legend")).to_contain_text(
+        f"connections {before + 2}", timeout=MS
+    )
+    drawn = await page.locator("#chart-connections canvas").screenshot()
+    for mode in ("busy", "auto", "away", "auto"):
+        await bo.choose(mode)
+    await expect(page.locator("#targets code").first).to_be_visible(timeout=MS)
+    assert "bo" not in await page.locator("#targets").inner_text()
+    await expect(page.locator("#deliveries")).not_to_have_text("0", timeout=MS)
+    await expect(page.locator("#p99")).not_to_have_text("–", timeout=MS)
+    await asyncio.sleep(2.5)
+    assert await page.locator("#chart-connections canvas").screenshot() != drawn
+
+
+async def test_what_was_before_the_page_was_opened_is_there_at_once(operator, demo):
+    first = await operator()
+    await is_live(first)
+    await expect(first.locator("#chart-users-legend b").first).not_to_have_text("–", timeout=MS)
+    second = await operator()
+    await is_live(second)
+    await expect(second.locator("#chart-users-legend b").first).not_to_have_text("–", timeout=1_000)
+
+
+async def test_the_server_goes_away_and_nothing_pretends_to_be_live(operator, demo):
+    page = await operator()
+    await is_live(page)
+    await demo.kill()
+    await expect(page.locator("#banner")).to_contain_text("The server does not answer", timeout=MS)
+    await expect(page.locator("#banner")).to_contain_text("not from now")
+    await expect(page.locator("#live")).to_contain_text("Not live")
+    await expect(page.locator("#troubles")).to_be_hidden()  # nobody knows that all is well
+    assert float(await page.evaluate("getComputedStyle(document.getElementById('board')).opacity")) < 0.6
+    await restart(demo)
+    await is_live(page)
+    await expect(page.locator("#troubles")).to_have_text("All is well.")
+
+
+async def test_a_stranger_gets_a_door_and_a_token_opens_it_for_this_tab_alone(operator, demo):
+    page = await operator(extra_http_headers=ELSEWHERE)
+    await expect(page.locator("#door")).to_be_visible(timeout=MS)
+    await expect(page.locator("#board")).to_be_hidden()
+    await expect(page.locator("#token")).to_be_focused()
+    await page.keyboard.insert_text(token("ops", "service"))
+    await page.keyboard.press("Enter")
+    await is_live(page)
+    await expect(page.locator("#door")).to_be_hidden()
+    await page.reload()
+    await is_live(page)
+    assert await page.evaluate("Object.keys(localStorage).length") == 0
+    assert page.url.endswith("/dashboard")
+    other = await page.context.new_page()
+    await other.goto(demo.url + "/dashboard")
+    await expect(other.locator("#door")).to_be_visible(timeout=MS)
+    await page.locator("#leave").click()
+    await expect(page.locator("#door")).to_be_visible()
+    await expect(page.locator("#board")).to_be_hidden()
+    assert await page.evaluate("Object.keys(sessionStorage).length") == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("a.b.c", "does not accept this token"),
+        (token("ana"), "is a user’s"),
+        (token("ops", "service", ttl=-10), "has expired"),
+        ("what is this?", "That is no token"),
+    ],
+)
+async def test_a_wrong_token_is_said_to_be_and_why(operator, given, why):
+    page = await operator(extra_http_headers=ELSEWHERE)
+    await page.locator("#token").fill(given)
+    await page.locator("#door-form button").click()
+    await expect(page.locator("#door-error")).to_contain_text(why, timeout=MS)
+    await expect(page.locator("#board")).to_be_hidden()
+
+
+async def test_a_token_that_ends_meanwhile_closes_the_door(operator):
+    page = await operator(extra_http_headers=ELSEWHERE)
+    await page.locator("#token").fill(token("ops", "service", ttl=6))
+    await page.locator("#door-form button").click()
+    await is_live(page)
+    await expect(page.locator("#door-error")).to_contain_text("has expired", timeout=MS)
+    await expect(page.locator("#board")).to_be_hidden()
+
+
+async def test_where_nothing_can_be_kept_it_works_until_the_page_is_left(operator):
+    page = await operator("/healthz", extra_http_headers=ELSEWHERE)
+    await page.context.add_init_script(
+        "Object.defineProperty(window, 'sessionStorage', { get() { throw new DOMException('no', 'SecurityError'); } });"
+    )
+    await page.goto(page.url.replace("/healthz", "/dashboard"))
+    await page.locator("#token").fill(token("ops", "service"))
+    await page.locator("#door-form button").click()
+    await is_live(page)
+
+
+async def test_on_a_phone_nothing_is_wider_than_the_screen(operator):
+    page = await operator(**PHONE)
+    await is_live(page)
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def test_it_asks_nothing_while_nobody_looks_and_catches_up(operator):
+    page = await operator()
+    await is_live(page)
+    await page.evaluate(
+        "Object.defineProperty(document, 'hidden', { configurable: true, get: () => true }); "
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    await asyncio.sleep(5)
+    assert asked == []
+    await page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    await is_live(page)
+    assert asked
+
+
+async def test_the_time_the_charts_show_can_be_chosen_with_the_keyboard(operator):
+    page = await operator()
+    await is_live(page)
+    longer = page.locator("#span button", has_text="30 minutes")
+    await longer.focus()
+    await page.keyboard.press("Enter")
+    await expect(longer).to_have_attribute("aria-pressed", "true")
+    await is_live(page)

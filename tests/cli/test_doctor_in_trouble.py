@@ -1,0 +1,320 @@
+"""`herenow doctor` in a moment of trouble: real stores, ledgers and nodes that are killed, frozen, full or read-only. One
+sentence each that says what to do, and an exit code that says how bad it is."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from contextlib import asynccontextmanager, closing
+
+import pytest
+from tests.cli.test_top_view import stats
+from tests.processes import PATIENCE, SECRET, Server
+from tests.redis_servers import SentinelGroup, running
+
+from herenow.cli.doctor import FULL_DISK, LITTLE_ROOM, room
+from herenow.cli.doctor_node import said
+from herenow.cli.findings import Weight
+from herenow.engines import make_engine
+from herenow.ports import Lease
+
+pytestmark = pytest.mark.xdist_group("doctor")
+
+
+@pytest.fixture(scope="module")
+def valkey():
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def empty(request):
+    if "valkey" in request.fixturenames:
+        request.getfixturevalue("valkey").client.flushall()
+
+
+async def doctor(**settings):
+    """(exit code, what it said, without breaks)"""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("HERENOW_")}
+    env |= {f"HERENOW_{name.upper()}": str(value) for name, value in settings.items()}
+    env |= {"HERENOW_SECRET": SECRET, "COLUMNS": "1000"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "herenow.cli",
+        "doctor",
+        env=env,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(PATIENCE):
+        out, _ = await process.communicate()
+    text = out.decode()
+    assert "Traceback" not in text
+    return process.returncode, text
+
+
+def found(text, weight, subject):
+    """The sentences of that weight about that subject."""
+    return [
+        line[9 + 14 :].strip()
+        for line in text.splitlines()
+        if line.startswith(weight) and line[8:].startswith(subject)
+    ]
+
+
+@asynccontextmanager
+async def engine(url):
+    opened = make_engine(url, shards=16, namespace="herenow", capacity=1_000_000)
+    await opened.open({})
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+# --- The store
+
+
+async def test_a_store_that_is_well_takes_writes(valkey):
+    code, text = await doctor(engine=valkey.url, port=0)
+    assert code == 0
+    assert found(text, "ok", "engine") == [f"{valkey.url} answers and takes writes."]
+    assert found(text, "ok", "nodes") == ["None has a lease there."]
+    assert valkey.client.dbsize() == 0
+
+
+async def test_a_store_that_is_full_is_a_problem_and_one_that_soon_will_be_an_advice(valkey):
+    used = valkey.client.info("memory")["used_memory"]
+    try:
+        valkey.client.config_set("maxmemory", used // 2)
+        code, text = await doctor(engine=valkey.url, port=0)
+        assert code == 1
+        assert "is full and takes no new users: raise its maxmemory" in text
+        valkey.client.config_set("maxmemory", int(used * 1.06))
+        code, text = await doctor(engine=valkey.url, port=0)
+        assert code == 0
+        assert re.search(r"advice.*uses \d+% of its memory", text)
+    finally:
+        valkey.client.config_set("maxmemory", 0)
+
+
+async def test_a_store_without_enough_replicas_takes_no_writes(valkey):
+    try:
+        valkey.client.config_set("min-replicas-to-write", 1)
+        code, text = await doctor(engine=valkey.url, port=0)
+    finally:
+        valkey.client.config_set("min-replicas-to-write", 0)
+    assert code == 1
+    [sentence] = found(text, "problem", "engine")
+    assert "takes no writes. It has too few replicas" in sentence
+    assert "min-replicas-to-write" in sentence
+
+
+async def test_a_replica_is_a_problem(valkey):
+    with running("--replicaof", f"127.0.0.1 {valkey.port}") as replica:
+        code, text = await doctor(engine=replica.url, port=0)
+    assert code == 1
+    assert "is a replica and takes no writes" in text
+
+
+async def test_a_store_that_forgets_is_a_problem():
+    with running("--maxmemory-policy", "volatile-lru") as server:
+        server.client.config_set("maxmemory", server.client.info("memory")["used_memory"] + 300_000)
+        for number in range(2_000):
+            server.client.set(f"other:{number}", "x" * 1_000, ex=1_000)
+        server.client.config_set("maxmemory", 0)
+        code, text = await doctor(engine=server.url, port=0)
+    assert code == 1
+    assert re.search(r"has evicted \d+ keys", text)
+    assert "maxmemory-policy volatile-lru" in text
+
+
+@pytest.mark.parametrize("how", ["frozen", "killed"])
+async def test_a_store_that_is_away_is_a_problem_and_the_rest_is_looked_at_all_the_same(how):
+    with running() as server:
+        if how == "frozen":
+            server.stop_the_clock()
+        else:
+            server.kill()
+        code, text = await doctor(engine=server.url, port=0)
+    assert code == 1
+    [sentence] = found(text, "problem", "engine")
+    assert "does not answer" in sentence
+    assert found(text, "ok", "clock")
+
+
+async def test_a_master_that_has_just_taken_over_and_has_nobody_behind_it_is_an_advice():
+    with closing(SentinelGroup(down_after=500)) as group:
+        group.start()
+        code, text = await doctor(engine=group.url, port=0)
+        assert code == 0
+        assert "no replica" not in text
+        group.master.kill()
+        async with asyncio.timeout(PATIENCE):
+            while group.replica.client.info("replication")["role"] != "master" or code:
+                await asyncio.sleep(0.1)
+            while "has no replica that follows it" not in text:  # until the sentinels agree who it is
+                code, text = await doctor(engine=group.url, port=0)
+    assert code == 0
+
+
+# --- The nodes on it
+
+
+async def test_a_node_that_does_not_renew_beside_others_that_do_is_a_problem(valkey):
+    async with engine(valkey.url) as opened:
+        now = await opened.store_time()
+        await opened.renew(Lease("lives", 1, now))
+        await opened.renew(Lease("frozen", 1, now - 410_000))
+        await opened.renew(Lease("gone", 1, now - 9_000_000))
+        await opened.renew(Lease("ahead", 1, now + 300_000))
+        await opened.renew(Lease("dead", 1, now))
+        await opened.mark_dead("dead", 1)
+        await opened.settle(3, now, 0)
+        code, text = await doctor(engine=valkey.url, port=0, node_lease=600)
+    assert code == 1
+    still = found(text, "problem", "nodes")
+    assert sorted(sentence.split()[0] for sentence in still) == ["frozen", "gone"]
+    assert "others take over its users after a lease" in "".join(still)
+    assert "others are taking over its users" in "".join(still)
+    assert "dead was found dead" in text
+    assert re.search(r"The node ahead is 2\d\d\.\d s ahead of the store's clock", text)
+    assert re.search(r"\d+ of 16 lost what they held", "".join(found(text, "problem", "shards")))
+
+
+async def test_a_node_that_was_alone_is_taken_over_by_the_next_one(valkey):
+    async with engine(valkey.url) as opened:
+        await opened.renew(Lease("alone", 1, await opened.store_time() - 60_000))
+    code, text = await doctor(engine=valkey.url, port=0)
+    assert code == 0
+    [sentence] = found(text, "advice", "nodes")
+    assert "the next one that starts takes over its users" in sentence
+
+
+async def test_nodes_that_freeze_are_found_by_their_leases_and_by_asking(valkey, tmp_path):
+    server = await Server(tmp_path, {"engine": valkey.url, "node_lease": 9}).start()
+    port = int(server.url.rpartition(":")[2])
+    settings = {
+        "engine": valkey.url,
+        "node_lease": 9,
+        "port": port,
+        "ledger": f"sqlite:///{server.ledger}",
+    }
+    try:
+        code, text = await doctor(**settings)
+        assert code == 0, text
+        [sentence] = found(text, "ok", "node ")
+        assert "knows of no trouble" in sentence
+        assert found(text, "ok", "nodes") == ["1 of 1 leases are renewed."]
+        os.kill(server.pid, signal.SIGSTOP)
+        await asyncio.sleep(7)
+        code, text = await doctor(**settings)
+        assert code == 1
+        [sentence] = found(text, "problem", "node ")
+        assert "the process hangs or is frozen" in sentence
+        [sentence] = found(text, "advice", "nodes")
+        assert "no renewal for" in sentence
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+        await server.kill()
+
+
+async def test_what_a_node_suffers_from_is_said_with_what_to_do(valkey, tmp_path):
+    """The store is full under it."""
+    server = await Server(tmp_path, {"engine": valkey.url, "node_lease": 3}).start()
+    port = int(server.url.rpartition(":")[2])
+    try:
+        valkey.client.config_set("maxmemory", 1)
+        async with asyncio.timeout(PATIENCE):
+            while not (await server.rest("GET", "/stats"))["degraded"]:
+                await asyncio.sleep(0.1)
+        code, text = await doctor(
+            engine=valkey.url, node_lease=3, port=port, ledger=f"sqlite:///{server.ledger}"
+        )
+    finally:
+        valkey.client.config_set("maxmemory", 0)
+        await server.kill()
+    assert code == 1
+    sentences = found(text, "problem", "node ")
+    assert sentences[0] == (
+        "The store cannot be used. It is full and takes no writes. Raise its maxmemory, or find out what else fills it."
+    )
+
+
+# --- The ledger
+
+
+@pytest.mark.parametrize("how", ["frozen", "killed", "read-only"])
+async def test_a_ledger_in_trouble_is_said_by_the_doctor_and_by_the_node(
+    fragile_postgres, fragile_url, tmp_path, how
+):
+    server = await Server(tmp_path, {"ledger": fragile_url}).start()
+    settings = {"ledger": fragile_url, "port": int(server.url.rpartition(":")[2])}
+    name = fragile_url.rpartition("/")[2]
+    try:
+        if how == "frozen":
+            fragile_postgres.freeze()
+        elif how == "killed":
+            fragile_postgres.kill()
+        else:
+            await fragile_postgres.sql(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+            await fragile_postgres.sql(
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+            )
+        async with server.client("ana") as ana:  # who leaves has something to be written
+            await ana.send("presence.set", mode="busy")
+        async with asyncio.timeout(PATIENCE):
+            while not (await server.rest("GET", "/stats"))["degraded"]:
+                await asyncio.sleep(0.1)
+        code, text = await doctor(**settings)
+    finally:
+        if how == "frozen":
+            fragile_postgres.thaw()
+        await server.kill()
+        fragile_postgres.start_again()
+        if how == "read-only":
+            await fragile_postgres.sql(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    assert code == 1
+    assert len(found(text, "problem", "ledger")) == 1
+    assert found(text, "problem", "node ")
+
+
+@pytest.mark.parametrize(
+    ("free", "weights"),
+    [
+        (0, [Weight.PROBLEM]),
+        (FULL_DISK, [Weight.ADVICE]),
+        (LITTLE_ROOM - 1, [Weight.ADVICE]),
+        (LITTLE_ROOM, []),
+    ],
+)
+def test_a_disk_without_room_is_said(tmp_path, free, weights):
+    assert [finding.weight for finding in room(tmp_path / "herenow.db", free)] == weights
+
+
+# --- What follows from a node's numbers
+
+
+@pytest.mark.parametrize(
+    ("given", "weight", "words"),
+    [
+        ({}, Weight.FINE, "knows of no trouble"),
+        ({"draining": True, "ready": False}, Weight.ADVICE, "draining"),
+        ({"ready": False}, Weight.PROBLEM, "not ready"),
+        ({"per_second": {"conflicts": 30.0, "changes": 40.0}}, Weight.ADVICE, "another record than expected"),
+        ({"delivery": {"p50": 0.1, "p99": 1.5}}, Weight.ADVICE, "1.5 s to reach sockets"),
+        ({"degraded": [{"what": "x", "detail": "Woe.", "fix": "Do this."}]}, Weight.PROBLEM, "Woe. Do this."),
+    ],
+)
+def test_numbers_become_findings(given, weight, words):
+    first = next(iter(said("http://a:1", stats(**given))))
+    assert first.weight is weight
+    assert words in first.sentence
+
+
+def test_a_few_conflicts_are_everyday_life():
+    some = stats(per_second={"conflicts": 9.0, "changes": 1.0})
+    assert [finding.weight for finding in said("http://a:1", some)] == [Weight.FINE]
