@@ -204,6 +204,9 @@ async def test_nodes_that_freeze_are_found_by_their_leases_and_by_asking(valkey,
         "ledger": f"sqlite:///{server.ledger}",
     }
     try:
+        async with asyncio.timeout(PATIENCE):
+            while (await server.rest("GET", "/stats"))["degraded"]:  # a new store settles first
+                await asyncio.sleep(0.1)
         code, text = await doctor(**settings)
         assert code == 0, text
         [sentence] = found(text, "ok", "node ")

@@ -234,8 +234,7 @@ async def test_a_terminal_is_drawn_resized_and_given_back_as_it_was(server, term
     assert terminal.shown.startswith(ENTER)
     assert "\x1b[32m● All is well." in terminal.shown
     terminal.shown = ""
-    terminal.resize(8, 40)
-    process.send_signal(signal.SIGWINCH)
+    terminal.resize(8, 40)  # the kernel tells whoever is in front of it
     await terminal.until("lines more")
     drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.shown).splitlines()
     assert len(drawn) <= 8

@@ -16,6 +16,7 @@ NOT_FOLLOWED = {
     "docs/operating.md": "addresses of a store; tests/engines run what they name",
     "docs/protocol.md": "frames and paths; tests/test_docs.py, tests/wire and tests/api compare them",
     "docs/relations-callback.md": "questions and answers; examples/relations_app.py is run as it is",
+    "docs/watching.md": "commands whose every option tests/cli/test_top.py and test_token.py try, and a picture",
     "docs/twins.md": "tests/twins/test_twins.py is that block, and more",
 }
 """Pages of reference: what stands in their blocks is not a step that somebody takes, and is tested elsewhere."""
