@@ -209,10 +209,15 @@ def handshake(user: str | None = None) -> bytes:
     if user is not None:
         query = f"?device_id=browser-{user}&platform=web"
         offer = f"Sec-WebSocket-Protocol: herenow.v1, herenow.token.{token(user)}\r\n"
+    return upgrade(PATH + query, offer)
+
+
+def upgrade(target: str, headers: str = "") -> bytes:
+    """A WebSocket's first request, at any server; each of the headers ends with its line."""
     key = base64.b64encode(os.urandom(16)).decode()
     return (
-        f"GET {PATH}{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n{offer}\r\n"
+        f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n{headers}\r\n"
     ).encode()
 
 
@@ -248,7 +253,7 @@ class Share:
 
 
 class Http:
-    """One keep-alive connection; one request after the other."""
+    """One keep-alive connection; one request after the other. A body in chunks is answered as it came, sizes included."""
 
     def __init__(self, server: Server, bearer: str, patience: float = 10.0) -> None:
         self._bearer = bearer
@@ -273,6 +278,10 @@ class Http:
         while b"\r\n\r\n" not in data:
             data += self._more()
         head, _, body = data.partition(b"\r\n\r\n")
+        if b"transfer-encoding: chunked" in head.lower():
+            while not body.endswith(b"\r\n0\r\n\r\n"):
+                body += self._more()
+            return int(head.split(b" ", 2)[1]), body
         lengths = [line for line in head.lower().splitlines() if line.startswith(b"content-length:")]
         size = int(lengths[0].split(b":")[1]) if lengths else 0
         while len(body) < size:

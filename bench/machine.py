@@ -69,9 +69,13 @@ def raise_descriptor_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def descriptors() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def most_sockets() -> int:
     """How many connections fit into one process here and into a node, which keeps a tenth of its descriptors free."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limit = descriptors()
     return limit - max(SPARE, limit // 10 + 100)
 
 
