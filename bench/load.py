@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from bench import machine
 from bench.server import SECRET, Server
 from herenow.gateway.tokens import mint
 
@@ -38,8 +39,10 @@ Listener = Callable[[bytes], None]
 class Crowd:
     """Clients of one server. A client is known by the number of its socket."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, address: int = 2) -> None:
+        """`address`: the last number of the first source address, 127.0.0.N; each process of a load has its own."""
         self._port = server.port
+        self._address = address
         self._epoll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
         self._opening: set[int] = set()
@@ -49,6 +52,8 @@ class Crowd:
         self.frames = 0
         self.pings = 0
         self.lost = 0
+        self.on_lost: Callable[[int], None] | None = None
+        """Told of every client whose connection the server has closed."""
 
     def __enter__(self) -> Crowd:
         return self
@@ -69,7 +74,7 @@ class Crowd:
         clients = []
         for handshake in handshakes:
             self.until(lambda: len(self._opening) < WINDOW)
-            clients.append(self._connect(handshake))
+            clients.append(self.knock(handshake))
             goal += frames_each
         self.until(lambda: not self._opening and self.frames >= goal)
         return clients
@@ -98,6 +103,10 @@ class Crowd:
             self.send(client, question)
             goal += 1
         self.until_frames(goal)
+
+    def wire_bytes(self, client: int) -> int:
+        """What has gone over the wire for this client in both directions, headers of TCP and IP included."""
+        return machine.wire_bytes(self._sockets[client])
 
     def until_frames(self, goal: int) -> None:
         self.until(lambda: self.frames >= goal)
@@ -134,17 +143,23 @@ class Crowd:
         while (left := until - time.monotonic()) > 0:
             self.read(left)
 
-    def _connect(self, handshake: bytes) -> int:
+    def knock(self, handshake: bytes) -> int:
+        """Connect one client, and do not wait until it has been let in."""
         client = socket.socket()
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.bind((f"127.0.0.{2 + len(self._sockets) // PER_ADDRESS}", 0))
+        client.bind((f"127.0.0.{self._address + len(self._sockets) // PER_ADDRESS}", 0))
         client.connect(("127.0.0.1", self._port))
+        number = self.adopt(client)
+        self._opening.add(number)
+        client.send(handshake)
+        return number
+
+    def adopt(self, client: socket.socket) -> int:
+        """A connection that somebody else has opened, and is spoken on already."""
         client.setblocking(False)  # noqa: FBT003
         number = client.fileno()
         self._sockets[number] = client
-        self._opening.add(number)
         self._epoll.register(number, select.EPOLLIN)
-        client.send(handshake)
         return number
 
     def _lose(self, client: int) -> None:
@@ -152,6 +167,10 @@ class Crowd:
         self._opening.discard(client)
         self._epoll.unregister(client)
         self._sockets.pop(client).close()
+        self.listeners.pop(client, None)  # the number will be another client's
+        self._rest.pop(client, None)
+        if self.on_lost is not None:
+            self.on_lost(client)
 
     def _take(self, client: int, data: bytes) -> None:
         if client in self._rest:

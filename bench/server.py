@@ -58,17 +58,28 @@ def herenow_nodes(
 ) -> Iterator[list[Server]]:
     """As many nodes, on one ledger."""
     with tempfile.TemporaryDirectory(prefix="herenow-bench-") as folder, ExitStack() as stack:
-        command = [sys.executable, *_profiler(), "-m", "herenow.cli", "serve"]
         nodes = []
-        for number in range(count):
-            port = free_port()
-            usual = {"ledger": f"sqlite:///{folder}/herenow.db", "secret": SECRET, "port": port}
-            environment = _environment(**(usual | settings))
-            if not number:
-                _import(contacts, Path(folder), environment)
-            log = Path(folder) / f"server{number}.log"
-            nodes.append(stack.enter_context(process(command, environment, log, port)))
+        for _ in range(count):
+            nodes.append(stack.enter_context(herenow_node(Path(folder), free_port(), contacts, **settings)))
+            contacts = ()
         yield nodes
+
+
+@contextmanager
+def herenow_node(
+    folder: Path,
+    port: int,
+    contacts: Iterable[tuple[str, str]] = (),
+    stop_within: float = STOP_WITHIN,
+    **settings: object,
+) -> Iterator[Server]:
+    """One of several nodes whose ledger is in this folder; `stop_within` seconds it may drain."""
+    usual = {"ledger": f"sqlite:///{folder}/herenow.db", "secret": SECRET, "port": port}
+    environment = _environment(**(usual | settings))
+    _import(contacts, folder, environment)
+    command = [sys.executable, *_profiler(), "-m", "herenow.cli", "serve"]
+    with process(command, environment, folder / f"server{port}.log", port, stop_within) as server:
+        yield server
 
 
 @contextmanager
@@ -109,7 +120,9 @@ def _import(contacts: Iterable[tuple[str, str]], folder: Path, environment: dict
 
 
 @contextmanager
-def process(command: list[str], environment: dict[str, str], log: Path, port: int) -> Iterator[Server]:
+def process(
+    command: list[str], environment: dict[str, str], log: Path, port: int, stop_within: float = STOP_WITHIN
+) -> Iterator[Server]:
     """A server on its core, from the moment it answers until the end of the block."""
     with log.open("wb") as output:
         started = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=output, stderr=output)
@@ -120,7 +133,7 @@ def process(command: list[str], environment: dict[str, str], log: Path, port: in
         if started.poll() is not None:
             raise RuntimeError(f"the server ended before the measurement did:\n{_tail(log)}")
     finally:
-        _end(started)
+        _end(started, stop_within)
 
 
 def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
@@ -137,11 +150,11 @@ def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Pat
     raise RuntimeError(f"the server did not start within {START_WITHIN:g} s:\n{_tail(log)}")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], within: float) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(STOP_WITHIN)
+            process.wait(within)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
