@@ -19,7 +19,7 @@ import msgspec
 
 from bench.effort import Effort
 from bench.fan_out import MODES
-from bench.load import Crowd, handshake, masked, names, share
+from bench.load import Crowd, Listener, handshake, masked, names, share
 from bench.report import Figure, Line, Result
 from bench.server import Server, herenow
 from bench.storm import delivery_buckets, p99_of
@@ -97,7 +97,8 @@ def run(effort: Effort) -> Result:
 def acquainted(people: int, mean: int, dice: Random) -> list[tuple[int, int]]:
     """Pairs of people who know each other: nobody themselves, nobody twice, nobody more than so many."""
     sociable = list(itertools.accumulate(dice.paretovariate(TAIL) for _ in range(people)))
-    degrees, pairs = [0] * people, set()
+    degrees = [0] * people
+    pairs: set[tuple[int, int]] = set()
     wanted, numbers = people * mean // 2, range(people)
     for _ in range(20):  # rounds: of what is drawn, some is drawn twice
         missing = wanted - len(pairs)
@@ -184,7 +185,7 @@ class Eyes:
         for client in clients:
             crowd.listeners[client] = self._of(set())
 
-    def _of(self, known: set[tuple[str, int]]):
+    def _of(self, known: set[tuple[str, int]]) -> Listener:
         def look(payload: bytes) -> None:
             now = time.time() * 1000
             frame = msgspec.json.decode(payload, type=_Status)

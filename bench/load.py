@@ -283,6 +283,9 @@ class Http:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
 
     def request(self, method: str, target: str, body: bytes = b"") -> bytes:

@@ -11,6 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 
 from bench.beats import BEAT
 from bench.effort import Effort
@@ -28,7 +29,9 @@ FRAME = b"\x81\x7e" + len(PAYLOAD).to_bytes(2, "big") + PAYLOAD
 
 
 def run(effort: Effort) -> Result:
-    figures = {name: ([], []) for name in ("read", "write", "connect")}
+    figures: dict[str, tuple[list[float], list[float]]] = {
+        name: ([], []) for name in ("read", "write", "connect")
+    }
     rounds, connects = effort.rounds(ROUNDS), effort.people(CONNECTS)
     for _ in range(effort.repeats):
         read, write = _alone(rounds)
@@ -71,8 +74,8 @@ def _alone(rounds: int) -> tuple[float, float]:
             for other in others:
                 other.send(FRAME)
             goal = crowd.frames + CONNECTIONS
-            read += _cpu(lambda goal=goal: crowd.until_frames(goal))
-            write += _cpu(lambda: crowd.send_all(clients, BEAT))
+            read += _cpu(partial(crowd.until_frames, goal))
+            write += _cpu(partial(crowd.send_all, clients, BEAT))
             for other in others:
                 os.read(other.fileno(), 4096)
         for other in others:
@@ -80,7 +83,7 @@ def _alone(rounds: int) -> tuple[float, float]:
     return CONNECTIONS * rounds / read, CONNECTIONS * rounds / write
 
 
-def _cpu(work: Callable[[], None]) -> float:
+def _cpu(work: Callable[[], object]) -> float:
     before = time.process_time()
     work()
     return time.process_time() - before
@@ -101,5 +104,5 @@ def _connects(count: int) -> tuple[float, float]:
     with bare("discard") as server, Crowd(server) as crowd:
         knocking = [handshake() for _ in range(count)]
         before = server.cpu_seconds
-        used = _cpu(lambda: crowd.join(knocking) and None)
+        used = _cpu(partial(crowd.join, knocking))
         return count / used, count / (server.cpu_seconds - before)

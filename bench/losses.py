@@ -71,9 +71,10 @@ Lose = Callable[[Crowd, list[int]], list[float]]
 
 def _measure(people: int, lose: Lose, delay: float) -> Losses:
     users, seen = names(people), Losses()
-    settings = {"beat_every": BEAT_EVERY, "dead_after": DEAD_AFTER, "grace": GRACE, "idle_after": 3600}
     with (
-        herenow(relations="open", **settings) as server,
+        herenow(
+            relations="open", beat_every=BEAT_EVERY, dead_after=DEAD_AFTER, grace=GRACE, idle_after=3600
+        ) as server,
         Crowd(server) as targets,
         Crowd(server) as viewers,
     ):

@@ -25,7 +25,7 @@ MARGIN = 70
 def svg(result: Result, caption: str) -> str:
     """The whole picture; a figure without anything beside it, and without its like, is only in the table."""
     parts: list[str] = []
-    top = 60
+    top = 76
     for unit, figures in groupby(_barred(result), key=lambda figure: figure.unit):
         drawn, height = _bars(unit, list(figures), result.against, top)
         parts += drawn
@@ -86,7 +86,7 @@ def _lines(x_unit: str, unit: str, lines: list[Line], top: int) -> list[str]:
         _text(MARGIN - 8, bottom, "0", anchor="end", size=11),
         _text(MARGIN, top - 6, unit),
         _text(MARGIN + width, bottom + 34, x_unit, anchor="end"),
-        *(_text(place[x], bottom + 16, number(x), anchor="middle", size=11) for x in xs),
+        *(_text(place[x], bottom + 16, _place(x), anchor="middle", size=11) for x in xs),
     ]
     for at, line in enumerate(lines):
         colour = COLOURS[(at * 2 + at // 3) % len(COLOURS)]
@@ -96,6 +96,10 @@ def _lines(x_unit: str, unit: str, lines: list[Line], top: int) -> list[str]:
         parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in spots]
         parts.append(_text(MARGIN + width + 16, top + 16 + 18 * at, f"— {line.name}", fill=colour, size=12))
     return parts
+
+
+def _place(x: float) -> str:
+    return f"{x:.0f}" if x == round(x) else number(x)
 
 
 def _text(x: float, y: float, said: str, *, anchor: str = "start", fill: str = "#222", size: int = 13) -> str:

@@ -21,7 +21,7 @@ class Figure:
     name: str
     unit: str
     ours: Sequence[float]
-    bare: Sequence[float] = ()
+    bare: Sequence[float] = field(default_factory=list)
     at_least: float | None = None
     """An aim for the ratio of the medians, ours to bare."""
     at_most: float | None = None

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +60,7 @@ def herenow_nodes(
     with tempfile.TemporaryDirectory(prefix="herenow-bench-") as folder, ExitStack() as stack:
         nodes = []
         for _ in range(count):
-            nodes.append(stack.enter_context(herenow_node(Path(folder), free_port(), contacts, **settings)))
+            nodes.append(stack.enter_context(herenow_node(Path(folder), free_port(), settings, contacts)))
             contacts = ()
         yield nodes
 
@@ -69,13 +69,13 @@ def herenow_nodes(
 def herenow_node(
     folder: Path,
     port: int,
+    settings: Mapping[str, object],
     contacts: Iterable[tuple[str, str]] = (),
     stop_within: float = STOP_WITHIN,
-    **settings: object,
 ) -> Iterator[Server]:
     """One of several nodes whose ledger is in this folder; `stop_within` seconds it may drain."""
     usual = {"ledger": f"sqlite:///{folder}/herenow.db", "secret": SECRET, "port": port}
-    environment = _environment(**(usual | settings))
+    environment = _environment(**{**usual, **settings})
     _import(contacts, folder, environment)
     command = [sys.executable, *_profiler(), "-m", "herenow.cli", "serve"]
     with process(command, environment, folder / f"server{port}.log", port, stop_within) as server:

@@ -83,7 +83,7 @@ class _Talk(Talk):
         return masked(b"", PING)
 
     def star(self, crowd: Crowd) -> Change:
-        http = Http(self.server, "")
+        http = self.http()
         request = _request("/api/publish", {"channel": f"user:{STAR}", "data": STATUS})
 
         def change() -> None:
@@ -98,7 +98,7 @@ class _Talk(Talk):
 
     def lookups(self) -> dict[str, tuple[Http, bytes]]:
         asked = [{"presence_stats": {"channel": f"user:{user}"}} for user in PEOPLE]
-        return {"batch": (Http(self.server, ""), _request("/api/batch", {"commands": asked}))}
+        return {"batch": (self.http(), _request("/api/batch", {"commands": asked}))}
 
 
 def _request(target: str, body: object) -> bytes:

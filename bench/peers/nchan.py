@@ -127,7 +127,7 @@ class _Talk(Talk):
         return masked(b"", PING)
 
     def star(self, crowd: Crowd) -> Change:
-        http = Http(self.server, "")
+        http = self.http()
         request = http.request("POST", f"/changed/{STAR}", json.dumps(STATUS).encode())
 
         def change() -> None:

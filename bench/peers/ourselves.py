@@ -48,6 +48,6 @@ class _Talk(Talk):
 
     def lookups(self) -> dict[str, tuple[Http, bytes]]:
         bearers = {"by a service": token("bench", scope="service"), "by a contact": token(CALLER)}
-        asking = {way: Http(self.server, bearer) for way, bearer in bearers.items()}
+        asking = {way: self.http(bearer) for way, bearer in bearers.items()}
         target = f"/api/v1/presence?user_ids={','.join(PEOPLE)}"
         return {way: (http, http.request("GET", target)) for way, http in asking.items()}

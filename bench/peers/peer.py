@@ -81,6 +81,16 @@ class Talk(ABC):
         self.server = server
         self.store_cpu = store_cpu
         """Seconds of a store beside it, which are not counted against the peer."""
+        self._asking: list[Http] = []
+
+    def close(self) -> None:
+        for each in self._asking:
+            each.close()
+
+    def http(self, bearer: str = "") -> Http:
+        """A connection that is closed with this."""
+        self._asking.append(Http(self.server, bearer))
+        return self._asking[-1]
 
     @abstractmethod
     def handshake(self, user: str, targets: Sequence[str] = ()) -> bytes: ...
@@ -150,7 +160,7 @@ class JsonServer(Talk):
 
     def lookups(self) -> dict[str, tuple[Http, bytes]]:
         asked = ",".join(PEOPLE)
-        http = Http(self.server, "")
+        http = self.http()
         return {way: (http, http.request("GET", f"/{way}?user_ids={asked}")) for way in self._reads}
 
 
