@@ -1,9 +1,10 @@
 """Two nodes on one Valkey: how late is a change on the other, what does a storm of arrivals cost the store, and how
 soon is an emptied store whole again?
 
-Both nodes and the store share the server's core. A change is a mode set on a socket of the first node, seen by viewers of
-the second; late is the time from its `since` to the moment a viewer has read it, with the load's own delay. Of the sessions
-that an emptied store loses, ten thousand have a socket, the others came by REST beats, as of an outside gateway.
+Both nodes and the store share the server's core, until the store is emptied: then the second node has the other one. A
+change is a mode set on a socket of the first node, seen by viewers of the second; late is the time from its `since` to the
+moment a viewer has read it, with the load's own delay. Of the sessions that an emptied store loses, ten thousand have a
+socket, the others came by REST beats, as of an outside gateway.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from bench import machine
 from bench.effort import Effort
 from bench.fan_out import MODES
 from bench.load import Crowd, Http, handshake, names, subscription, token
@@ -178,6 +180,7 @@ def _beat(stage: Stage, crowd: Crowd, people: int) -> None:
 
 def _empty(stage: Stage, crowd: Crowd, sessions: int) -> tuple[float, int]:
     """(seconds until all are there again and nothing is stale, how many are missing)"""
+    machine.pin(stage.second.pid, machine.cores().load)  # which has nothing else to do now
     crowd.settle(3.0)
     expected = asyncio.run(_records(stage.store))
     if expected < sessions:

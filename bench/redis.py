@@ -96,12 +96,18 @@ async def _records(store: Store, people: int, effort: Effort) -> list[Figure]:
     per_user = (store.used_bytes - before) / people
     await crowd.change(CHANGES // 10)  # warm
     changes = effort.rounds(CHANGES)
-    store_cpu, own = [], []
+    store_cpu, own, heard = [], [], []
+    reader = RedisEngine(parse(store.url), capacity=people)
     for _ in range(effort.repeats):
+        cursors = await reader.heads()
         began, began_own = store.cpu_seconds, time.process_time()
         made = await crowd.change(changes)
         store_cpu.append((store.cpu_seconds - began) / made * 1e6)
         own.append((time.process_time() - began_own) / made * 1e6)
+        began_own = time.process_time()
+        entries = await _read_on(reader, cursors)
+        heard.append((time.process_time() - began_own) / entries * 1e6)
+    await reader.close()
     p99 = [await crowd.load(effort.rounds(LOADS)) for _ in range(effort.repeats)]
     began_walk = time.perf_counter()
     await crowd.walk()
@@ -112,6 +118,8 @@ async def _records(store: Store, people: int, effort: Effort) -> list[Figure]:
         Figure(f"{many} people online, each", "bytes", [per_user], at_most=64),
         Figure(f"a commit among {many}, in the store", "CPU µs", store_cpu, at_most=20),
         Figure(f"a commit among {many}, in this process", "CPU µs", own),
+        Figure("its log entry read by another node, in this process", "CPU µs", heard),
+        Figure("both of them", "CPU µs", [sum(each) for each in zip(own, heard, strict=True)], at_most=80),
         Figure(f"{TOGETHER} of {many} read together, p99", "ms", p99, at_most=10),
         Figure(f"a walk over {many}", "s", [walked]),
     ]
@@ -159,6 +167,16 @@ async def _write(engine: RedisEngine, shard: int, numbers: list[int], writes: li
     assert isinstance(answer, Committed)
     numbers[shard] = number + 1
     writes.clear()
+
+
+async def _read_on(reader: RedisEngine, cursors: dict[int, int]) -> int:
+    """To the ends of the logs, which hold the latest changes only; how many there were."""
+    entries = 0
+    while parts := await reader.tail(cursors, 0.0):
+        for part in parts:
+            cursors[part.shard] = part.head
+            entries += len(part.entries)
+    return entries
 
 
 class _Crowd:

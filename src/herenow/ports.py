@@ -20,7 +20,7 @@ A third party that writes an engine implements `Engine`, adds a line to `herenow
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -192,7 +192,9 @@ class Engine(Protocol):
 
     async def commit(self, batch: Batch) -> Committed | Fenced: ...
 
-    async def offer(self, shard: int, offers: Sequence[Offer]) -> None: ...
+    async def offer(self, shard: int, offers: Sequence[Offer], since: int = 0) -> None:
+        """The shard then counts as unsettled since `since`, if it was before: nobody settles it while somebody is still
+        offering."""
 
     async def due(self, shards: Sequence[int], now: int, limit: int) -> dict[int, Due]:
         """Of each shard, users whose wake-up is at or before `now`, earliest first, at most `limit`. Cheap when nobody is
@@ -208,7 +210,12 @@ class Engine(Protocol):
         """Each shard's newest entry number (0: none yet): where a new reader starts. Every shard is there."""
 
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
-        """Parts of those shards that have something after the cursor or a gap; waits up to `wait` seconds for one."""
+        """Parts of those shards that have something after the cursor or a gap; waits up to `wait` seconds for one. Shards
+        that do not answer are left out as long as others do, and are then `silent`."""
+
+    @property
+    def silent(self) -> Set[int]:
+        """Shards whose logs did not answer when `tail` last tried: nothing heard of them means nothing."""
 
     # Fences: one row per epoch and shard
 

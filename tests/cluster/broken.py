@@ -54,16 +54,6 @@ def repeats_itself(node):
     node.hub._fan_out = twice
 
 
-def does_not_bar_late_batches(node):
-    """After a doubtful commit, only looks at the fence, and goes on."""
-
-    async def look(lane, batch):
-        row = await node.engine.jump(lane.shard, batch.epoch, 0)
-        lane.number = batch.last if row is None else row
-
-    node.writer._resolve = look
-
-
 def decides_in_unsettled_shards(node):
     """Takes absence for evidence, settled or not, and goes on as if nothing had been lost."""
     load, commit = node.engine.load, node.engine.commit
@@ -188,7 +178,6 @@ BROKEN = [
     (forgets_what_it_holds, (), "differs"),
     (drops_a_publish, (), "missing"),
     (repeats_itself, (), "equal"),
-    (does_not_bar_late_batches, ("late",), "differs"),
     (decides_in_unsettled_shards, ("empty shard", "empty store"), "false offline"),
     (offers_nothing, ("empty shard", "empty store"), "false offline"),
     (ignores_gaps, ("log gap",), "missing"),

@@ -9,7 +9,7 @@ from tests.core.story import T0, Story, table
 
 from herenow.core.machine import Held, Timings, settle
 from herenow.core.model import Custom, Idle, Mode, Platform, Presence, Session, SignedOut, Status
-from herenow.core.record import Damaged, UnknownFormat, decode, encode, version_of
+from herenow.core.record import Damaged, UnknownFormat, decode, encode, may_mention, version_of
 
 NEWEST = 2**48 - 1
 
@@ -75,6 +75,7 @@ def test_what_is_written_is_read(presence):
     assert decode(written) == presence
     assert encode(decode(written)) == written
     assert version_of(written) == presence.version
+    assert all(may_mention(written, session.holder) for session in presence.sessions if session.holder)
 
 
 versions = st.integers(0, NEWEST) | st.integers(T0, T0 + 300)

@@ -379,6 +379,24 @@ async def test_when_a_master_of_a_cluster_dies_its_shards_are_away_and_the_other
         assert await stored(engine, user_of(engine, 0)) == record(1)
 
 
+async def test_when_a_master_of_a_cluster_stands_still_its_logs_are_silent_and_the_others_are_heard(cluster):
+    async with opened(cluster.url) as engine:
+        nodes = [await joined(engine, shard) for shard in range(16)]
+        victim = owner(cluster, 0)
+        silenced = {shard for shard in range(16) if owner(cluster, shard) is victim}
+        elsewhere = next(node for node in nodes if node.shard not in silenced)
+        heads = await engine.heads()
+        victim.stop_the_clock()
+        try:
+            await sooner_or_later(lambda: engine.tail(heads, 0.1), lambda _: engine.silent == silenced)
+            await elsewhere.write(Write(user_of(engine, elsewhere.shard), None, record(1), note=b"n"))
+            [part] = await sooner_or_later(lambda: engine.tail(heads, 5), lambda parts: parts)
+            assert part.shard == elsewhere.shard
+        finally:
+            victim.go_on()
+        await sooner_or_later(lambda: engine.tail(heads, 0.1), lambda _: not engine.silent)
+
+
 async def test_a_slot_that_is_being_moved_is_away_and_never_absent(cluster):
     async with opened(cluster.url) as engine:
         node, user = await joined(engine), user_of(engine, 0)

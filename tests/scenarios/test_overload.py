@@ -1,4 +1,5 @@
-"""A node that truly cannot keep up: other processes ask it for more than it can answer, and its own measure says so.
+"""A node that truly cannot keep up: other processes ask it for more than it can answer and take its core's time, and its own
+measure says so.
 
 What it then gives up it counts, and what it never gives up is awaited on real sockets; then the others stop, and what
 waited comes. Which difference waits at which level is for `tests/core` and `tests/service`, where levels stand still.
@@ -8,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
@@ -21,7 +24,12 @@ CONNECTIONS = 150
 """Of each process that asks."""
 
 PROCESSES = 8
-"""At most: on what machine do so many not suffice?"""
+"""At most of each kind: on what machine do so many not suffice?"""
+
+MEEKNESS = 5
+"""How far the node stands back behind others on its core."""
+
+BURN = "while True: pass"
 
 
 async def test_a_node_that_cannot_keep_up_gives_up_all_but_coming_and_going_and_catches_up(
@@ -111,15 +119,23 @@ async def _until_it_gives_up(server: Server, level: str) -> None:
 
 
 class _Crowd:
-    """Processes that keep the node busy, until they are let go."""
+    """Processes that keep the node and its core busy, until they are let go."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._processes: list[asyncio.subprocess.Process] = []
+        self._burning: list[asyncio.subprocess.Process] = []
+        self._core = min(os.sched_getaffinity(0))
+        for thread in (int(task.name) for task in Path(f"/proc/{server.pid}/task").iterdir()):
+            os.sched_setaffinity(thread, {self._core})
+            os.setpriority(os.PRIO_PROCESS, thread, MEEKNESS)
 
     async def grow(self) -> None:
-        """One more of them, and a while to see what it does."""
+        """One more of each kind, and a while to see what it does."""
         assert len(self._processes) < PROCESSES, f"the node keeps up: {_given_up(self._server)}"
+        burning = await asyncio.create_subprocess_exec(sys.executable, "-c", BURN)
+        self._burning.append(burning)
+        os.sched_setaffinity(burning.pid, {self._core})
         port = urlsplit(self._server.url).port
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "bench.bulk_load", str(port), str(CONNECTIONS), stdin=-1
@@ -131,6 +147,9 @@ class _Crowd:
         await asyncio.sleep(2)
 
     async def disperse(self) -> None:
+        for burning in self._burning:
+            burning.kill()
+            await burning.wait()
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.close()

@@ -55,11 +55,26 @@ async def test_e16_a_store_that_was_emptied_is_written_again_and_nobody_notices(
     assert all(shard.settled for shard in world.store.shards)
 
 
-async def test_after_the_leases_are_gone_too_nothing_of_the_old_epochs_is_left(world):
+async def test_leases_that_are_gone_too_are_put_back_and_what_was_held_under_them_stays(world):
+    n1, n2, ana, bob, far = await cast(world)
+    before = {n1.node.standing.epoch, n2.node.standing.epoch}
+    world.store.empty()
+    commits = n1.node.metrics.commits + n2.node.metrics.commits
+    await world.sleep(40)
+    assert world.store.leases.keys() == before == {n1.node.standing.epoch, n2.node.standing.epoch}
+    assert all(not lease.dead for lease in world.store.leases.values())
+    assert n1.node.metrics.commits + n2.node.metrics.commits == commits, "offers have done it all"
+    assert bob.saw("ana") == far.saw("ana") == ["online"]
+
+
+async def test_who_cannot_rule_out_that_it_was_retired_takes_a_new_epoch(world):
+    """Its row is gone, and longer than a lease has passed since it was renewed: by its own clock, or by the store's."""
     n1, n2, ana, bob, far = await cast(world)
     old = {n1.node.standing.epoch, n2.node.standing.epoch}
-    world.store.empty()
-    await world.sleep(40)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",))):
+        await world.sleep(n1.node.settings.node_lease + 1)
+        world.store.empty()
+    await world.sleep(60)
     now = {n1.node.standing.epoch, n2.node.standing.epoch}
     assert not old & now
     assert world.store.leases.keys() == now

@@ -4,6 +4,7 @@ import pytest
 from tests.service.scenes import Stalled
 
 from herenow.core.model import Mode
+from herenow.core.shards import shard_of
 from herenow.testing.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -86,6 +87,37 @@ async def test_e5_what_is_shown_without_hearing_anything_is_called_stale_once(wo
     assert [(shown.status, shown.stale) for shown in bob.shown["ana"]][2:] == [("online", False)]
     times = [shown.as_of for shown in bob.shown["ana"]]
     assert times == sorted(times)
+
+
+async def test_where_one_shard_is_silent_the_others_are_as_fresh_as_ever(world):
+    n1, n2, _, bob = await apart(world)
+    shard = n1.node.people.find("ana").shard
+    near = next(
+        name for name in map("u{}".format, range(1_000)) if shard_of(name, n1.node.engine.shards) != shard
+    )
+    await world.befriend("bob", near)
+    await world.client(near).connect(n1)
+    await bob.watch(near)
+    await world.sleep(1)
+    with world.faults.during(Rule(Fault.SHARD_SILENCE, node="n2", shard=shard)):
+        await n1.node.choices.set_mode(near, Mode.BUSY, None)
+        await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+        await world.sleep(7)
+        assert bob.last("ana").stale
+        assert [(shown.status, shown.stale) for shown in bob.shown[near]][-1] == ("busy", False)
+    await world.sleep(2)
+    assert [(shown.status, shown.stale) for shown in bob.shown["ana"]][-1] == ("busy", False)
+    assert not any(shown.stale for shown in bob.shown[near])
+
+
+async def test_a_shard_that_is_silent_for_a_moment_is_not_called_anything(world):
+    n1, n2, _, bob = await apart(world)
+    shard = n1.node.people.find("ana").shard
+    for _ in range(4):
+        with world.faults.during(Rule(Fault.SHARD_SILENCE, node="n2", shard=shard)):
+            await world.sleep(2)
+        await world.sleep(2)
+    assert len(bob.shown["ana"]) == 1
 
 
 async def test_a_short_hiccup_is_not_called_anything(world):

@@ -60,6 +60,11 @@ def version_of(record: bytes) -> int:
     return int.from_bytes(record[2:_HEAD], "big")
 
 
+def may_mention(record: bytes, epoch: str) -> bool:
+    """Cheaper than to read it: False only if no session and no note in it is of this epoch."""
+    return _epoch_bytes(epoch) in record
+
+
 def encode(presence: Presence) -> bytes:
     out = bytearray(_HEAD)
     version = presence.version

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from herenow.core.shards import shard_of
@@ -170,9 +170,10 @@ class MemoryEngine:
             self._store.news.ring()
         return answer
 
-    async def offer(self, shard: int, offers: Sequence[Offer]) -> None:
+    async def offer(self, shard: int, offers: Sequence[Offer], since: int = 0) -> None:
         for offer in offers:
             self._store.shards[shard].offer(offer)
+        self._store.shards[shard].stay_unsettled(since)
 
     async def due(self, shards: Sequence[int], now: int, limit: int) -> dict[int, Due]:
         asked = [self._store.shards[shard] for shard in shards]
@@ -192,6 +193,10 @@ class MemoryEngine:
         while not parts and wait > 0 and await self._store.news.wait(until):
             parts = self._news(cursors)
         return parts
+
+    @property
+    def silent(self) -> Set[int]:
+        return frozenset()
 
     def _news(self, cursors: Mapping[int, int]) -> list[LogPart]:
         shards = self._store.shards

@@ -182,6 +182,10 @@ class Shard:
         self.log.restart(now)
         return True
 
+    def stay_unsettled(self, since: int) -> None:
+        if self.unsettled_at is not None:
+            self.unsettled_at = max(self.unsettled_at, since)
+
     def settle(self, now: int, after: int) -> bool:
         if not self.settled and self.unsettled_at is not None and now - self.unsettled_at >= after:
             self.settled = True

@@ -15,7 +15,7 @@ A store that was never used is not settled: nobody can tell it from one that has
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from herenow.core.shards import shard_of
 from herenow.engines.redis_calls import Calls, Request
@@ -150,7 +150,7 @@ class RedisEngine:
             results[index] = Conflict(record_of(fields[index], rest[at + 1]))
         return Committed(tuple(results), first == 1)
 
-    async def offer(self, shard: int, offers: Sequence[Offer]) -> None:
+    async def offer(self, shard: int, offers: Sequence[Offer], since: int = 0) -> None:
         keys = self._keys.shards[shard]
         rows = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
         for each in offers:
@@ -160,7 +160,7 @@ class RedisEngine:
             wake = b"" if each.wake_at is None else each.wake_at
             rows.add(field, (each.version, prefix, body, wake, b"+" if each.unsaved else b"="))
         if offers:
-            await self._run(shard, "offer", rows.keys, rows.named(), writes=True)
+            await self._run(shard, "offer", rows.keys, [since, *rows.named()], writes=True)
 
     async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
         at = 0 if cursor is None else int(cursor)
@@ -236,6 +236,10 @@ class RedisEngine:
 
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
         return await self._logs.tail(cursors, wait)
+
+    @property
+    def silent(self) -> Set[int]:
+        return self._logs.silent
 
     async def _heads(self, shards: Sequence[int]) -> dict[int, int]:
         return {shard: header.head for shard, header in (await self._headers(shards)).items()}

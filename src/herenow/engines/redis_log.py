@@ -7,12 +7,13 @@ rolled back, nor a connection gone quiet passes for silence.
 
 One read waits for all shards of a server; in a Cluster, where a command may name one slot only, each shard has its own.
 Reads go on in the background between two calls, each on a connection of its own, because whoever blocks keeps it busy.
+Shards that do not answer keep nobody from hearing the others: they are tried again in the background, and said to be silent.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 
 import hiredis
 
@@ -30,6 +31,9 @@ AT_ONCE = 100
 EVERYTHING = 1_000_000
 """Batches when a hole is to be closed: the log itself is bounded."""
 
+AGAIN = 0.2
+"""Seconds after a read that failed until the next one is tried."""
+
 Cursors = dict[int, int]
 Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, int]]]
 """Reads the head of each of these shards' logs."""
@@ -46,6 +50,7 @@ class Waiter:
         self._link: Link | None = None
         self._read: asyncio.Task[list[LogPart] | None] | None = None
         self._cursors: Cursors = {}
+        self._again_at = 0.0
 
     def begin(self, cursors: Cursors, wait: float) -> asyncio.Task[list[LogPart] | None]:
         """The read for these cursors: the one under way, or a new one. Its result: what came, None when there is a hole."""
@@ -56,6 +61,10 @@ class Waiter:
             self._read = asyncio.get_running_loop().create_task(self._wait(cursors, wait), name="log")
             self._read.add_done_callback(_seen)
         return self._read
+
+    @property
+    def shards(self) -> Set[int]:
+        return self._keys.keys()
 
     def taken(self) -> None:
         """The result was seen: the next `begin` begins anew."""
@@ -73,6 +82,16 @@ class Waiter:
             self._link = None
 
     async def _wait(self, cursors: Cursors, wait: float) -> list[LogPart] | None:
+        now = asyncio.get_running_loop().time
+        if (pause := self._again_at - now()) > 0:
+            await asyncio.sleep(pause)
+        try:
+            return await self._ask(cursors, wait)
+        except Unavailable:
+            self._again_at = now() + AGAIN
+            raise
+
+    async def _ask(self, cursors: Cursors, wait: float) -> list[LogPart] | None:
         server = await self._calls.servers.of(next(iter(self._keys.values())).slot)
         if self._link is None or not self._link.is_open or self._server is not server:
             if self._link is not None:
@@ -131,6 +150,7 @@ class Logs:
         groups = [list(keys)] if calls.servers.one_for_all else [[each] for each in keys]
         self._waiters = [Waiter(calls, group) for group in groups]
         self._group = {each.shard: index for index, group in enumerate(groups) for each in group}
+        self.silent: set[int] = set()
 
     def close(self) -> None:
         for waiter in self._waiters:
@@ -146,11 +166,11 @@ class Logs:
                 break
             if parts:
                 return parts
-        return await self.look(cursors)
+        answering = {shard: cursor for shard, cursor in cursors.items() if shard not in self.silent}
+        return await self.look(answering or cursors)
 
     async def look(self, cursors: Mapping[int, int]) -> list[LogPart]:
-        """Without waiting: what every shard's header and log say. Shards that do not answer are silent only beside others
-        that have something to say."""
+        """Without waiting: what every shard's header and log say."""
         heads = await self._heads(list(cursors))
         behind = [shard for shard, head in heads.items() if head != cursors[shard]]
         requests = [
@@ -163,19 +183,24 @@ class Logs:
             for shard in behind
         ]
         parts: list[LogPart] = []
-        silent = len(cursors) - len(heads)
+        answered = set(heads)
         for shard, reply in zip(behind, await self._calls.each(requests), strict=True):
             if isinstance(reply, list):
                 part = _looked(shard, cursors[shard], int(reply[0]), entries_of(reply[1], cursors[shard]))
                 parts += () if part is None else (part,)
             else:
-                silent += 1
-        if not parts and silent:
-            raise Unavailable("some shards do not answer")
+                answered.discard(shard)
+        self._heard(cursors, answered)
         return parts
 
+    def _heard(self, asked: Iterable[int], answered: Set[int]) -> None:
+        self.silent.update(asked)
+        self.silent -= answered
+        if asked and not answered:
+            raise Unavailable("the logs do not answer")
+
     async def wait(self, cursors: Mapping[int, int], wait: float) -> list[LogPart] | None:
-        """Until something comes (the parts), the time is over (nothing), or a hole shows (None)."""
+        """Until something comes (the parts), the time is over or somebody falls silent (nothing), or a hole shows (None)."""
         grouped: dict[int, Cursors] = {}
         for shard, cursor in cursors.items():
             grouped.setdefault(self._group[shard], {})[shard] = cursor
@@ -183,19 +208,20 @@ class Logs:
         done, _ = await asyncio.wait(reads, timeout=wait + DEADLINE, return_when=asyncio.FIRST_COMPLETED)
         parts: list[LogPart] = []
         hole = False
-        failure: BaseException | None = None
         for read in done:
-            reads[read].taken()
-            failure = _failure(read) or failure
-            if _failure(read) is None:
+            waiter = reads[read]
+            waiter.taken()
+            failure = _failure(read)
+            if failure is None:
                 found = read.result()
                 hole = hole or found is None
                 parts += found or ()
-        if hole:
-            return None
-        if not parts and failure is not None:
-            raise failure
-        return parts
+                self.silent -= waiter.shards
+            else:
+                self.silent |= waiter.shards
+                if self.silent.issuperset(cursors):
+                    raise failure
+        return None if hole else parts
 
 
 def entries_of(raw: Sequence[tuple[bytes, list[bytes]]], after: int) -> tuple[Entry, ...]:

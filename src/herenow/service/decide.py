@@ -16,7 +16,7 @@ import structlog
 
 from herenow.core.edits import set_custom, set_mode
 from herenow.core.machine import Edit, Held, Outcome, Timings, droppable, settle
-from herenow.core.model import Presence
+from herenow.core.model import UNLEASED, Presence
 from herenow.core.record import UnknownFormat, encode
 from herenow.core.values import replace
 from herenow.core.visibility import status_in_public
@@ -84,6 +84,20 @@ class Decider:
         if not person.deciding:
             person.deciding = True
             self._tasks.spawn(self._decide(person), "decide")
+
+    def resume(self, person: Person) -> None:
+        """After a loss, and after the record was read again: what we hold and stands there we have asserted. Everything else
+        is decided."""
+        epoch = self._standing.epoch
+        as_before = person.stands and all(
+            session.lost_at is None and session.asserted_by == (UNLEASED if session.unleased else epoch)
+            for session in person.sessions
+        )
+        if person.asks or not as_before:
+            self.touch(person)
+        else:
+            for session in person.sessions:
+                session.asserted = person.presence.version
 
     async def ask(self, user: str, edit: Edit) -> Presence:
         """Apply an edit and wait for its commit, but not for long: who asked for something that would be done minutes

@@ -2,9 +2,9 @@
 
 Sockets are the truth, the store is an index that can be rebuilt. While a shard is unsettled, absence in it says nothing:
 views are kept and marked `stale`, nothing is decided, and every node offers the records it still knows (put if absent or
-older). After `SETTLE` the shard is settled: decisions resume, what is held is asserted again, what is watched is read
-again. What was offered may be older than the truth, so the shard is walked: at once for sessions of our own that we do
-not hold, and a lease later for those whose holder is no more.
+older). After `SETTLE`, or a little after the last offer, the shard is settled: decisions resume, what is held is asserted
+again, what is watched is read again. What was offered may be older than the truth, so the shard is walked: at once for
+sessions of our own that we do not hold, and a lease later for those whose holder is no more.
 
 Offers leave no trace in the log, so they must all be in before anybody trusts the shard again. A node that comes too late
 (it was cut off, or frozen) finds the shard settled when it has made its offers, and unsettles it once more.
@@ -34,7 +34,10 @@ from herenow.service.tasks import Tasks
 from herenow.service.writer import Writer
 
 SETTLE = 5_000
-"""Milliseconds every node has to notice the loss and to offer what it knows."""
+"""Milliseconds every node has to notice the loss and to begin to offer what it knows."""
+
+STILL_OFFERING = 2_000
+"""Milliseconds that an offer leaves at the least until then."""
 
 RETRY = 0.5
 PART = 500
@@ -94,8 +97,7 @@ class Healing:
             return  # lost again, and healing again
         self._freshness.trust([shard], Doubt.LOST)
         for person in self._people.in_shard(shard):
-            if person.sessions or person.asks:
-                self._decider.touch(person)
+            self._decider.resume(person)
         self._decider.try_again()
         log.info("shard.healed", shard=shard)
         await _until_done(lambda: self._sweep.own(shard, self._standing.epoch))
@@ -106,21 +108,23 @@ class Healing:
         too_late = True
         while too_late:
             await writing(self._engine.unsettle(shard, self._clock.now()))
-            too_late = await self._offer_and_settle(shard)
-        while True:
+            await self._offer(shard)
+            too_late = await self._is_settled(shard)
+        while not await self._is_settled(shard):
             await asyncio.sleep(RETRY)
-            if await self._offer_and_settle(shard):  # again and again, for it may lose them once more
-                break
-        await self._writer.rejoin(shard)
+            if not await self._writer.still_joined(shard):  # it has lost them once more
+                await self._offer(shard)
 
-    async def _offer_and_settle(self, shard: int) -> bool:
-        await self._offer(shard)
+    async def _is_settled(self, shard: int) -> bool:
         return await writing(self._engine.settle(shard, self._clock.now(), SETTLE))
 
     async def _offer(self, shard: int) -> None:
+        """All we know, and then our row, as a receipt."""
         offers = [self._offered(person) for person in self._people.to_offer(shard, self._clock.now())]
         for start in range(0, len(offers), PART):
-            await writing(self._engine.offer(shard, offers[start : start + PART]))
+            since = self._clock.now() - SETTLE + STILL_OFFERING
+            await writing(self._engine.offer(shard, offers[start : start + PART], since))
+        await self._writer.rejoin(shard)
 
     def _offered(self, person: Person) -> Offer:
         presence = person.presence

@@ -7,7 +7,8 @@ the nodes stand still it is the store that was away, and everybody gets one more
 
 Who marked a node retires it: first its fence in every shard, so that nothing of it can be committed any more, then a
 walk brings its sessions into grace, with its last renewal as evidence of life. A node that finds itself marked takes a
-new epoch and asserts what it holds under that one.
+new epoch and asserts what it holds under that one. A node whose row is gone sooner than anybody could have marked and
+retired it knows that the store has lost it, and puts it back: what is offered to the store under its epoch stays right.
 
 The rows also say what time it is for the others (see `clock`): who starts, or comes back, takes the time of those who are
 there, also when the store's clock was set a while ago and they are still on their way to it.
@@ -69,6 +70,8 @@ class LeaseKeeper:
         """Those among them that we tried to mark: ours to retire, whatever became of the answer."""
         self._extra_until = 0.0
         self._observed_at = float("-inf")
+        self._granted_at = 0
+        """The store's time of the last renewal it took."""
         self._announced = True
         """What we hold has been asserted, or is being asserted, under the present epoch."""
         self._retiring: set[str] = set()
@@ -82,9 +85,11 @@ class LeaseKeeper:
         """Once every third of the lease."""
         try:
             asked = self._clock.monotonic()
-            self._clock.follow(await reading(self._engine.store_time()), asked)
-            if not await self._renew():
+            store_time = await reading(self._engine.store_time())
+            self._clock.follow(store_time, asked)
+            if not await self._renew() and not (self._cannot_be_dead(store_time) and await self._put_back()):
                 await self._begin_epoch()
+            self._granted_at = store_time
             await self._observe(await reading(self._engine.leases()))
         except (Unavailable, UnknownOutcome):
             self._observed.clear()  # what we see next is not an unbroken row of reads
@@ -137,6 +142,18 @@ class LeaseKeeper:
                 self._on_new_epoch()
         return granted
 
+    def _cannot_be_dead(self, store_time: int) -> bool:
+        """Is it sooner than a lease since our row last moved, by our clock and by the store's? Ours may have stood still
+        with the whole machine, and the store's may be another's since a failover."""
+        since = self._clock.monotonic() - self._standing.renewed
+        return max(since, abs(store_time - self._granted_at) / 1000) < self._node_lease
+
+    async def _put_back(self) -> bool:
+        self._counter = 0
+        if granted := await self._renew():
+            log.warning("lease.put_back", epoch=self._standing.epoch)
+        return granted
+
     async def _begin_epoch(self) -> None:
         self._clock.catch_up(await self._cluster_time())
         old = self._standing.epoch
@@ -145,7 +162,16 @@ class LeaseKeeper:
         self._announced = False
         self._metrics.epochs += 1
         log.warning("lease.lost", old=old, new=self._standing.epoch)
+        self._tasks.spawn(self._leave_behind(old), "retire")
         await self._renew()
+
+    async def _leave_behind(self, epoch: str) -> None:
+        """Whoever marked us does the same; where our row is merely gone, nobody else would."""
+        try:
+            for shard in range(self._engine.shards):
+                await writing(self._engine.retire(shard, epoch))
+        except (Unavailable, UnknownOutcome) as error:
+            log.warning("retire.failed", epoch=epoch, error=str(error))
 
     async def _observe(self, leases: list[Lease]) -> None:
         now = self._clock.monotonic()

@@ -51,7 +51,7 @@ class Sweep:
 
     async def own(self, shard: int, epoch: str) -> None:
         """After a shard lost its memory: sessions in it under our epoch that we do not hold."""
-        users = [user async for user, holders in self._holders(shard) if epoch in holders]
+        users = [user async for user, holders in self._holders(shard, epoch) if epoch in holders]
         await self._all(self._decider.decided, [user for user in users if not self._holds_all(user, epoch)])
 
     def _holds_all(self, user: str, epoch: str) -> bool:
@@ -77,8 +77,9 @@ class Sweep:
         if failed is not None:
             raise failed
 
-    async def _holders(self, shard: int) -> AsyncIterator[tuple[str, set[str]]]:
-        async for part in pages(self._engine, [shard]):
+    async def _holders(self, shard: int, epoch: str | None = None) -> AsyncIterator[tuple[str, set[str]]]:
+        """Of those who may be held under this epoch, or of all."""
+        async for part in pages(self._engine, [shard], epoch):
             for user, presence in part:
                 holders = {s.holder for s in presence.sessions if s.live and s.holder != UNLEASED}
                 if holders:

@@ -76,7 +76,8 @@ class Tail:
         self._cursors: dict[int, int] = {}
         self._seen_heads: dict[int, int] = {}
         self._heard_at = self._listened_at = float("-inf")
-        self._deaf = False
+        self._silent_since: dict[int, float] = {}
+        self._deaf: set[int] = set()
 
     @property
     def cursors(self) -> Mapping[int, int]:
@@ -97,21 +98,29 @@ class Tail:
             raise
         for part in parts:
             await self._take(part)
+        silent = self._engine.silent
+        self._silent_since = {shard: self._silent_since.get(shard, self._heard_at) for shard in silent}
         self._heard_at = self._clock.monotonic()
-        if self._deaf:
-            self._deaf = False
-            self._freshness.trust(self._freshness.shards, Doubt.DEAF)
+        if back := self._deaf - silent:
+            self._deaf -= back
+            self._freshness.trust(back, Doubt.DEAF)
 
     def listen(self) -> None:
         """Have we heard anything lately? A few times a second; when it was not, we stood still and could not hear."""
         now = self._clock.monotonic()
         if now - self._listened_at > STOPPED:
             self._heard_at = now
+            self._silent_since = dict.fromkeys(self._silent_since, now)
         self._listened_at = now
-        if not self._deaf and now - self._heard_at > DEAF:
-            self._deaf = True
-            log.warning("tail.deaf")
-            self._freshness.doubt(self._freshness.shards, Doubt.DEAF)
+        if lately_deaf := self._unheard_since(now - DEAF) - self._deaf:
+            self._deaf |= lately_deaf
+            log.warning("tail.deaf", shards=len(self._deaf))
+            self._freshness.doubt(lately_deaf, Doubt.DEAF)
+
+    def _unheard_since(self, then: float) -> set[int]:
+        if self._heard_at < then:
+            return set(self._freshness.shards)
+        return {shard for shard, since in self._silent_since.items() if since < then}
 
     async def check(self) -> None:
         """Is the tail silent though the logs grow? Then it has gone deaf without an error: treat it as a gap."""

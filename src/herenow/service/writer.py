@@ -88,10 +88,20 @@ class Writer:
         return await answer
 
     async def rejoin(self, shard: int) -> None:
-        """After a loss: our row stands again where we know it stood."""
+        """After a loss: our row stands again, one further than it ever stood, so that it tells whether the shard still has
+        what it was given until now."""
         lane = self._lanes[shard]
         async with lane.turn:
-            await self._join(lane, lane.number if lane.epoch == self._standing.epoch else 0)
+            await self._join(lane, lane.number + 1 if lane.epoch == self._standing.epoch else 1)
+
+    async def still_joined(self, shard: int) -> bool:
+        """Is our row where we know it stood?"""
+        lane = self._lanes[shard]
+        async with lane.turn:
+            if lane.epoch != self._standing.epoch:
+                return False
+            row = await writing(self._engine.jump(shard, lane.epoch, lane.number))
+            return row is not None and row >= lane.number
 
     async def verify(self, shard: int) -> None:
         """Does the shard still have what it acknowledged? Raises `Unavailable` when it does not."""

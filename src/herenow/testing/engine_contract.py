@@ -909,6 +909,16 @@ class EngineContract:
 
     # Offers: what nodes bring back to an unsettled shard
 
+    async def test_P6_a_shard_is_not_settled_while_somebody_still_offers(self, engine: Engine) -> None:
+        await self.empty(0)
+        await engine.unsettle(0, NOW)
+        user = user_of(engine, 0)
+        await engine.offer(0, [Offer(user, 5, record(5), None, unsaved=False)], since=NOW + 2_000)
+        await engine.offer(0, [Offer(user, 6, record(6), None, unsaved=False)], since=NOW - 1_000)
+        assert not await engine.settle(0, NOW + 6_999, 5_000)
+        assert await engine.settle(0, NOW + 7_000, 5_000)
+        assert await stored(engine, user) == record(6)
+
     async def test_P6_an_offer_is_put_where_nothing_is_with_wake_up_and_mark(self, engine: Engine) -> None:
         await engine.unsettle(0, NOW)
         user, head = user_of(engine, 0), await head_of(engine)

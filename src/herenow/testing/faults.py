@@ -35,6 +35,7 @@ class Fault(Enum):
     )
     DELAY = "the call takes a while, and others overtake it"
     TAIL_SILENCE = "tail finds nothing, whatever there is"
+    SHARD_SILENCE = "tail cannot read the log of a shard, and says so"
     MESSAGE_LOST = "a direct message does not arrive: to anybody (send), or at this handle (receive)"
     ROLLBACK = "acknowledged writes of a shard are lost, fence rows included"
     EMPTY = "a shard is empty"
@@ -44,7 +45,7 @@ class Fault(Enum):
 ON_THE_STORE = frozenset({Fault.ROLLBACK, Fault.EMPTY})
 ON_WRITES = frozenset({Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE, Fault.LOG_GAP})
 ON_MESSAGES = frozenset({Fault.MESSAGE_LOST})
-ON_TAILS = frozenset({Fault.TAIL_SILENCE})
+ON_TAILS = frozenset({Fault.TAIL_SILENCE, Fault.SHARD_SILENCE})
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ Redis were seen to. It knows the port and nothing of what is stored.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import TypeVar
 
 from herenow.errors import Unavailable, UnknownOutcome
@@ -38,6 +38,7 @@ class FaultyEngine:
         self._inner = inner
         self._faults = faults
         self._node = node
+        self._silent: Set[int] = frozenset()
 
     @property
     def shards(self) -> int:
@@ -81,12 +82,24 @@ class FaultyEngine:
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
         until = asyncio.get_running_loop().time() + wait
         call = self._call("tail", None, writes=False)
-        parts = await self._read("tail", None, lambda: self._inner.tail(cursors, wait))
+        self._silent = {shard for shard in cursors if self._is_silent(shard)}
+        heard = {shard: cursor for shard, cursor in cursors.items() if shard not in self._silent}
+        if cursors and not heard:
+            raise Unavailable(f"tail: {Fault.SHARD_SILENCE.value}")
+        parts = await self._read("tail", None, lambda: self._inner.tail(heard, wait))
         await self._reach(call)
         if parts and self._faults.strike(call, {Fault.TAIL_SILENCE}):
             await asyncio.sleep(until - asyncio.get_running_loop().time())
             return []
         return parts
+
+    @property
+    def silent(self) -> Set[int]:
+        return self._inner.silent | self._silent
+
+    def _is_silent(self, shard: int) -> bool:
+        call = self._call("tail", shard, writes=False)
+        return self._faults.strike(call, {Fault.SHARD_SILENCE}) is not None
 
     async def receive(self, wait: float) -> list[bytes]:
         call = self._call("receive", None, writes=False)
@@ -99,8 +112,8 @@ class FaultyEngine:
     async def commit(self, batch: Batch) -> Committed | Fenced:
         return await self._write("commit", batch.shard, lambda: self._inner.commit(batch))
 
-    async def offer(self, shard: int, offers: Sequence[Offer]) -> None:
-        await self._write("offer", shard, lambda: self._inner.offer(shard, offers))
+    async def offer(self, shard: int, offers: Sequence[Offer], since: int = 0) -> None:
+        await self._write("offer", shard, lambda: self._inner.offer(shard, offers, since))
 
     async def join(self, shard: int, epoch: str, number: int) -> None:
         await self._write("join", shard, lambda: self._inner.join(shard, epoch, number))

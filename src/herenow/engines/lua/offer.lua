@@ -1,11 +1,12 @@
--- Puts records where there is none or an older one, as long as the shard is not settled. Answers whether it took them.
+-- Puts records where there is none or an older one, as long as the shard is not settled, and it is not to be for a while.
+-- Answers whether it took them.
 local header, wakes, tails, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4] -- then buckets
-local buckets = tonumber(ARGV[1])
+local since, buckets = tonumber(ARGV[1]), tonumber(ARGV[2])
 -- then the buckets' names, then per offer: which bucket, field, version, prefix, body, wake-up, mark
 local state, head = read_header(header)
 if state == 's' then return 0 end
-local names, marked = read_wakes(wakes, 2, buckets), {}
-for at = 2 + buckets, #ARGV, 7 do
+local names, marked = read_wakes(wakes, 3, buckets), {}
+for at = 3 + buckets, #ARGV, 7 do
   local i, field = tonumber(ARGV[at]), ARGV[at + 1]
   local old = call('HGET', KEYS[4 + i], field)
   local version_at = old and byte(old) % 128 + 4
@@ -17,5 +18,6 @@ for at = 2 + buckets, #ARGV, 7 do
 end
 write_marks(marks, marked)
 write_wakes(wakes, names, 4)
+if state ~= '?' and tonumber(sub(state, 2)) < since then state = 'u' .. ARGV[1] end
 write_header(header, wakes, state, head)
 return 1
