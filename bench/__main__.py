@@ -74,7 +74,7 @@ SCENARIOS: dict[str, Callable[[Effort], Result]] = {
     "losses": losses.run,
 }
 
-QUICK = ("load", "beats", "memory", "fan-out", "storm", "arrive", "lookup", "traffic")
+QUICK = ("load", "beats", "fan-out", "storm", "arrive", "lookup", "traffic")
 """What a quick run measures where nothing is named: what says most within five minutes."""
 
 MINUTE = 60.0

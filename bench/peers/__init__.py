@@ -25,7 +25,7 @@ PEERS: dict[str, Peer] = {
 
 
 def chosen(wanted: str) -> list[Peer]:
-    """Of a list of names with commas: `all`, or `quick` for those that are there within a minute."""
+    """Of a list of names with commas: `all`, or `quick` for those of a quick run."""
     if wanted == "all":
         return list(PEERS.values())
     if wanted == "quick":

@@ -60,7 +60,8 @@ def _configuration(port: int) -> dict[str, object]:
         "log_level": "error",
         "client_channel_limit": 1000,
         "client_queue_max_size": 10 << 20,
-        "websocket_ping_interval": "600s",
+        "ping_interval": "600s",
+        "pong_timeout": "60s",
         "namespaces": [{"name": "user", "presence": True, "allow_subscribe_for_client": True}],
     }
 

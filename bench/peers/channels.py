@@ -26,6 +26,7 @@ class Channels(Peer):
 
     def __init__(self, kind: str) -> None:
         self.name = f"channels-{kind}"
+        self.quick = kind == "uvicorn"
         self._runner, self._layer, how = KINDS[kind]
         self.does = (
             f"Django Channels with channels_redis {how}: stamps beats in the consumer, a group per person watched and a "

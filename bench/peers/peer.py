@@ -54,7 +54,7 @@ class Peer(ABC):
     differs: ClassVar[dict[str, str]] = {}
     """Of the works, what it does instead of the same."""
     quick: bool = True
-    """There within a minute, on a usual connection."""
+    """Part of a quick run: there within a minute, and not the second of its kind."""
 
     @abstractmethod
     def missing(self) -> str | None:

@@ -19,6 +19,7 @@ class SocketIO(Peer):
         "python-socketio on uvicorn, one process: an event per beat, a room per person watched, an emit to the room per "
         "change; no away, no grace, no rules who may look"
     )
+    quick = False
     cannot: ClassVar[dict[str, str]] = {"lookup": "has no read over HTTP; one would write it with Starlette"}
 
     def missing(self) -> str | None:

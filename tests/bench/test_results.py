@@ -168,7 +168,16 @@ def test_the_page_on_capacity_agrees_with_the_results():
 
 def test_capacity_is_arithmetic():
     costs = capacity.Measured(
-        beat=100_000, delivery=80_000, arrival=1_000, resident=10, stored=64, commit=10, traffic=6, frame=200
+        beat=100_000,
+        delivery=80_000,
+        arrival=1_000,
+        connected=5,
+        watched=0.05,
+        stored=64,
+        commit=10,
+        tailed=5,
+        traffic=6,
+        frame=200,
     )
     life = capacity.Life(users=6_000_000, per_process=10_000, busy=0.5)
     told = {row.split(" | ")[0].strip("| "): row for row in capacity.table(life, costs).splitlines()[2:]}
@@ -179,4 +188,5 @@ def test_capacity_is_arithmetic():
     assert "**600 processes**" in told["processes by sockets"]
     assert "**57.2 GB**" in told["memory of the nodes"]
     assert "**1 masters**" in told["the store's CPU"]
-    assert "**1 clusters**" in told["tailing"]
+    assert "0.05 of a core in each" in told["following all changes"]
+    assert "**1 clusters** of 12.0 million users" in told["following all changes"]

@@ -22,7 +22,8 @@ settings.configure(
     CHANNEL_LAYERS={
         "default": {
             "BACKEND": os.environ["PEER_LAYER"],
-            "CONFIG": {"hosts": [os.environ["PEER_REDIS"]]},
+            # redis-py waits 5 s for an answer and channels_redis asks it to wait as long: at rest it would fall over.
+            "CONFIG": {"hosts": [os.environ["PEER_REDIS"] + "?socket_timeout=60"]},
         }
     },
 )
