@@ -130,6 +130,7 @@ def main(
         peers = chosen("quick")
     if not scenarios:
         scenarios = QUICK if quick else tuple(guarded(RESULTS) if guard else SCENARIOS)
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(143))  # so that what was started is ended
     run = Run(effort, limit * MINUTE, RESULTS if keep else LAST)
     run.begin()
     for name in scenarios:
