@@ -14,6 +14,12 @@ class Effort:
     quick: bool = False
     large: bool = False
     """Also with as many people as take minutes to write."""
+    huge: bool = False
+    """Also with as many as a large country has: half an hour."""
+
+    @property
+    def described(self) -> str:
+        return "quick" if self.quick else f"{self.repeats} repeats" if self.repeats > 1 else "one repeat"
 
     def people(self, wanted: int) -> int:
         """A tenth of them when quick; never more than this machine has descriptors for."""

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from bench import machine
 from bench.server import SECRET, Server
 from herenow.gateway.tokens import mint
 
@@ -39,8 +40,10 @@ Listener = Callable[[bytes], None]
 class Crowd:
     """Clients of a server, or of several by turns. A client is known by the number of its socket."""
 
-    def __init__(self, *servers: Server) -> None:
+    def __init__(self, *servers: Server, address: int = 2) -> None:
+        """`address`: the last number of the first source address, 127.0.0.N; each process of a load has its own."""
         self._ports = itertools.cycle([server.port for server in servers])
+        self._address = address
         self._epoll = select.epoll()
         self._sockets: dict[int, socket.socket] = {}
         self._opening: set[int] = set()
@@ -50,6 +53,8 @@ class Crowd:
         self.frames = 0
         self.pings = 0
         self.lost = 0
+        self.on_lost: Callable[[int], None] | None = None
+        """Told of every client whose connection the server has closed."""
 
     def __enter__(self) -> Crowd:
         return self
@@ -70,7 +75,7 @@ class Crowd:
         clients = []
         for handshake in handshakes:
             self.until(lambda: len(self._opening) < WINDOW)
-            clients.append(self._connect(handshake))
+            clients.append(self.knock(handshake))
             goal += frames_each
         self.until(lambda: not self._opening and self.frames >= goal)
         return clients
@@ -99,6 +104,10 @@ class Crowd:
             self.send(client, question)
             goal += 1
         self.until_frames(goal)
+
+    def wire_bytes(self, client: int) -> int:
+        """What has gone over the wire for this client in both directions, headers of TCP and IP included."""
+        return machine.wire_bytes(self._sockets[client])
 
     def until_frames(self, goal: int) -> None:
         self.until(lambda: self.frames >= goal)
@@ -135,17 +144,23 @@ class Crowd:
         while (left := until - time.monotonic()) > 0:
             self.read(left)
 
-    def _connect(self, handshake: bytes) -> int:
+    def knock(self, handshake: bytes) -> int:
+        """Connect one client, and do not wait until it has been let in."""
         client = socket.socket()
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        client.bind((f"127.0.0.{2 + len(self._sockets) // PER_ADDRESS}", 0))
+        client.bind((f"127.0.0.{self._address + len(self._sockets) // PER_ADDRESS}", 0))
         client.connect(("127.0.0.1", next(self._ports)))
+        number = self.adopt(client)
+        self._opening.add(number)
+        client.send(handshake)
+        return number
+
+    def adopt(self, client: socket.socket) -> int:
+        """A connection that somebody else has opened, and is spoken on already."""
         client.setblocking(False)  # noqa: FBT003
         number = client.fileno()
         self._sockets[number] = client
-        self._opening.add(number)
         self._epoll.register(number, select.EPOLLIN)
-        client.send(handshake)
         return number
 
     def _lose(self, client: int) -> None:
@@ -153,6 +168,10 @@ class Crowd:
         self._opening.discard(client)
         self._epoll.unregister(client)
         self._sockets.pop(client).close()
+        self.listeners.pop(client, None)  # the number will be another client's
+        self._rest.pop(client, None)
+        if self.on_lost is not None:
+            self.on_lost(client)
 
     def _take(self, client: int, data: bytes) -> None:
         if client in self._rest:
@@ -210,10 +229,15 @@ def handshake(user: str | None = None) -> bytes:
     if user is not None:
         query = f"?device_id=browser-{user}&platform=web"
         offer = f"Sec-WebSocket-Protocol: herenow.v1, herenow.token.{token(user)}\r\n"
+    return upgrade(PATH + query, offer)
+
+
+def upgrade(target: str, headers: str = "") -> bytes:
+    """A WebSocket's first request, at any server; each of the headers ends with its line."""
     key = base64.b64encode(os.urandom(16)).decode()
     return (
-        f"GET {PATH}{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n{offer}\r\n"
+        f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n{headers}\r\n"
     ).encode()
 
 
@@ -249,7 +273,7 @@ class Share:
 
 
 class Http:
-    """One keep-alive connection; one request after the other."""
+    """One keep-alive connection; one request after the other. A body in chunks is answered as it came, sizes included."""
 
     def __init__(self, server: Server, bearer: str, patience: float = 10.0) -> None:
         self._bearer = bearer
@@ -260,6 +284,9 @@ class Http:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._socket.close()
 
     def request(self, method: str, target: str, body: bytes = b"") -> bytes:
@@ -274,6 +301,10 @@ class Http:
         while b"\r\n\r\n" not in data:
             data += self._more()
         head, _, body = data.partition(b"\r\n\r\n")
+        if b"transfer-encoding: chunked" in head.lower():
+            while not body.endswith(b"\r\n0\r\n\r\n"):
+                body += self._more()
+            return int(head.split(b" ", 2)[1]), body
         lengths = [line for line in head.lower().splitlines() if line.startswith(b"content-length:")]
         size = int(lengths[0].split(b":")[1]) if lengths else 0
         while len(body) < size:

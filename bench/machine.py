@@ -10,6 +10,8 @@ import functools
 import os
 import platform
 import resource
+import socket
+import struct
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,8 +38,12 @@ def cores() -> Cores:
 
 
 def pin(pid: int, core: int) -> None:
+    _place(pid, {core})
+
+
+def _place(pid: int, allowed: set[int]) -> None:
     with suppress(PermissionError, ProcessLookupError):
-        os.sched_setaffinity(pid, {core})
+        os.sched_setaffinity(pid, allowed)
 
 
 def cpu_seconds(pid: int) -> float:
@@ -69,9 +75,34 @@ def raise_descriptor_limit() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+TCP_INFO = struct.Struct("=5xB98xQQQQII")
+"""Of Linux' struct tcp_info: the options; two rates, bytes acknowledged and received, segments sent and received."""
+
+TIMESTAMPS = 1
+IP_HEADER, TCP_HEADER, TIMESTAMP_OPTION = 20, 20, 12
+
+
+def wire_bytes(connection: socket.socket) -> int:
+    """Both ways, by the kernel's own count of bytes and of segments, those included that only acknowledge."""
+    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO.size)
+    options, _, _, sent, received, segments_out, segments_in = TCP_INFO.unpack(told)
+    header = IP_HEADER + TCP_HEADER + (TIMESTAMP_OPTION if options & TIMESTAMPS else 0)
+    total: int = sent + received + (segments_out + segments_in) * header
+    return total
+
+
+def spread(pid: int) -> None:
+    """On any core, where CPU seconds are not what is measured."""
+    _place(pid, {cores().server, cores().load})
+
+
+def descriptors() -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def most_sockets() -> int:
     """How many connections fit into one process here and into a node, which keeps a tenth of its descriptors free."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    limit = descriptors()
     return limit - max(SPARE, limit // 10 + 100)
 
 

@@ -36,6 +36,7 @@ from herenow.ports import Batch, Committed, Write
 
 PEOPLE = 1_000_000
 MORE_PEOPLE = 5_000_000
+MOST_PEOPLE = 50_000_000
 BATCH = 500
 CHANGES = 100_000
 LOADS = 300
@@ -74,6 +75,9 @@ def run(effort: Effort) -> Result:
         people = people // 10 if effort.quick else people
         with valkey_server() as store:
             figures += asyncio.run(_records(store, people, effort))
+    if effort.huge:
+        with valkey_server() as store:
+            figures += asyncio.run(_huge(store, MOST_PEOPLE // 1000 if effort.quick else MOST_PEOPLE))
     return Result(
         "redis",
         figures + _at_rest(effort),
@@ -119,6 +123,50 @@ async def _records(store: Store, people: int, effort: Effort) -> list[Figure]:
         Figure(f"{TOGETHER} of {many} read together, p99", "ms", p99, at_most=10),
         Figure(f"a walk over {many}", "s", [walked]),
     ]
+
+
+async def _huge(store: Store, people: int) -> list[Figure]:
+    """So many that this process cannot remember them: written and forgotten, and then a few are read again."""
+    engine = RedisEngine(parse(store.url), capacity=people)
+    await engine.open({})
+    for shard in range(engine.shards):
+        await engine.join(shard, EPOCH, 0)
+        await engine.unsettle(shard, NOW)
+        await engine.settle(shard, NOW, 0)
+    before, began, started = store.used_bytes, store.cpu_seconds, time.monotonic()
+    dice, numbers = Random(7), [0] * engine.shards
+    waiting: list[list[Write]] = [[] for _ in numbers]
+    for number in range(people):
+        user, record = f"u{number:011d}", _arrived(dice)
+        shard = shard_of(user, engine.shards)
+        waiting[shard].append(Write(user, None, record, version_of(record) + 300_000, b"\x01"))
+        if len(waiting[shard]) == BATCH:
+            await _write(engine, shard, numbers, waiting[shard])
+    for shard, writes in enumerate(waiting):
+        await _write(engine, shard, numbers, writes)
+    took, used = time.monotonic() - started, store.cpu_seconds - began
+    per_user, late = (store.used_bytes - before) / people, []
+    for _ in range(LOADS):
+        asked = [f"u{dice.randrange(people):011d}" for _ in range(TOGETHER)]
+        asked_at = time.perf_counter()
+        await engine.load(asked)
+        late.append((time.perf_counter() - asked_at) * 1000)
+    await engine.close()
+    many = f"{people:,}".replace(",", " ")
+    return [
+        Figure(f"{many} people online, each", "bytes", [per_user], at_most=64),
+        Figure(f"an arrival among {many}, in the store", "CPU µs", [used / people * 1e6]),
+        Figure(f"{TOGETHER} of {many} read together, p99", "ms", [sorted(late)[len(late) * 99 // 100]]),
+        Figure(f"until {many} were there", "s", [took]),
+    ]
+
+
+async def _write(engine: RedisEngine, shard: int, numbers: list[int], writes: list[Write]) -> None:
+    number = numbers[shard]
+    answer = await engine.commit(Batch(shard, EPOCH, number, number + 1, tuple(writes)))
+    assert isinstance(answer, Committed)
+    numbers[shard] = number + 1
+    writes.clear()
 
 
 async def _read_on(reader: RedisEngine, cursors: dict[int, int]) -> int:

@@ -21,17 +21,21 @@ class Figure:
     name: str
     unit: str
     ours: Sequence[float]
-    bare: Sequence[float] = ()
+    bare: Sequence[float] = field(default_factory=list)
     at_least: float | None = None
     """An aim for the ratio of the medians, ours to bare."""
     at_most: float | None = None
     """An aim for our worst repeat, in `unit`."""
     no_less: float | None = None
     """The same from below."""
+    less_is_better: bool = False
+    """Of the ratio."""
 
     @property
     def ratio(self) -> float | None:
-        return statistics.median(self.ours) / statistics.median(self.bare) if self.bare else None
+        return (
+            statistics.median(self.ours) / statistics.median(self.bare) if self.ours and self.bare else None
+        )
 
     @property
     def aim(self) -> str:
@@ -57,47 +61,82 @@ class Result:
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """How the figures came about, and how one knows that the load was not what was measured."""
+    against: str = "bare picows"
+    """What stands beside ours."""
+    conditions: str = ""
+    """Of the run: repeats, quick or not, and what else the machine did."""
+    load_share: float | None = None
+    """Of the load's core, from the first process started to the last one ended."""
+    lines: list[Line] = field(default_factory=list)
+    """What grows with what, for a plot."""
+
+
+@dataclass
+class Line:
+    """One series of a plot: what was measured at each of these."""
+
+    name: str
+    x_unit: str
+    unit: str
+    points: list[tuple[float, float]]
 
 
 def show(result: Result, console: Console) -> None:
     table = Table(title=result.scenario, title_justify="left", title_style="bold")
     for column in ("figure", "unit"):
         table.add_column(column)
-    for column in ("herenow", "bare picows", "ratio", "aim", "met"):
+    for column in ("herenow", result.against, "ratio", "aim", "met"):
         table.add_column(column, justify="right")
     for figure in result.figures:
         table.add_row(
             figure.name,
             figure.unit,
-            _spread(figure.ours),
-            _spread(figure.bare),
+            spread(figure.ours),
+            spread(figure.bare),
             "" if figure.ratio is None else f"{figure.ratio:.2f}",
             figure.aim,
             {True: "yes", False: "NO", None: ""}[figure.met],
         )
     console.print(table)
     for note in result.notes:
-        console.print(f"  {note}", highlight=False)
+        console.print(f"  {note}", highlight=False, markup=False)
+    if result.load_share is not None:
+        console.print(f"  the load used {result.load_share:.2f} of its core over all", highlight=False)
 
 
-def save(result: Result, machine: dict[str, str]) -> Path:
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{result.scenario}.json"
+def save(result: Result, machine: dict[str, str], folder: Path) -> Path:
+    """The figures as JSON. The table and the picture are made of it, see `bench.written`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{result.scenario}.json"
     figures = [asdict(figure) | {"ratio": figure.ratio, "met": figure.met} for figure in result.figures]
-    content = {"scenario": result.scenario, "machine": machine, "figures": figures, "notes": result.notes}
+    content = asdict(result) | {"machine": machine, "figures": figures}
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     return path
 
 
-def _spread(repeats: Sequence[float]) -> str:
+def load(path: Path) -> tuple[Result, dict[str, str]]:
+    """A saved result, and the machine it was measured on."""
+    content = json.loads(path.read_text())
+    machine = content.pop("machine")
+    figures = [
+        Figure(**{name: value for name, value in each.items() if name not in ("ratio", "met")})
+        for each in content.pop("figures")
+    ]
+    lines = [
+        Line(**{**each, "points": [(x, y) for x, y in each["points"]]}) for each in content.pop("lines", [])
+    ]
+    return Result(figures=figures, lines=lines, **content), machine
+
+
+def spread(repeats: Sequence[float]) -> str:
     """The median, and the lowest and highest of several."""
     if not repeats:
         return ""
-    median = _number(statistics.median(repeats))
-    return median if len(repeats) == 1 else f"{median} ({_number(min(repeats))}–{_number(max(repeats))})"
+    median = number(statistics.median(repeats))
+    return median if len(repeats) == 1 else f"{median} ({number(min(repeats))}–{number(max(repeats))})"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}".replace(",", " ")
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"

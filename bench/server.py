@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,26 +58,37 @@ def herenow_nodes(
 ) -> Iterator[list[Server]]:
     """As many nodes, on one ledger."""
     with tempfile.TemporaryDirectory(prefix="herenow-bench-") as folder, ExitStack() as stack:
-        command = [*_profiler(), "-m", "herenow.cli", "serve"]
         nodes = []
-        for number in range(count):
-            port = _free_port()
-            usual = {"ledger": f"sqlite:///{folder}/herenow.db", "secret": SECRET, "port": port}
-            environment = _environment(**(usual | settings))
-            if not number:
-                _import(contacts, Path(folder), environment)
-            log = Path(folder) / f"server{number}.log"
-            nodes.append(stack.enter_context(_process(command, environment, log, port)))
+        for _ in range(count):
+            nodes.append(stack.enter_context(herenow_node(Path(folder), free_port(), settings, contacts)))
+            contacts = ()
         yield nodes
+
+
+@contextmanager
+def herenow_node(
+    folder: Path,
+    port: int,
+    settings: Mapping[str, object],
+    contacts: Iterable[tuple[str, str]] = (),
+    stop_within: float = STOP_WITHIN,
+) -> Iterator[Server]:
+    """One of several nodes whose ledger is in this folder; `stop_within` seconds it may drain."""
+    usual = {"ledger": f"sqlite:///{folder}/herenow.db", "secret": SECRET, "port": port}
+    environment = _environment(**{**usual, **settings})
+    _import(contacts, folder, environment)
+    command = [sys.executable, *_profiler(), "-m", "herenow.cli", "serve"]
+    with process(command, environment, folder / f"server{port}.log", port, stop_within) as server:
+        yield server
 
 
 @contextmanager
 def bare(mode: str) -> Iterator[Server]:
     """The bare picows listener; `mode` is discard or fan-out."""
     with tempfile.TemporaryDirectory(prefix="herenow-bench-") as folder:
-        port = _free_port()
-        command = ["-m", "bench.bare_listener", mode, "--port", str(port)]
-        with _process(command, dict(os.environ), Path(folder) / "server.log", port) as server:
+        port = free_port()
+        command = [sys.executable, "-m", "bench.bare_listener", mode, "--port", str(port)]
+        with process(command, dict(os.environ), Path(folder) / "server.log", port) as server:
             yield server
 
 
@@ -109,19 +120,20 @@ def _import(contacts: Iterable[tuple[str, str]], folder: Path, environment: dict
 
 
 @contextmanager
-def _process(command: list[str], environment: dict[str, str], log: Path, port: int) -> Iterator[Server]:
+def process(
+    command: list[str], environment: dict[str, str], log: Path, port: int, stop_within: float = STOP_WITHIN
+) -> Iterator[Server]:
+    """A server on its core, from the moment it answers until the end of the block."""
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, *command], env=environment, cwd=ROOT, stdout=output, stderr=output
-        )
-    machine.pin(process.pid, machine.cores().server)
+        started = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=output, stderr=output)
+    machine.pin(started.pid, machine.cores().server)
     try:
-        _wait_until_it_listens(process, port, log)
-        yield Server(process.pid, port)
-        if process.poll() is not None:
+        _wait_until_it_listens(started, port, log)
+        yield Server(started.pid, port)
+        if started.poll() is not None:
             raise RuntimeError(f"the server ended before the measurement did:\n{_tail(log)}")
     finally:
-        _end(process)
+        _end(started, stop_within)
 
 
 def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
@@ -138,11 +150,11 @@ def _wait_until_it_listens(process: subprocess.Popen[bytes], port: int, log: Pat
     raise RuntimeError(f"the server did not start within {START_WITHIN:g} s:\n{_tail(log)}")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], within: float) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(STOP_WITHIN)
+            process.wait(within)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -152,7 +164,7 @@ def _tail(log: Path) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-20:])
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -135,7 +135,7 @@ class Storm:
     def measure(self, seconds: float) -> Measured:
         self._values = self._frames = 0
         self._late.clear()
-        buckets, cpu = _delivery_buckets(self._server), self._server.cpu_seconds
+        buckets, cpu = delivery_buckets(self._server), self._server.cpu_seconds
         with share() as load:
             self.blow(seconds)
         cpu = self._server.cpu_seconds - cpu
@@ -143,7 +143,7 @@ class Storm:
         return Measured(
             deliveries=self._values / cpu,
             frames=self._frames / self._viewers / load.seconds,
-            node_p99=_p99(buckets, _delivery_buckets(self._server)) * 1000,
+            node_p99=p99_of(buckets, delivery_buckets(self._server)) * 1000,
             viewer_p50=self._late[len(self._late) // 2],
             viewer_p99=self._late[len(self._late) * 99 // 100],
             server_share=cpu / load.seconds,
@@ -171,7 +171,7 @@ class _Statuses(msgspec.Struct):
     statuses: list[_Status] = []
 
 
-def _delivery_buckets(server: Server) -> dict[float, float]:
+def delivery_buckets(server: Server) -> dict[float, float]:
     """Upper bound in seconds → deliveries up to it, as the node has counted them since its start."""
     with Http(server, token("bench", scope="service")) as http:
         _, body = http.fetch(http.request("GET", "/metrics"))
@@ -184,7 +184,7 @@ def _delivery_buckets(server: Server) -> dict[float, float]:
     return buckets
 
 
-def _p99(before: dict[float, float], after: dict[float, float]) -> float:
+def p99_of(before: dict[float, float], after: dict[float, float]) -> float:
     counts = {bound: count - before.get(bound, 0.0) for bound, count in sorted(after.items())}
     total = max(counts.values(), default=0.0)
     return next((bound for bound, count in counts.items() if count >= 0.99 * total), math.nan)

@@ -30,7 +30,7 @@ def test_a_wrong_argument_measures_nothing(wrong):
     assert CliRunner().invoke(main, wrong).exit_code == 2
 
 
-def test_the_named_scenarios_run_in_that_order(monkeypatch):
+def test_the_named_scenarios_run_in_that_order(monkeypatch, tmp_path):
     ran = []
 
     def pretend(name):
@@ -41,6 +41,7 @@ def test_the_named_scenarios_run_in_that_order(monkeypatch):
         return run
 
     monkeypatch.setattr("bench.machine.pin", lambda _pid, _core: None)
+    monkeypatch.setattr("bench.__main__.LAST", tmp_path)
     for name in SCENARIOS:
         monkeypatch.setitem(SCENARIOS, name, pretend(name))
     answer = CliRunner().invoke(main, ["idle", "beats", "--quick"])
@@ -58,13 +59,12 @@ def test_an_aim_is_a_ratio_of_medians_or_a_bound_for_the_worst():
     assert Figure("f", "u", [1]).met is None
 
 
-def test_a_result_is_shown_and_saved(tmp_path, monkeypatch):
-    monkeypatch.setattr("bench.report.RESULTS", tmp_path)
+def test_a_result_is_shown_and_saved(tmp_path):
     result = Result("some", [Figure("frames", "per s", [123456.0], [234567.0], at_least=0.6)], ["a note"])
     console = Console(record=True, width=120)
     show(result, console)
     assert "123 456" in console.export_text()
-    assert '"ratio": 0.526' in save(result, {"cpu": "a"}).read_text()
+    assert '"ratio": 0.526' in save(result, {"cpu": "a"}, tmp_path).read_text()
 
 
 def test_a_process_is_measured_from_outside():

@@ -1,0 +1,210 @@
+"""What do 50 million users need? Computed from measured figures, so that the page is as true as they are.
+
+`python -m bench.capacity` writes the numbers into docs/capacity.md, between its marks, from bench/results. Nothing is
+assumed that is not named in `Life` or measured; what was measured on this machine's core is what a core does here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.report import RESULTS, number
+from bench.server import ROOT
+
+PAGE = ROOT / "docs" / "capacity.md"
+BEGIN, END = "<!-- computed by python -m bench.capacity -->", "<!-- end of what is computed -->"
+
+
+@dataclass(frozen=True)
+class Life:
+    """What users do."""
+
+    users: int = 50_000_000
+    beat_every: float = 30.0
+    changing: float = 0.1
+    """Of the users, per minute."""
+    contacts: int = 100
+    busy: float = 0.6
+    """Of a core that is to be used: what is over is for arrivals, failures and the hour after dinner."""
+    per_process: int = 15_000
+    """Connections of one process: fewer than descriptors allow, more than that is a matter of memory."""
+
+    @property
+    def changes(self) -> float:
+        """Per second."""
+        return self.users * self.changing / 60
+
+
+@dataclass(frozen=True)
+class Measured:
+    beat: float
+    """Heartbeats per CPU second of a node."""
+    delivery: float
+    """Values that reach a socket, per CPU second, when a change goes to many and nothing is conflated."""
+    arrival: float
+    """Arrivals per CPU second."""
+    connected: float
+    """KB of a node per connected user, watching nobody."""
+    watched: float
+    """KB of a node per person that somebody watches."""
+    stored: float
+    """Bytes of the store per user online."""
+    commit: float
+    """µs of the store's CPU per commit."""
+    tailed: float
+    """µs of a node's CPU per change that it follows."""
+    traffic: float
+    """Bytes per second of an idle user, both ways."""
+    frame: float
+    """Bytes of a status."""
+
+
+HEADERS = 4 + 52
+"""Bytes: of a WebSocket frame, and of TCP and IP."""
+
+TAIL = 0.1
+"""Of a core: what each process may spend on following the changes of its cluster."""
+
+MASTER = 16
+"""GB that one master of the store is given."""
+
+
+def measured(folder: Path = RESULTS) -> Measured:
+    ten, fifty = (_figure(folder, "memory", f"connected, watching {many}$") for many in (10, 50))
+    watched = (fifty - ten) / 40
+    return Measured(
+        beat=_figure(folder, "beats", "heartbeats"),
+        delivery=_figure(folder, "fan-out", "one change to"),
+        arrival=_figure(folder, "arrive", "arrivals"),
+        connected=fifty - 50 * watched,
+        watched=watched,
+        stored=_figure(folder, "redis", "people online, each"),
+        commit=_figure(folder, "redis", "a commit among .* in the store"),
+        tailed=_figure(folder, "redis", "log entry read by another node"),
+        traffic=_figure(folder, "traffic", "whose client beats"),
+        frame=_noted(folder, "fan-out", r"a frame of (\d+) bytes"),
+    )
+
+
+def table(life: Life, costs: Measured) -> str:
+    deliveries = life.changes * life.contacts
+    beating = life.users / life.beat_every / costs.beat
+    telling = deliveries / costs.delivery
+    cores = (beating + telling) / life.busy
+    by_sockets = life.users / life.per_process
+    processes = max(cores, by_sockets)
+    each = costs.connected + life.contacts * costs.watched
+    resident = life.users * each / 2**20
+    followed = TAIL * 1e6 / costs.tailed
+    followed_users = life.users * followed / life.changes / 1e6
+    stored = life.users * costs.stored / 2**30
+    committing = life.changes * costs.commit / 1e6
+    masters = max(committing / life.busy, stored / MASTER)
+    told = costs.frame + HEADERS
+    rows = [
+        (
+            "heartbeats",
+            f"{number(life.users / life.beat_every)} per s",
+            f"{number(costs.beat)} per CPU s",
+            f"{number(beating)} cores busy",
+        ),
+        (
+            "changes told",
+            f"{number(life.changes)} per s × {life.contacts} contacts = {number(deliveries)} per s",
+            f"{number(costs.delivery)} per CPU s",
+            f"{number(telling)} cores busy",
+        ),
+        (
+            "cores for both",
+            f"used to {life.busy:.0%}",
+            "",
+            f"**{_whole(cores)} cores**",
+        ),
+        (
+            "processes by sockets",
+            f"{number(life.per_process)} connections each",
+            "",
+            f"**{_whole(by_sockets)} processes**",
+        ),
+        (
+            "memory of the nodes",
+            f"{number(life.users)} users",
+            f"{number(costs.connected)} KB, and {number(costs.watched)} for each of {life.contacts} contacts",
+            f"**{number(resident)} GB**, {number(resident / processes)} GB to a process",
+        ),
+        (
+            "memory of the store",
+            f"{number(life.users)} users online",
+            f"{number(costs.stored)} bytes each",
+            f"**{number(stored)} GB**, and as much again for each replica",
+        ),
+        (
+            "the store's CPU",
+            f"{number(life.changes)} commits per s",
+            f"{number(costs.commit)} µs each",
+            f"{number(committing)} cores busy: **{_whole(masters)} masters**, at least as many shards",
+        ),
+        (
+            "following all changes",
+            f"{number(life.changes)} per s, in each process",
+            f"{number(costs.tailed)} µs each",
+            f"{number(life.changes * costs.tailed / 1e6)} of a core in each; at most {TAIL:g} with "
+            f"**{_whole(life.changes / followed)} clusters** of {number(followed_users)} million users",
+        ),
+        (
+            "network, at rest",
+            f"{number(life.users)} users",
+            f"{number(costs.traffic)} bytes/s each",
+            f"**{number(life.users * costs.traffic * 8 / 1e9)} Gbit/s**, both ways together",
+        ),
+        (
+            "network, changes",
+            f"{number(deliveries)} per s",
+            f"{number(told)} bytes each",
+            f"**{number(deliveries * told * 8 / 1e9)} Gbit/s**",
+        ),
+        (
+            "everybody arrives anew",
+            f"{number(life.users)} arrivals",
+            f"{number(costs.arrival)} per CPU s",
+            f"{number(life.users / costs.arrival / cores / 60)} minutes with {_whole(cores)} cores",
+        ),
+    ]
+    head = ["| what | how much | measured | needs |", "|---|---|---|---|"]
+    return "\n".join(head + [f"| {' | '.join(row)} |" for row in rows])
+
+
+def filled(page: str, content: str) -> str:
+    pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
+    return pattern.sub(lambda _: f"{BEGIN}\n{content}\n{END}", page)
+
+
+def _figure(folder: Path, scenario: str, name: str) -> float:
+    """The median of the last figure whose name has this pattern in it: of several sizes the largest."""
+    figures = json.loads((folder / f"{scenario}.json").read_text())["figures"]
+    values: list[float] = [figure["ours"] for figure in figures if re.search(name, figure["name"])][-1]
+    return statistics.median(values)
+
+
+def _noted(folder: Path, scenario: str, pattern: str) -> float:
+    notes = " ".join(json.loads((folder / f"{scenario}.json").read_text())["notes"])
+    found = re.search(pattern, notes)
+    assert found, f"the notes of {scenario} do not say {pattern}"
+    return float(found[1])
+
+
+def _whole(value: float) -> str:
+    return f"{math.ceil(value):,}".replace(",", " ")
+
+
+def main() -> None:
+    PAGE.write_text(filled(PAGE.read_text(), table(Life(), measured())))
+
+
+if __name__ == "__main__":
+    main()
