@@ -43,7 +43,8 @@ LOADS = 300
 TOGETHER = 1_000
 IDLE = 10_000
 LOOK = 20.0
-SETTLE = 15.0
+SETTLE = 30.0
+"""A new store is settled, and walked a lease later: that is not rest yet."""
 NOW = 1_790_000_000_000
 EPOCH = "AAAAAAAA"
 
@@ -268,10 +269,10 @@ def _at_rest(effort: Effort) -> list[Figure]:
             herenow(engine=store.url, beat_every=3600, dead_after=7200) as server,
             Crowd(server) as crowd,
         ):
-            crowd.settle(effort.seconds(SETTLE))
+            crowd.settle(SETTLE)
             alone.append(_commands(store, crowd, effort))
             crowd.join(map(handshake, names(people)), frames_each=2)
-            crowd.settle(effort.seconds(SETTLE))
+            crowd.settle(SETTLE)
             together.append(_commands(store, crowd, effort))
     per_user = [(more - less) * 3600 / people for more, less in zip(together, alone, strict=True)]
     return [

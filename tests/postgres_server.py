@@ -179,7 +179,7 @@ class PostgresServer:
         assert self._process is not None
         with suppress(psutil.NoSuchProcess):
             parent = psutil.Process(self._process.pid)
-            if what is signal.SIGKILL:
+            if what is not signal.SIGCONT:
                 parent.send_signal(signal.SIGSTOP)  # or it starts others meanwhile
             processes = [parent, *parent.children(recursive=True)]
             for process in processes:
