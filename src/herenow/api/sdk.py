@@ -6,32 +6,20 @@ and compares them. Which files there are is the only thing known here.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from importlib.resources import files
-
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
+
+from herenow.api.shipped import shipped
 
 NAMES = ("herenow.js", "green-dot.js", "rest.js")
 HOUR = 3_600  # seconds: how long a page may use a file without asking; then a new version is fetched
+HEADERS = {
+    "cache-control": f"public, max-age={HOUR}",
+    "x-content-type-options": "nosniff",
+    # A browser may give what it kept of our own page's request to a page of another origin, which needs to be let in.
+    # Who may connect is decided elsewhere; these files are no secret.
+    "access-control-allow-origin": "*",
+}
 
 
 def routes() -> list[Route]:
-    return [Route(f"/sdk/{name}", _file(name)) for name in NAMES]
-
-
-def _file(name: str) -> Callable[[Request], Awaitable[Response]]:
-    body = files("herenow.api").joinpath("static", name).read_bytes()
-    headers = {
-        "cache-control": f"public, max-age={HOUR}",
-        "x-content-type-options": "nosniff",
-        # A browser may give what it kept of our own page's request to a page of another origin, which needs to be let in.
-        # Who may connect is decided elsewhere; these files are no secret.
-        "access-control-allow-origin": "*",
-    }
-
-    async def answer(_request: Request) -> Response:
-        return Response(body, media_type="text/javascript", headers=headers)
-
-    return answer
+    return [Route(f"/sdk/{name}", shipped("herenow.api", name, "text/javascript", HEADERS)) for name in NAMES]

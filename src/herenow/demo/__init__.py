@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Awaitable, Callable
-from importlib.resources import files
 from itertools import permutations
 from urllib.parse import urlsplit
 
@@ -20,6 +18,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from herenow.api.peers import is_local, is_loopback
+from herenow.api.shipped import shipped
 from herenow.errors import ProtocolError
 from herenow.gateway.tokens import Expected, mint
 from herenow.ports import RelationRow
@@ -34,13 +33,6 @@ FILES = {
     "/": ("index.html", "text/html"),
     "/demo/demo.js": ("demo.js", "text/javascript"),
     "/demo/demo.css": ("demo.css", "text/css"),
-}
-HEADERS = {
-    "cache-control": "no-cache",
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
 }
 
 
@@ -61,7 +53,7 @@ class Demo:
 
     def routes(self) -> list[Route]:
         return [
-            *(Route(path, _file(name, media)) for path, (name, media) in FILES.items()),
+            *(Route(path, shipped("herenow.demo", name, media)) for path, (name, media) in FILES.items()),
             Route("/demo/token/{user}", self.token),
         ]
 
@@ -91,15 +83,6 @@ class Demo:
     def _token(self, user: str, ttl: float, scope: str | None = None) -> str:
         now = self._node.clock.now() / 1000
         return mint(self._secret, user, scope=scope, ttl=ttl, now=now, expected=self._expected)
-
-
-def _file(name: str, media: str) -> Callable[[Request], Awaitable[Response]]:
-    body = files("herenow.demo").joinpath("static", name).read_bytes()
-
-    async def answer(_request: Request) -> Response:
-        return Response(body, media_type=media, headers=HEADERS)
-
-    return answer
 
 
 def _is_at_home(request: Request) -> bool:
