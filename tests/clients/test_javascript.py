@@ -41,11 +41,12 @@ def node() -> str:
 
 def _install(found: str, npm: list[str]) -> None:
     """On a busy machine npm may give up half-way, install some of the packages, and report success ("exit handler never
-    called"): what counts is what is there."""
+    called"): what counts is what is there. It also fails to clear away what it left half-way, so that is done for it."""
     packages = json.loads((FOLDER / "package-lock.json").read_text())["packages"]
     needed = [place for place, about in packages.items() if place and not about.get("optional")]
     missing, said = needed, ""
     for _ in range(3):
+        shutil.rmtree(FOLDER / "node_modules", ignore_errors=True)
         installed = _run(found, [*npm, "ci"])
         said = installed.stderr[-2000:]
         missing = [place for place in needed if not (FOLDER / place / "package.json").exists()]

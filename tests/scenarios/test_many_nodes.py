@@ -209,13 +209,15 @@ async def test_e9_a_store_that_takes_no_writes_is_counted_and_disconnects_nobody
     for option, seconds in (("maxmemory", 1.3 * stage.fleet.lease / 1000), ("min-replicas-to-write", 1)):
         errors = [(await member.metrics())["herenow_engine_errors_total"] for member in members]
         stage.store.client.config_set(option, "1")
-        await device.say("presence.away" if option == "maxmemory" else "presence.active")
-        if option == "maxmemory":
-            people.append(await stage.comes(cy, "n1"))
-        await asyncio.sleep(seconds)
-        for member, before in zip(members, errors, strict=True):
-            await stage.until_counted(member, "herenow_engine_errors_total", before)
-        stage.store.client.config_set(option, "0")
+        try:
+            await device.say("presence.away" if option == "maxmemory" else "presence.active")
+            if option == "maxmemory":
+                people.append(await stage.comes(cy, "n1"))
+            await asyncio.sleep(seconds)
+            for member, before in zip(members, errors, strict=True):
+                await stage.until_counted(member, "herenow_engine_errors_total", before)
+        finally:
+            stage.store.client.config_set(option, "0")
         await stage.settled()
         await stage.sees(viewer, ana, "away" if option == "maxmemory" else "online")
     await stage.sees(viewer, cy, "online")

@@ -56,6 +56,14 @@ async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds(world):
     assert bob.saw("ana") == ["online", "away"]
 
 
+async def test_e9_a_node_that_holds_nobody_counts_that_it_cannot_renew(world):
+    n1 = await world.start("n1")
+    await world.sleep(10)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",), times=2)):
+        await world.sleep(7)
+    assert n1.node.metrics.engine_errors == 2
+
+
 async def test_e17_when_more_than_half_stand_still_everybody_gets_one_more_lease(world):
     """Nobody could renew because the store took no writes; reads worked all the time."""
     nodes = await world.start_all("n1", "n2", "n3")

@@ -108,6 +108,7 @@ class LeaseKeeper:
             await self._observe(await reading(self._engine.leases()))
         except (Unavailable, UnknownOutcome) as error:
             self._observed.clear()  # what we see next is not an unbroken row of reads
+            self._metrics.engine_errors += 1
             self.trouble = str(error)
             raise
         self.trouble = None
