@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 import structlog
@@ -23,6 +23,7 @@ from herenow.core.machine import Edit, Timings, wake_at
 from herenow.core.pacing import Crowds
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
+from herenow.core.values import replace
 from herenow.errors import HerenowError, Unavailable
 from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations, SourceHealth
 from herenow.service.calls import DEADLINE, reading, writing

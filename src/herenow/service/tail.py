@@ -178,8 +178,9 @@ class Tail:
             return
         try:
             if person.learn(entry.record):
-                if person.is_ours(entry.record):
-                    self._hub.publish(person)  # decided already, here and now
+                if person.is_ours(entry.record):  # decided already, here and now
+                    if person.unpublished:
+                        self._hub.publish(person)
                 else:
                     self._heard(person)
         except UnknownFormat:
