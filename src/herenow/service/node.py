@@ -191,7 +191,7 @@ class Node:
             on_standing=self._standing_now,
             bar=self._bar,
         )
-        self.silence = Silence(self.people, self.decider, self.standing, clock_, timings)
+        self.silence = Silence(self.people, self.decider, self.standing, clock_, timings, TURN)
         self.sessions = Sessions(
             people=self.people,
             decider=self.decider,
@@ -366,6 +366,7 @@ class Node:
         every(FORGET_EVERY, self.revocations.forget_old, "voids")
         every(0, self._receive, "mail")
         every(TURN, self._turn, "wheel")
+        every(TURN, self.silence.lose, "silence")
         every(1.0, self._look_around, "round")
         every(LOOK, self._note, "pulse")
         spawn(self.recorder.run(), "recorder")
