@@ -229,6 +229,7 @@ class Node:
             on_gap=self.recorder.keep,
             on_loss=self.healing.lost,
         )
+        self.reader.on_news = self.tail.heard
         self.sweep = Sweep(engine, self.people, self.decider)
         self.healing.attach(writer=self.writer, decider=self.decider, tail=self.tail, sweep=self.sweep)
         self.shares = Shares(
