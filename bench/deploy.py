@@ -31,6 +31,7 @@ WATCHED = 10
 DRAIN_WITHIN = 60.0
 BACK_WITHIN = 30.0
 CLOSE = 0x88
+EXAMPLES = 5
 COME_BACK = b"retry_after_ms="
 
 
@@ -43,6 +44,8 @@ class Seen:
     not_online: int = 0
     repeats: int = 0
     """Values that said nothing new, but that they are stale, or fresh again."""
+    examples: list[str] = field(default_factory=list)
+    """What was shown that should not have been, as far as a note has room for it."""
     away: list[float] = field(default_factory=list)
     """Seconds without a connection, for each time somebody had none."""
 
@@ -72,6 +75,7 @@ def run(effort: Effort) -> Result:
         [
             f"{people} people, {[len(each) for each in away][-1]} reconnects; share of the load's core {max(used):.2f}",
             "clients come back when the node tells them to, so that most of the time without a connection is its choice",
+            *[example for each in seen for example in each.examples[:EXAMPLES]],
         ],
     )
 
@@ -217,9 +221,11 @@ class Town:
     def _shown(self, value: _Status, known: dict[str, _Status]) -> None:
         self.seen.not_online += value.status != "online"
         if value.user_id in known:
-            same = known[value.user_id] == value
-            self.seen.repeats += same
-            self.seen.changes += not same
+            had = known[value.user_id]
+            self.seen.repeats += had == value
+            if had != value:
+                self.seen.changes += 1
+                self.seen.examples.append(f"{had} became {value}")
         known[value.user_id] = value
 
     def _targets(self, user: int) -> list[str]:

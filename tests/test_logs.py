@@ -7,7 +7,7 @@ import sys
 import pytest
 import structlog
 
-from herenow.logs import configure_logging
+from herenow.logs import configure_logging, console
 
 
 @pytest.fixture(params=["console", "json"])
@@ -51,3 +51,27 @@ def test_a_disk_that_is_full_takes_the_line_and_nothing_else(form, monkeypatch):
         full.write("it is really full\n")
     with pytest.raises(OSError, match="No space left"):
         full.close()
+
+
+LINES = [
+    {"event": "node.started"},
+    {"event": "connection.closed", "code": 1006, "reason": "", "user": "ana", "device": "phone"},
+    {
+        "event": "connection.closed",
+        "code": None,
+        "reason": "two words",
+        "user": "a=b",
+        "device": 'it\'s "his"',
+    },
+    {"event": "an event with a name that is longer than thirty letters", "tab": "a\tb", "late": 0.125},
+    {"event": "two\nlines", "users": ["ana", "bob"], "zero": 0},
+    {"event": "ends with blanks  "},
+]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_without_colours_reads_as_one_of_structlogs(line):
+    """Ours is only faster."""
+    stamped = {"timestamp": "2026-11-16T10:00:00.000000Z", "level": "warning"} | line
+    theirs = structlog.dev.ConsoleRenderer(colors=False)
+    assert console(colors=False)(None, "", dict(stamped)) == theirs(None, "", dict(stamped))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.core.story import T0, M, Story, table
 
 from herenow.core.model import NOBODY_HERE, Bucket, Presence, Status, public, truth
+from herenow.core.values import replace as altered
 from herenow.core.visibility import (
     DAY,
     RULES,
@@ -244,10 +245,10 @@ def test_a_block_takes_away_and_adds_nothing(facts, presence):
     unblocked = replace(facts, block=None)
     block = Block(last_seen_when_blocked(presence, unblocked, T0 + 60 * M))
     hidden = seen(presence, judge(replace(facts, block=block)).sight, TODAY)
-    gone = replace(
+    gone = altered(
         presence, sessions=(), status=Status.OFFLINE, since=None, custom=None, platforms=frozenset()
     )
-    gone = replace(gone, last_seen=last_seen_if_gone(presence, T0 + 60 * M))
+    gone = altered(gone, last_seen=last_seen_if_gone(presence, T0 + 60 * M))
     assert hidden == seen(gone, judge(unblocked).sight, TODAY)
 
 
@@ -257,10 +258,10 @@ def test_nobody_takes_away_and_adds_nothing(facts, presence):
     facts = replace(facts, block=None, target=shown)
     gone_at = last_seen_if_gone(presence, T0 + 60 * M)
     hiding = edited(shown, PreferencesEdit(Visibility.NOBODY), T0 + 60 * M, gone_at)
-    gone = replace(
+    gone = altered(
         presence, sessions=(), status=Status.OFFLINE, since=None, custom=None, platforms=frozenset()
     )
-    gone = replace(gone, last_seen=gone_at)
+    gone = altered(gone, last_seen=gone_at)
     hidden = seen(presence, judge(replace(facts, target=hiding)).sight, TODAY)
     assert hidden == seen(gone, judge(facts).sight, TODAY)
 

@@ -6,6 +6,7 @@ that any of these ways can be cut. The fleet itself looks at the store and the l
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import struct
@@ -177,14 +178,17 @@ class Fleet:
         self.members: dict[str, Member] = {}
 
     async def start(self) -> Fleet:
-        for name in self._names:
-            await self._member(name)
+        first, *others = [await self._member(name) for name in self._names]
+        await first.start()  # it makes what is not there yet: a ledger, the terms of the store
+        await asyncio.gather(*(member.start() for member in others))
+        self.nodes.update(self.members)
         self._engine = make_engine(self._store, shards=SHARDS, capacity=1_000)
         self._ledger = open_ledger(self.ledger_url)
         await self._ledger.open()
         return self
 
-    async def _member(self, name: str) -> None:
+    async def _member(self, name: str) -> Member:
+        """Not yet started."""
         folder = self.folder / name
         folder.mkdir()
         settings = {
@@ -207,8 +211,7 @@ class Fleet:
             side, settings["ledger"] = await _behind_a_proxy(self.ledger_url)
         member = self.members[name] = Member(self, name, folder, settings)
         member.back, member.side = back, side
-        await member.start()
-        self.nodes[name] = member
+        return member
 
     async def close(self) -> None:
         for client in self.clients:

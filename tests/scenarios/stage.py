@@ -71,9 +71,16 @@ class Stage:
             while not (await self.fleet.look() and true()):
                 await asyncio.sleep(0.1)
 
+    def holds(self, user, live):
+        """As the store was last read: so many live sessions, by nodes that live; with any, none in grace."""
+        known = self.fleet.everybody_stored().get(user)
+        sessions = () if known is None else known.sessions
+        here = [session for session in sessions if session.live and session.holder in self.fleet.epochs]
+        return len(here) == live and (not live or len(sessions) == live)
+
     async def until_counted(self, member, metric, above):
         async with asyncio.timeout(PATIENCE):
-            while (await member.metrics())[metric] <= above:
+            while (await member.metrics()).get(metric, 0) <= above:
                 await asyncio.sleep(0.1)
 
     async def counts_agree(self):

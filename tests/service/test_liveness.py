@@ -1,9 +1,12 @@
 """Scenarios A: who is alive, and who is found dead when."""
 
+import asyncio
+
 import pytest
 from tests.service.scenes import Stalled, meet
 
 from herenow.core.model import Mode, Platform
+from herenow.service.silence import PORTION
 from herenow.wire.inputs import Activity
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -154,3 +157,66 @@ async def test_a9_a_machine_whose_clock_is_two_hours_off_changes_nothing(world):
     assert bob.saw("ana") == ["online", "offline"]
     assert bob.last("ana").last_seen == pytest.approx(evidence, abs=2)
     assert bob.last("ana").at - (evidence + 30_000) <= 1000
+
+
+async def test_a_node_that_is_busy_again_and_again_finds_the_silent_in_time(world):
+    """Busy is not stopped: time in which sockets could be asked is given once, not after every busy moment."""
+    node, ana, bob = await meet(world)
+    ana.pong()
+    evidence = world.now
+    ana.vanish()
+    while world.now < evidence + 126_000:
+        node.freeze()
+        await world.sleep(2.5)
+        node.thaw()
+        await world.sleep(0.5)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert (
+        bob.last("ana").at - (evidence + 120_000) <= 2 * 3_000
+    )  # found once, and reaped once, between two such moments
+
+
+async def test_who_is_heard_when_the_time_is_over_but_before_all_was_read_is_not_lost(world):
+    node, ana, bob = await meet(world)
+    ana.stop()
+    suspected = []
+
+    class ReadLater(list):
+        def append(self, session):
+            super().append(session)
+            suspected.append(session.device)
+            ana.beat()  # it lay in the socket
+
+    node.node.silence._suspects = ReadLater()
+    await world.sleep(91)
+    assert suspected == [ana.device]
+    await world.sleep(60)
+    assert ana.connected
+    await world.sleep(100)
+    assert bob.saw("ana") == ["online", "offline"]
+
+
+async def test_thousands_who_fall_silent_at_once_are_lost_a_portion_in_a_turn_of_the_loop(world):
+    node, *_ = await meet(world)
+    for number in range(3 * PORTION):
+        connected = node.node.sessions.connect(
+            f"user{number}",
+            "d1",
+            Platform.WEB,
+            send=lambda frame: None,
+            end=lambda code, reason: None,
+            abort=lambda: None,
+        )
+        assert connected.user == f"user{number}"
+    loop, lose, turns = asyncio.get_running_loop(), node.node.silence.on_silent, [0]
+
+    def noted(session, at):
+        if not turns[-1]:
+            loop.call_soon(turns.append, 0)
+        turns[-1] += 1
+        lose(session, at)
+
+    node.node.silence.on_silent = noted
+    await world.sleep(91)
+    assert sum(turns) == 3 * PORTION
+    assert max(turns) <= PORTION

@@ -8,6 +8,7 @@ import pytest
 from tests.service.scenes import Stalled, meet
 
 from herenow.core.model import Mode
+from herenow.core.values import replace as altered
 from herenow.errors import Unavailable
 from herenow.ports import LedgerChange, RelationRow
 from herenow.service.people import REMEMBER_ENDED
@@ -187,7 +188,7 @@ async def test_f7_ten_changes_within_one_tick_are_at_most_two_frames_the_last_on
     bob.forget()
     for number in range(10):
         mode = Mode.BUSY if number % 2 == 0 else Mode.AWAY
-        await node.node.decider.ask("ana", lambda p, now, t, mode=mode: replace(p, mode=mode))
+        await node.node.decider.ask("ana", lambda p, now, t, mode=mode: altered(p, mode=mode))
     await world.sleep(0.5)
     assert len(bob.frames) <= 2
     assert bob.last("ana").status == "away"

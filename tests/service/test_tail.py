@@ -1,5 +1,7 @@
 """The log is the inbox: gaps, restarts and silence are noticed."""
 
+import asyncio
+
 import pytest
 from tests.service.scenes import Stalled
 
@@ -138,3 +140,30 @@ async def test_a_log_that_begins_anew_is_a_loss(world):
     await world.sleep(10)
     assert bob.saw("ana") == ["online"]
     assert not bob.last("ana").stale
+
+
+async def test_what_a_later_reader_finds_before_the_log_tells_it_is_told_to_who_looked_before(world):
+    """bob and cy ask at once; bob's read finds nobody, cy's finds ana, who has come meanwhile."""
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "bob", "cy")
+    ana, bob, cy = world.client("ana"), world.client("bob"), world.client("cy")
+    await bob.connect(n2)
+    await cy.connect(n2)
+    loads = Stalled(n2.node.engine, "load")
+    asks = asyncio.create_task(cy.watch("ana"))
+    await world.sleep(0.1)
+    assert loads.waiting == 1
+    loads.on = False
+    await bob.watch("ana")
+    log = Stalled(n2.node.engine, "tail")
+    await world.sleep(1.1)
+    await ana.connect(n1)
+    await loads.release()
+    await asks
+    await world.sleep(0.1)
+    assert cy.saw("ana") == ["online"]
+    assert bob.saw("ana") == ["offline", "online"]
+    await log.release()
+    await world.sleep(1)
+    assert cy.saw("ana") == ["online"]
+    assert bob.saw("ana") == ["offline", "online"]

@@ -5,10 +5,10 @@ the sessions a node holds, a counter.
 """
 
 import asyncio
-from dataclasses import replace
 
 from herenow.api import ops, troubles
 from herenow.core.model import Status, truth
+from herenow.core.values import replace
 from herenow.core.visibility import Sight
 from herenow.errors import ProtocolError
 from herenow.service import hub, typing, views

@@ -6,6 +6,7 @@
 import json
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,6 @@ from tests.twins.leaks import LEAKS
 from herenow.api.app import CONTRACT
 from herenow.api.description import Description
 from herenow.core.pacing import Crowds
-from herenow.core.values import replace
 from herenow.core.visibility import Kind
 from herenow.testing.twins import (
     CASES,

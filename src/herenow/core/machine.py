@@ -22,7 +22,6 @@ After each step the status is stated anew (`stating`), so that one that freezes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from herenow.core.happenings import next_due, next_happening, passed, reported_losses, with_loss
 from herenow.core.holding import holds_as_recorded, with_held, without_unheld
@@ -30,21 +29,19 @@ from herenow.core.model import UNLEASED, Custom, Mode, Presence, View, devices, 
 from herenow.core.question import Edit, Held, Timings
 from herenow.core.stamping import stamped
 from herenow.core.stating import restated
-from herenow.core.values import replace
+from herenow.core.values import Value, replace
 
 __all__ = ["Change", "Edit", "Held", "Outcome", "Timings", "droppable", "settle", "wake_at"]
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Value, frozen=True):
     """An announced difference: what others saw before and see now."""
 
     before: View
     after: View
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Value, frozen=True):
     presence: Presence
     change: Change | None
     wake_at: int | None
@@ -86,7 +83,8 @@ def settle(
             presence = with_loss(presence, loss, at, timings)
         presence = restated(presence, at)
         if public(presence) != seen:
-            return _outcome(record, presence, now, timings, seen, applied=not edits, more=True)
+            rest = bool(edits or losses or held) or any(s.holder == epoch for s in presence.sessions)
+            return _outcome(record, presence, now, timings, seen, applied=not edits, more=rest)
 
     if edits:
         for edit in edits:

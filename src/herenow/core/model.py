@@ -9,8 +9,9 @@ Every `*_at`, `since`, `until` and `last_seen` is an integer: epoch milliseconds
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+from herenow.core.values import Value
 
 UNLEASED = ""
 """The holder of a session that comes from REST heartbeats: no node leases it, it has a deadline of its own."""
@@ -76,8 +77,7 @@ class Bucket(IntEnum):
         return self.name.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(Value, frozen=True):
     """One (user, device, holder): live while `lost_at` is None, in grace after that until it is removed."""
 
     device: str
@@ -96,8 +96,7 @@ class Session:
         return self.lost_at is None
 
 
-@dataclass(frozen=True, slots=True)
-class SignedOut:
+class SignedOut(Value, frozen=True):
     """A session that was ended on purpose through somebody else than its holder, which must not assert it again."""
 
     device: str
@@ -105,8 +104,7 @@ class SignedOut:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Custom:
+class Custom(Value, frozen=True):
     """A custom status. `until` None: it stays."""
 
     text: str
@@ -114,8 +112,7 @@ class Custom:
     until: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Presence:
+class Presence(Value, frozen=True):
     """The record of one user. Status and views are functions of it alone; time only moves it from one to the next."""
 
     version: int = 0
@@ -160,8 +157,7 @@ class Presence:
         return any(session.idle is Idle.NO for session in self.sessions if session.live)
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Value, frozen=True):
     """What one kind of viewer sees of a presence. The same shape for everybody, so that hidden equals offline."""
 
     status: Status = Status.OFFLINE
@@ -173,8 +169,7 @@ class View:
     """Instead of `last_seen`, for viewers who may not know it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(Value, frozen=True):
     """A device in the owner's own view: all its sessions, wherever they are held, in one row."""
 
     device: str
@@ -183,8 +178,7 @@ class Device:
     since: int
 
 
-@dataclass(frozen=True, slots=True)
-class OwnView:
+class OwnView(Value, frozen=True):
     """What the user's own devices see."""
 
     status: Status

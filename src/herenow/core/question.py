@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from herenow.core.model import Platform, Presence
+from herenow.core.values import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,7 @@ class Timings:
     max_sessions: int = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(Value, frozen=True):
     """What a node truly knows of one session it holds, or has just lost. Fresher than the record."""
 
     device: str

@@ -14,12 +14,11 @@ the viewer would otherwise get and adds nothing: a stranger stays a stranger, a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, IntEnum
 from typing import ClassVar
 
 from herenow.core.model import NOBODY_HERE, Bucket, OwnView, Presence, Status, View, own, public, truth
-from herenow.core.values import replace
 
 DAY = 86_400_000
 """Milliseconds."""
@@ -304,7 +303,7 @@ def _without_times(view: View, today: int | None) -> View:
     if today is None:
         raise ValueError("a blurred view depends on the day")
     bucket = None if view.last_seen is None else bucket_of(view.last_seen, today)
-    return replace(view, since=None, last_seen=None, bucket=bucket)
+    return View(view.status, custom=view.custom, platforms=view.platforms, bucket=bucket)
 
 
 # --- Hiding ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 import structlog
@@ -23,6 +23,7 @@ from herenow.core.machine import Edit, Timings, wake_at
 from herenow.core.pacing import Crowds
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
+from herenow.core.values import replace
 from herenow.errors import HerenowError, Unavailable
 from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations, SourceHealth
 from herenow.service.calls import DEADLINE, reading, writing
@@ -190,7 +191,7 @@ class Node:
             on_standing=self._standing_now,
             bar=self._bar,
         )
-        self.silence = Silence(self.people, self.decider, self.standing, clock_, timings)
+        self.silence = Silence(self.people, self.decider, self.standing, clock_, timings, TURN)
         self.sessions = Sessions(
             people=self.people,
             decider=self.decider,
@@ -228,6 +229,7 @@ class Node:
             on_gap=self.recorder.keep,
             on_loss=self.healing.lost,
         )
+        self.reader.on_news = self.tail.heard
         self.sweep = Sweep(engine, self.people, self.decider)
         self.healing.attach(writer=self.writer, decider=self.decider, tail=self.tail, sweep=self.sweep)
         self.shares = Shares(
@@ -365,6 +367,7 @@ class Node:
         every(FORGET_EVERY, self.revocations.forget_old, "voids")
         every(0, self._receive, "mail")
         every(TURN, self._turn, "wheel")
+        every(TURN, self.silence.lose, "silence")
         every(1.0, self._look_around, "round")
         every(LOOK, self._note, "pulse")
         spawn(self.recorder.run(), "recorder")

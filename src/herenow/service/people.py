@@ -136,6 +136,18 @@ class Ask:
         """It was in a commit of which we do not know what became."""
 
 
+class Writing:
+    """A commit under way."""
+
+    __slots__ = ("news", "presence", "record")
+
+    def __init__(self, record: bytes, presence: Presence, *, news: bool) -> None:
+        self.record = record
+        self.presence = presence
+        self.news = news
+        """Somebody who looks sees a difference."""
+
+
 class Person:
     """One user as this node knows them."""
 
@@ -179,7 +191,7 @@ class Person:
         self.deciding = False
         self.unpublished = False
         """What we know has changed since those who look were told."""
-        self.committing: tuple[bytes, Presence] | None = None
+        self.committing: Writing | None = None
         """What we are writing now: the log may be faster than the answer."""
         self.changed_at = 0.0
         """Monotonic time of the last change, for the latency histogram."""
@@ -194,31 +206,30 @@ class Person:
         """Something was read or came by the log. Versions decide; answers whether it was news."""
         if self.known and record == self.record:
             return False
-        presence = (
-            decode(record) if self.committing is None or not self.is_ours(record) else self.committing[1]
-        )
+        ours = self.committing if self.is_ours(record) else None
+        presence = decode(record) if ours is None else ours.presence
         if self.known and presence.version <= self.presence.version:
             return False
-        self.adopt(record, presence)
+        self.adopt(record, presence, news=ours is None or ours.news)
         return True
 
     def is_ours(self, record: bytes) -> bool:
         """We are writing it ourselves, and need not be told what it says."""
-        return self.committing is not None and record == self.committing[0]
+        return self.committing is not None and record == self.committing.record
 
-    def adopt(self, record: bytes | None, presence: Presence) -> None:
+    def adopt(self, record: bytes | None, presence: Presence, *, news: bool = True) -> None:
         """A choice is never taken back by an older one: where it is, the store lost something and was written over. Only
-        with the user it goes."""
+        with the user it goes. `news` False: nobody who looks sees a difference."""
         deleted = (presence.erased_at or 0) > (self.presence.erased_at or 0)
         if self.known and presence.chosen < self.presence.chosen and not (self.guessed or deleted):
             self.lost_choice = self.presence
         elif self.lost_choice is not None and presence.chosen >= self.lost_choice.chosen:
             self.lost_choice = None
+        self.unpublished = self.unpublished or news or self.guessed or not self.known
         self.known = True
         self.guessed = False
         self.record = record
         self.presence = presence
-        self.unpublished = True
 
     @property
     def stands(self) -> bool:

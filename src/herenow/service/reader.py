@@ -19,11 +19,12 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from herenow.core.machine import droppable
 from herenow.core.model import Presence, Status
 from herenow.core.record import UnknownFormat, decode, version_of
+from herenow.core.values import replace
 from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable
 from herenow.ports import Engine, Ledger, Loaded, Remembered
@@ -72,6 +73,9 @@ class Reader:
         happens to them does not shorten it: somebody hidden may be busy."""
         self._decoded: OrderedDict[str, tuple[bytes, Presence]] = OrderedDict()
         self._guesses: dict[Person, None] = {}
+        self.on_news: Callable[[Person], None] = _nothing
+        """Called with somebody who was known and is watched here, of whom a read said something that the log has not yet:
+        when it comes there, it is no news any more, and those who look would never hear of it."""
         self._company: _Company | None = None
 
     # People we follow
@@ -122,7 +126,8 @@ class Reader:
 
     def _learn(self, person: Person, record: bytes) -> None:
         try:
-            person.learn(record)
+            if person.learn(record) and person.channels:
+                self.on_news(person)
         except UnknownFormat:  # of a newer version: whoever would write over it is told so then
             if not person.known:
                 self._adopt_cold(person, _STRANGER, guessed=True)
@@ -320,6 +325,10 @@ class Reader:
         while len(self._cold) > COLD_USERS:
             self._cold.popitem(last=False)
         return known
+
+
+def _nothing(person: Person) -> None:
+    pass
 
 
 def from_ledger(remembered: Remembered | None) -> Presence:

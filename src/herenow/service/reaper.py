@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from herenow.errors import ProtocolError, Unavailable
+from herenow.errors import Unavailable
 from herenow.ports import Due, Engine
 from herenow.service.calls import reading
 from herenow.service.clock import Clock
@@ -112,15 +112,9 @@ class Reaper:
         return 0 if delay == NEVER else self._clock.now() - delay
 
     async def _decide_all(self, due: Due, *, afresh: bool) -> bool:
-        decided = await asyncio.gather(*(self._decide(user, afresh=afresh) for user in due.users))
-        for wake in due.wakes:
-            self._metrics.wake_seconds.observe(max(0, self._clock.now() - wake) / 1000)
-        return all(decided)
-
-    async def _decide(self, user: str, *, afresh: bool) -> bool:
         """`afresh`: the store says that something is due, and by what we know nothing is: read it again."""
-        try:
-            await self._decider.decided(user, afresh=afresh)
-        except (Unavailable, ProtocolError):
-            return False
-        return True
+        decided = await self._decider.all_decided(due.users, afresh=afresh)
+        now = self._clock.now()
+        for wake in due.wakes:
+            self._metrics.wake_seconds.observe(max(0, now - wake) / 1000)
+        return decided

@@ -1,11 +1,13 @@
 """Who has fallen silent, and whose record must hear of life before it takes somebody for idle or dead?
 
-Both are found by a wheel, not by a scan: a beat costs nothing here. Another reason to look at a held session after a
-while is the reason to change this module.
+Both are found by a wheel, not by a scan: a beat costs nothing here. Whom the wheel takes for silent is lost only after our
+sockets have been read once more, since a busy process hears late; after a process stood still, only after they have been
+asked and had time to answer. Another reason to look at a held session after a while is the reason to change this module.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from herenow.core.machine import Timings
@@ -22,23 +24,42 @@ MARGIN = 5_000
 node's reaper shows somebody away who is not. A tenth of `idle_after` where that is less, but not less than it takes to
 turn the wheel."""
 
-STOPPED = 2_000
-"""Milliseconds between two turns of the wheel from which we take it that this process stood still: signs of life may wait
-in our sockets, so that nobody is silent yet."""
+SLACK = 10
+"""A process that stood still for longer than this part of `dead_after` has asked its sockets so late that their answers may
+be late as well. Whoever lives is asked after 1¾ `beat_every` at the latest (`gateway.sweep`), which is at most ⅞ of
+`dead_after`: an eighth is left for us and for the network. A loop that is merely busy stays below."""
+
+ROUNDS = 3
+"""Turns of the event loop before whoever seems silent is looked at again: in each of them it reads tens of thousands of
+sockets, so that what had arrived is read by then."""
+
+PORTION = 200
+"""How many are lost in one turn of the loop, about 20 ms of work: ten thousand at once would hold it for seconds, and
+every other time-out with it."""
 
 
 class Silence:
     def __init__(
-        self, people: People, decider: Decider, standing: Standing, clock: Clock, timings: Timings
+        self,
+        people: People,
+        decider: Decider,
+        standing: Standing,
+        clock: Clock,
+        timings: Timings,
+        every: float,
     ) -> None:
+        """`every`: seconds between two turns."""
         self._people = people
         self._decider = decider
         self._standing = standing
         self._clock = clock
         self._timings = timings
+        self._every = int(every * 1000)
         self._wheel: Wheel[HeldSession] = Wheel(self._look)
         self._turned_at: int | None = None
         self._patient_until = 0
+        self._suspects: list[HeldSession] = []
+        """Whose time has come by the wheel."""
         self.on_silent: Callable[[HeldSession, int], None] = _nothing
         """Called with a leased session and the time at which it is lost."""
 
@@ -46,10 +67,24 @@ class Silence:
         """Look at those whose time has come; a few times a second."""
         now = self._clock.now()
         stopped = 0 if self._turned_at is None else now - self._turned_at
-        if stopped >= STOPPED:
+        if stopped > self._timings.dead_after // SLACK + self._every:
             self._patient_until = now + min(stopped, self._timings.dead_after)
         self._turned_at = now
         self._wheel.turn(now)
+
+    async def lose(self) -> None:
+        """Who seems silent, and is so after everything was read that has arrived. A few times a second, but not by the one
+        who turns the wheel: it takes as long as it takes."""
+        if not self._suspects:
+            return
+        for _ in range(ROUNDS):
+            await asyncio.sleep(0)
+        suspects, self._suspects = self._suspects, []
+        for start in range(0, len(suspects), PORTION):
+            now = self._clock.now()
+            for session in suspects[start : start + PORTION]:
+                self._look_closely(session, now)
+            await asyncio.sleep(0)
 
     def look_by(self, session: HeldSession, at: int) -> None:
         """Not later than this; an entry in the wheel that comes later is skipped then."""
@@ -73,8 +108,18 @@ class Silence:
             session.look_at = self._patient_until
         else:
             session.look_at = None
-            self._silent(session)
+            self._suspects.append(session)
         return session.look_at
+
+    def _look_closely(self, session: HeldSession, now: int) -> None:
+        if session.lost_at is not None or session not in session.person.sessions:
+            return
+        if now - session.seen_at <= self._timings.dead_after:
+            self.look_by(session, self._keep_record_fresh(session, now))
+        elif now < self._patient_until:
+            self.look_by(session, self._patient_until)
+        else:
+            self._silent(session)
 
     def _silent(self, session: HeldSession) -> None:
         if session.unleased:  # the record has its deadline and loses it by itself

@@ -178,10 +178,11 @@ class Tail:
             return
         try:
             if person.learn(entry.record):
-                if person.is_ours(entry.record):
-                    self._hub.publish(person)  # decided already, here and now
+                if person.is_ours(entry.record):  # decided already, here and now
+                    if person.unpublished:
+                        self._hub.publish(person)
                 else:
-                    self._heard(person)
+                    self.heard(person)
         except UnknownFormat:
             log.warning("log.unknown_format", shard=shard)
 
@@ -192,9 +193,10 @@ class Tail:
         people = [person for person in self._people.in_shard(shard) if person.known]
         for start in range(0, len(people), PART):
             for person in await self._reader.refresh(people[start : start + PART]):
-                self._heard(person)
+                self.heard(person)
 
-    def _heard(self, person: Person) -> None:
+    def heard(self, person: Person) -> None:
+        """There is something new about somebody, committed by others: shown, or decided first."""
         person.changed_at = self._clock.monotonic()
         if person.stands:
             self._hub.publish(person)
