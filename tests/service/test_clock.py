@@ -65,6 +65,19 @@ def test_the_time_of_the_answer_is_taken_for_the_middle_of_the_way():
     assert abs(node.clock.now() - (START + 600_800)) <= 1
 
 
+@pytest.mark.parametrize("behind", [0, 60_000, -60_000])
+def test_however_often_it_is_read_it_counts_every_millisecond(behind):
+    node = Follower()
+    node.clock.follow(START + behind, node.passed)
+    read = []
+    for tenth in range(2_000):
+        node.passed = tenth / 10_000
+        read.append(node.clock.now() - START)
+    assert all(abs(each - tenth / 10) <= 2 for tenth, each in enumerate(read))
+    assert set(read) == set(range(read[-1] + 1))
+    assert node.clock.now() is node.clock.now()
+
+
 def test_who_was_away_catches_up_at_once_but_never_goes_back():
     node = Follower()
     node.clock.catch_up(START + 60_000)

@@ -15,6 +15,7 @@ from herenow.core.pacing import LONGEST, Crowds, Delivery
 from herenow.core.shedding import Shed
 from herenow.core.values import replace
 from herenow.core.visibility import Sight
+from herenow.service import audiences
 from herenow.service.hub import WIDEST_TICK, Hub
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
@@ -134,8 +135,12 @@ CROWDS = {
 
 
 @pytest.mark.parametrize("crowds", CROWDS.values(), ids=CROWDS)
-@pytest.mark.parametrize("start", range(0, 400, 100))
-async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_twice(start, crowds):
+@pytest.mark.parametrize(("start", "many"), [(0, audiences.MANY), (100, audiences.MANY), (200, 1), (300, 2)])
+async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_twice(
+    start, crowds, many, monkeypatch
+):
+    monkeypatch.setattr(audiences, "MANY", many)
+    monkeypatch.setattr(audiences, "MOST", 2)
     frames = 0
     for seed in range(start, start + 100):
         stage = Stage(seed, crowds)
@@ -157,6 +162,8 @@ async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_
             assert not viewer.outbox.dirty
             frames += viewer.frames
         assert not stage.hub._touched
+        stage.hub.catch_up()
+        assert not stage.hub._audiences
         assert not stage.hub._waves.waiting
         assert not stage.hub._given_up
     assert frames > 200  # or nothing was shown by all this

@@ -20,7 +20,7 @@ from herenow.wire.frames import (
     Unsubscribe,
 )
 from herenow.wire.inputs import Activity
-from herenow.wire.reading import COMMON, COMMON_LENGTH, TYPES, decode_frame, readable_id
+from herenow.wire.reading import BEATS, COMMON, COMMON_LENGTH, TYPES, decode_frame, readable_id
 
 NOW = 1_790_000_000_000
 LATER = NOW + 60_000
@@ -239,6 +239,8 @@ def test_the_common_payloads_mean_what_decoding_them_gives():
     for payload, command in COMMON.items():
         assert decode_frame(payload).command(NOW) == command
         assert len(payload) <= COMMON_LENGTH
+    assert {payload for payload, command in COMMON.items() if isinstance(command, Heartbeat)} == set(BEATS)
+    assert all(COMMON[payload] == Heartbeat(activity) for payload, activity in BEATS.items())
 
 
 def test_a_token_is_not_in_the_text_of_its_command():

@@ -7,7 +7,7 @@ Here the question is read and the answer begun; what is shown is `service.stream
 from __future__ import annotations
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from herenow.api.operations import Answer, Media, Operation, Parameter
 from herenow.api.presence import VIEWER, distinct
@@ -63,6 +63,7 @@ class Events(Response):
         try:
             snapshot = await self._look(events)
             await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+            await send(_HEAD_FIRST)
             events.begin(snapshot)
             await events.ended
             await send({"type": "http.response.body", "body": b""})
@@ -75,6 +76,9 @@ class Events(Response):
             return await streams.look_at_contacts(events.stream)
         return await streams.look(events.stream, self._targets)
 
+
+_HEAD_FIRST: Message = {"type": "http.response.body", "body": b"", "more_body": True}
+"""A head leaves with what comes behind it (`gateway.handshake.Joining`): here nothing, the rest goes through the pipe."""
 
 _IDS = Parameter(
     "user_ids",

@@ -171,6 +171,13 @@ class Http(HttpToolsProtocol):
         # Weakly: we hold the scope, and a connection that is closed must not wait for the garbage collector.
         self.scope["extensions"] = {PIPE: WeakMethod(self._lend)}  # type: ignore[dict-item]
 
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        cycle: RequestResponseCycle | None = self.cycle
+        # Not for HEAD, where uvicorn writes nothing behind the head; nor again, when this request got no cycle of its own.
+        if cycle is not None and cycle.transport is self.transport and cycle.scope["method"] != "HEAD":
+            cycle.transport = Joining(self.transport)  # type: ignore[assignment]
+
     def _lend(self, writer: Writer) -> asyncio.Transport:
         self._writer = writer
         return self.transport
@@ -224,3 +231,36 @@ class Http(HttpToolsProtocol):
     def _is_answering(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
+
+
+class Joining:
+    """What uvicorn takes for the transport of one answer: its head waits for what comes behind it, and leaves with it.
+
+    uvicorn writes them one after the other, and each is a call to the kernel that wakes the peer: a sixth of a bulk read.
+    """
+
+    __slots__ = ("_head", "_tcp")
+
+    def __init__(self, tcp: asyncio.Transport) -> None:
+        self._tcp = tcp
+        self._head: bytes | None = None  # empty: it is out
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            self._tcp.writelines((self._head, data))
+            self._head = b""
+        elif self._head is None and not data.startswith(_CONTINUE):
+            self._head = data
+        else:
+            self._tcp.write(data)
+
+    def close(self) -> None:
+        if self._head:  # of an answer that broke off
+            self._tcp.write(self._head)
+        self._tcp.close()
+
+    def is_closing(self) -> bool:
+        return self._tcp.is_closing()
+
+
+_CONTINUE = b"HTTP/1.1 100 "

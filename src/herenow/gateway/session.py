@@ -40,7 +40,7 @@ from herenow.wire.frames import (
 )
 from herenow.wire.inputs import Activity
 from herenow.wire.peer import Peer, Rejection
-from herenow.wire.reading import COMMON
+from herenow.wire.reading import BEATS
 from herenow.wire.shapes import (
     closed_statuses_frame,
     denied_frame,
@@ -127,9 +127,17 @@ class ClientSession:
         connection = self._connection
         if connection is None:
             return
+        try:
+            activity = BEATS[payload]
+        except KeyError:
+            self._on_command(connection, payload)
+        else:
+            self._gateway.node.sessions.beat(connection.session, activity)
+
+    def _on_command(self, connection: Connection, payload: bytes) -> None:
         node = self._gateway.node
-        command = COMMON.get(payload) or self._peer.receive(payload, node.clock.now())
-        if type(command) is Heartbeat:
+        command = self._peer.receive(payload, node.clock.now())
+        if isinstance(command, Heartbeat):  # with an id, or spelt in a way of its own
             node.sessions.beat(connection.session, command.activity)
             if command.id is not None:
                 self._do_later(command)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from math import trunc
 from typing import Protocol
 
 SLEW = 0.005
@@ -40,19 +41,23 @@ def wall_clock() -> int:
 class NodeClock:
     """A monotonic clock with an offset that is moved towards the store's time."""
 
-    __slots__ = ("_behind", "_measured", "_monotonic", "_offset")
+    __slots__ = ("_behind", "_measured", "_monotonic", "_now", "_now_until", "_offset")
 
     def __init__(self, start: int | None = None, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
-        self._measured = monotonic()
-        self._offset = (wall_clock() if start is None else start) - self._measured * 1000
-        self._behind = 0.0
+        self._now = 0
+        self._now_until = 0.0
+        self.start_at(wall_clock() if start is None else start)
 
     def now(self) -> int:
+        """Every beat asks: within one millisecond all get the same integer."""
         monotonic = self._monotonic()
-        if self._behind == 0.0:
-            return int(monotonic * 1000 + self._offset)
-        return int(monotonic * 1000 + self._offset + self._moved(monotonic))
+        if monotonic < self._now_until:
+            return self._now
+        offset = self._offset if self._behind == 0.0 else self._offset + self._moved(monotonic)
+        self._now = now = trunc(monotonic * 1000 + offset)
+        self._now_until = (now + 1 - offset) / 1000
+        return now
 
     def monotonic(self) -> float:
         return self._monotonic()
@@ -62,6 +67,8 @@ class NodeClock:
         self._measured = self._monotonic()
         self._offset = cluster_time - self._measured * 1000
         self._behind = 0.0
+        self._now = cluster_time
+        self._now_until = self._measured
 
     def catch_up(self, cluster_time: int) -> None:
         """We were away (a machine that slept has lost its monotonic time too): forward at once, but never back."""

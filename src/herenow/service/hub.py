@@ -9,6 +9,7 @@ them in one frame at the tick's end. A send costs several microseconds in the ke
 is what makes a busy minute cheap. Values equal to the last one sent are not sent: while a connection is clean, the last
 one sent *is* the channel's body, so what those who rest had is noted once per channel and tick (`_Touched`). Only where
 that is not the same for all of them (somebody comes, or was told in between, or does not read) each remembers its own.
+People with exactly the same many viewers are gone through together (`audiences`).
 
 The tick is 20 ms when calm, 50 ms when busy, and up to a second when that does not suffice.
 
@@ -20,13 +21,13 @@ waits until it can (`core.shedding`).
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 from herenow.core.model import View
 from herenow.core.pacing import Crowds, Delivery
 from herenow.core.shedding import Shed, may_wait
 from herenow.core.visibility import Kind, Sight, coarse, day_of, seen, seen_by_oneself
+from herenow.service.audiences import Audience, Audiences
 from herenow.service.clock import Clock
 from herenow.service.fan_out import FanOut
 from herenow.service.metrics import Metrics
@@ -91,6 +92,26 @@ class _Touched:
         """Who was not resting, and has been sent the new body."""
 
 
+class News:
+    """What changed in a tick for the same viewers. Each is itself, however equal: cheap to find again."""
+
+    __slots__ = ("channels",)
+
+    def __init__(self, channels: tuple[Channel, ...]) -> None:
+        self.channels = channels
+
+
+class _Joint:
+    """One frame for everybody who has just these channels to hear of."""
+
+    __slots__ = ("channels", "frame", "times")
+
+    def __init__(self, channels: list[Channel], frame: bytes) -> None:
+        self.channels = channels
+        self.frame = frame
+        self.times = 0
+
+
 class Hub:
     def __init__(
         self,
@@ -109,6 +130,9 @@ class Hub:
         self._tick = flush_every or CALM_TICK
         self._cooling: list[Outbox] = []
         self._touched: dict[Channel, _Touched] = {}
+        self._audiences = Audiences()
+        self._resting: set[Audience] = set()
+        """Nobody of these is ready before the tick ends."""
         self._timer: asyncio.TimerHandle | None = None
         self._paused: set[Outbox] = set()
         self._stale: dict[int, int] = {}
@@ -135,8 +159,7 @@ class Hub:
             self.resight(outbox, person, sight)
         channel = self._channel(person, sight)
         self._remember(channel)
-        channel.outboxes[outbox] = None
-        outbox.watching[person.user] = channel
+        self._join(outbox, channel)
         self._choose_delivery(person)
         if self._waves:
             self._waves.withdraw(person, outbox)
@@ -162,8 +185,7 @@ class Hub:
         missed = outbox.dirty.pop(old, None)
         new = self._channel(person, sight)
         self._remember(new)
-        new.outboxes[outbox] = None
-        outbox.watching[person.user] = new
+        self._join(outbox, new)
         self._leave(outbox, old)
         if missed is None:
             self._offer(outbox, new, old)
@@ -234,6 +256,8 @@ class Hub:
 
     def catch_up(self) -> None:
         """A little at a time, or the node would be late again. Called a few times a second."""
+        if self._timer is None:  # it is calm
+            self._audiences.forget()
         until = self._clock.monotonic() + CATCH_UP
         while self._overdue:
             channel = self._overdue.pop()
@@ -375,8 +399,14 @@ class Hub:
         person.channels = (*person.channels, channel)
         return channel
 
+    def _join(self, outbox: Outbox, channel: Channel) -> None:
+        channel.outboxes[outbox] = None
+        outbox.watching[channel.person.user] = channel
+        self._audiences.changed(channel)
+
     def _leave(self, outbox: Outbox, channel: Channel) -> None:
         channel.outboxes.pop(outbox, None)
+        self._audiences.changed(channel)
         if not channel.outboxes:
             self._given_up.pop(channel, None)
             person = channel.person
@@ -409,7 +439,7 @@ class Hub:
             if channel.delivery is Delivery.PACED:
                 self._pace(channel, had)
             return
-        ready = [outbox for outbox in channel.outboxes if outbox.ready]
+        ready = self._ready(channel)
         touched = self._touched.get(channel)
         if touched is None:
             self._touched[channel] = _Touched(had, frozenset(ready))
@@ -418,6 +448,15 @@ class Hub:
             self._touched[channel] = _Touched(had, frozenset(ready))
         self._send_now(channel, ready)
         self._schedule()
+
+    def _ready(self, channel: Channel) -> list[Outbox]:
+        """Who is to be sent to now, and then rests as all the others."""
+        audience = self._audiences.of(channel)
+        if audience in self._resting:
+            return []
+        if audience is not None:
+            self._resting.add(audience)
+        return [outbox for outbox in channel.outboxes if outbox.ready]
 
     def _send_now(self, channel: Channel, ready: list[Outbox]) -> None:
         if ready:
@@ -492,24 +531,24 @@ class Hub:
                     outbox.dirty.setdefault(channel, touched.had)
 
     def _gather(self) -> None:
-        """The end of a tick: what each of those who rest has not heard of, by id: an order of events would tell why
-        somebody looks different. Compared once per channel, not per viewer."""
+        """The end of a tick: what each of those who rest has not heard of. Compared once per channel, not per viewer."""
         touched, self._touched = self._touched, {}
-        for channel in sorted(touched, key=_by_id):
-            change = touched[channel]
+        alike: dict[Audience, list[Channel]] = {}
+        for channel, change in touched.items():
             if channel.body == change.had:
                 continue
-            outboxes: Iterable[Outbox] = channel.outboxes
-            if change.told:
-                outboxes = [outbox for outbox in outboxes if outbox not in change.told]
-            for outbox in outboxes:
-                if outbox.unheard is None:
-                    outbox.unheard = [channel]
-                else:
-                    outbox.unheard.append(channel)
+            audience = None if change.told else self._audiences.of(channel)
+            if audience is not None:
+                alike.setdefault(audience, []).append(channel)
+            else:
+                told = change.told
+                _give([outbox for outbox in channel.outboxes if outbox not in told], News((channel,)))
+        for audience, channels in alike.items():
+            _give(audience, News(tuple(channels)))
         for outbox in self._paused:  # their turn comes later, when this is the past
-            for channel in outbox.unheard or ():
-                outbox.dirty.setdefault(channel, touched[channel].had)
+            for news in outbox.unheard or ():
+                for channel in news.channels:
+                    outbox.dirty.setdefault(channel, touched[channel].had)
             outbox.unheard = None
 
     def _offer(self, outbox: Outbox, channel: Channel, before: Channel) -> None:
@@ -563,9 +602,9 @@ class Hub:
         self._timer = None
         started = self._clock.monotonic()
         self._gather()
+        self._resting.clear()
         cooling, self._cooling = self._cooling, []
-        frames: dict[tuple[Channel, ...], bytes] = {}
-        times: Counter[tuple[Channel, ...]] = Counter()
+        joints: dict[tuple[News | Channel, ...], _Joint] = {}
         for outbox in cooling:
             if outbox.closed or outbox.paused_at is not None:
                 continue
@@ -573,37 +612,31 @@ class Hub:
                 outbox.ready = True
                 continue
             self._cooling.append(outbox)
-            self._flush(outbox, frames, times)
-        self._count_flushed(times, started)
+            self._flush(outbox, joints)
+        self._count_flushed(joints.values(), started)
         took = self._clock.monotonic() - started
         if self._adaptive:
             self._adapt(took)
         if self._cooling:
             self._schedule(worked=True)
 
-    def _flush(
-        self,
-        outbox: Outbox,
-        frames: dict[tuple[Channel, ...], bytes],
-        times: Counter[tuple[Channel, ...]],
-    ) -> None:
-        """Connections that watch the same people mostly have the same channels to hear of: one frame for all of them."""
+    def _flush(self, outbox: Outbox, joints: dict[tuple[News | Channel, ...], _Joint]) -> None:
+        """Connections that watch the same people mostly have the same to hear of: one frame for all of them."""
         if outbox.had_own is not None:
             self._flush_own(outbox)
         unheard, outbox.unheard = outbox.unheard or (), None
-        changed = tuple(unheard)
+        missed: tuple[News | Channel, ...] = tuple(unheard)
         if outbox.dirty:
             dirty, outbox.dirty = outbox.dirty, {}
-            missed = [channel for channel, had in dirty.items() if _is_news(channel, had)]
-            missed += [channel for channel in unheard if channel not in dirty]
-            changed = tuple(sorted(missed, key=_by_id))
-        if not changed:
+            missed = tuple(c for c, had in dirty.items() if _is_news(c, had))
+            missed += tuple(c for news in unheard for c in news.channels if c not in dirty)
+        if not missed:
             return
-        frame = frames.get(changed)
-        if frame is None:
-            frame = frames[changed] = self._joint_frame(changed)
-        times[changed] += 1
-        outbox.send(frame)
+        joint = joints.get(missed)
+        if joint is None:
+            joint = joints[missed] = self._joint(missed)
+        joint.times += 1
+        outbox.send(joint.frame)
 
     def _flush_own(self, outbox: Outbox) -> None:
         had, outbox.had_own = outbox.had_own, None
@@ -611,18 +644,25 @@ class Hub:
         if person is not None and person.own_view != had:
             self._send_own(outbox, person)
 
-    def _joint_frame(self, channels: tuple[Channel, ...]) -> bytes:
+    def _joint(self, missed: tuple[News | Channel, ...]) -> _Joint:
+        """By id: an order of events would tell why somebody looks different."""
+        channels = [c for each in missed for c in (each.channels if isinstance(each, News) else (each,))]
+        channels.sort(key=_by_id)
+        return _Joint(channels, self._joint_frame(channels))
+
+    def _joint_frame(self, channels: list[Channel]) -> bytes:
         if len(channels) == 1:
             return self._frame(channels[0])
         if self._stale:  # then each is as of a time of its own
             return closed_statuses_frame([with_as_of(c.said, self.as_of(c.person.shard)) for c in channels])
         return statuses_frame([channel.said for channel in channels], self._clock.now())
 
-    def _count_flushed(self, times: Counter[tuple[Channel, ...]], now: float) -> None:
-        for channels, count in times.items():
+    def _count_flushed(self, joints: Iterable[_Joint], now: float) -> None:
+        for joint in joints:
+            count = joint.times
             self._metrics.frames += count
-            self._metrics.deliveries += count * len(channels)
-            for channel in channels:
+            self._metrics.deliveries += count * len(joint.channels)
+            for channel in joint.channels:
                 if channel.sight.kind is not Kind.TRUTH:
                     self.fan_out.count(channel.person.user, count)
                 if channel.delivery is None:
@@ -637,6 +677,14 @@ class Hub:
             self._tick = min(WIDEST_TICK if busy else BUSY_TICK, self._tick * 1.5)
         elif took < self._tick * (0.7 if busy else 0.25):
             self._tick = max(CALM_TICK, self._tick / 1.5)
+
+
+def _give(outboxes: Iterable[Outbox], news: News) -> None:
+    for outbox in outboxes:
+        if outbox.unheard is None:
+            outbox.unheard = [news]
+        else:
+            outbox.unheard.append(news)
 
 
 def _own_view(person: Person) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from herenow.service.hub import Channel
+    from herenow.service.hub import Channel, News
 
 
 class Outbox:
@@ -54,7 +54,7 @@ class Outbox:
         """The user's own view changed: this one it last heard of (`Person.own_view`). None: it is up to date."""
         self.dirty: dict[Channel, bytes] = {}
         """Channels that changed, with the body this viewer last had of them, where the hub does not know it."""
-        self.unheard: list[Channel] | None = None
+        self.unheard: list[News] | None = None
         """Filled and emptied at the end of a tick: what changed in it."""
         self.watching: dict[str, Channel] = {}
         self.truth = False

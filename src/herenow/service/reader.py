@@ -217,11 +217,11 @@ class Reader:
             for user, person in zip(users, people, strict=True)
             if not is_at_hand(person, frozen=user in frozen)
         }
-        found: dict[str, tuple[Presence, bool]] = {}
-        if unknown:
-            found = await self._look_up(list(unknown), frozen)
-            # Whoever became known meanwhile is known better; whoever left us was known until now.
-            people = [find(user) or person for user, person in zip(users, people, strict=True)]
+        if not unknown:
+            return [(person.presence, not person.guessed) for person in people if person is not None]
+        found = await self._look_up(list(unknown), frozen)
+        # Whoever became known meanwhile is known better; whoever left us was known until now.
+        people = [find(user) or person for user, person in zip(users, people, strict=True)]
         return [
             found[user] if person is None or not person.known else _known(person, found.get(user))
             for user, person in zip(users, people, strict=True)

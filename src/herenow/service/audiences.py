@@ -1,0 +1,73 @@
+"""Which of the people who are watched by many have exactly the same viewers?
+
+A thousand screens that show the same list watch the same people. What is true of the viewers of one of these is then true
+of the viewers of all, and need not be asked viewer by viewer: that nobody of them may be sent to before the tick ends, and
+whom the changes of a tick are for. Equal is equal: compared viewer by viewer, in C, once until somebody comes or goes.
+
+Nothing is kept while it is calm, nor of those whom few watch: there a look at each viewer is as cheap. Nor of more than
+`MOST` kinds of viewers: a node that has so many different ones gains little by it, and should not pay in memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from herenow.service.hub import Channel
+    from herenow.service.outbox import Outbox
+
+MANY = 100
+"""Viewers from which on a set of them pays."""
+
+MOST = 100
+"""Different sets at a time."""
+
+Audience = frozenset["Outbox"]
+"""Equal ones are one object, so that telling them apart costs nothing."""
+
+
+class Audiences:
+    def __init__(self) -> None:
+        self._of: dict[Channel, Audience] = {}
+        self._known: dict[Audience, _Known] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, channel: Channel) -> Audience | None:
+        """Its viewers; None: they are few, or of one kind too many."""
+        audience = self._of.get(channel)
+        if audience is not None or len(channel.outboxes) < MANY:
+            return audience
+        audience = frozenset(channel.outboxes)
+        known = self._known.get(audience)
+        if known is None:
+            if len(self._known) >= MOST:
+                return None
+            known = self._known[audience] = _Known(audience)
+        known.channels += 1
+        self._of[channel] = known.audience
+        return known.audience
+
+    def changed(self, channel: Channel) -> None:
+        """Somebody looks at it, or away."""
+        audience = self._of.pop(channel, None)
+        if audience is not None:
+            known = self._known[audience]
+            known.channels -= 1
+            if not known.channels:
+                del self._known[audience]
+
+    def forget(self) -> None:
+        self._of.clear()
+        self._known.clear()
+
+
+class _Known:
+    """An audience, and how many channels have it."""
+
+    __slots__ = ("audience", "channels")
+
+    def __init__(self, audience: Audience) -> None:
+        self.audience = audience
+        self.channels = 0

@@ -1,0 +1,76 @@
+"""Who is watched by the same viewers: equal is equal, and nothing is remembered of what is no more."""
+
+import pytest
+
+from herenow.core.visibility import Sight
+from herenow.service import audiences
+from herenow.service.audiences import Audiences
+from herenow.service.hub import Channel
+from herenow.service.outbox import Outbox
+from herenow.service.people import People
+
+MANY, MOST = 3, 2
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(audiences, "MANY", MANY)
+    monkeypatch.setattr(audiences, "MOST", MOST)
+
+
+@pytest.fixture
+def viewers():
+    return [Outbox(f"v{number}", lambda _frame: None, lambda: None) for number in range(6)]
+
+
+def channel(user, viewers):
+    made = Channel(People(shards=1).get(user), Sight.FULL)
+    made.outboxes = dict.fromkeys(viewers)
+    return made
+
+
+def test_the_same_viewers_are_one_object_whatever_their_order(viewers):
+    known = Audiences()
+    first, second = channel("ana", viewers), channel("bob", reversed(viewers))
+    assert known.of(first) is known.of(second)
+    assert known.of(first) == frozenset(viewers)
+
+
+def test_whoever_is_watched_by_one_more_is_somebody_else(viewers):
+    known = Audiences()
+    first, second = channel("ana", viewers), channel("bob", viewers[1:])
+    assert known.of(first) != known.of(second)
+
+
+def test_who_comes_or_goes_is_noticed(viewers):
+    known = Audiences()
+    ana = channel("ana", viewers)
+    known.of(ana)
+    del ana.outboxes[viewers[0]]
+    known.changed(ana)
+    assert known.of(ana) == frozenset(viewers[1:])
+    assert len(known) == 1
+
+
+def test_few_viewers_are_looked_at_one_by_one(viewers):
+    assert Audiences().of(channel("ana", viewers[: MANY - 1])) is None
+
+
+def test_many_different_ones_are_not_remembered(viewers):
+    known = Audiences()
+    channels = [channel(f"user{number}", viewers[number:]) for number in range(MOST + 1)]
+    assert [known.of(each) is None for each in channels] == [False] * MOST + [True]
+    assert len(known) == MOST
+    known.changed(channels[0])
+    assert known.of(channels[-1]) == frozenset(viewers[MOST:])
+
+
+def test_two_that_were_alike_are_counted_until_both_have_changed(viewers):
+    known = Audiences()
+    ana, bob = channel("ana", viewers), channel("bob", viewers)
+    known.of(ana)
+    known.of(bob)
+    known.changed(ana)
+    assert len(known) == 1
+    known.changed(bob)
+    assert len(known) == 0
