@@ -159,6 +159,23 @@ class Known:
             return None
         return self._judged(what, theirs, mine, now)
 
+    def known_sights(self, viewer: str, targets: Sequence[str], now: int) -> list[Sight | None]:
+        """What this user may see of each, in order; None: not known."""
+        ties, preferences = self._ties.get(viewer, _NONE), self._preferences
+        mine = preferences.get(viewer)
+        sights: list[Sight | None] = []
+        for target in targets:
+            what, theirs = ties.get(target), preferences.get(target)
+            if theirs is UNDECIDED and mine is UNDECIDED and (what is CONTACTS or what is FRIENDS):
+                sights.append(Sight.FULL)
+            elif target == viewer:
+                sights.append(ONESELF.sight)
+            elif what is None or theirs is None or mine is None:
+                sights.append(None)
+            else:
+                sights.append(self._judged(what, theirs, mine, now).sight)
+        return sights
+
     def sights(self, viewer: str, targets: Sequence[str], now: int) -> dict[str, Sight]:
         """What this user may see of each; unknown is nothing."""
         ties, preferences, full = self._ties.get(viewer, _NONE), self._preferences, Sight.FULL

@@ -140,7 +140,8 @@ class Hub:
         self._choose_delivery(person)
         if self._waves:
             self._waves.withdraw(person, outbox)
-        outbox.dirty.pop(channel, None)
+        if outbox.dirty:
+            outbox.dirty.pop(channel, None)
         return channel
 
     def unwatch(self, outbox: Outbox, user: str) -> None:
@@ -257,9 +258,9 @@ class Hub:
             elif outbox.had_own is None:
                 outbox.had_own = had
 
-    def as_of(self, shard: int) -> int:
-        """Since when what we say of this shard is known to be true."""
-        return self._stale.get(shard) or self._clock.now()
+    def as_of(self, shard: int, now: int | None = None) -> int:
+        """Since when what we say of this shard is known to be true; `now` for who has asked the clock already."""
+        return self._stale.get(shard) or now or self._clock.now()
 
     def is_stale(self, shard: int) -> bool:
         return shard in self._stale
@@ -365,7 +366,7 @@ class Hub:
 
     def _channel(self, person: Person, sight: Sight) -> Channel:
         for channel in person.channels:
-            if channel.sight == sight:
+            if channel.sight is sight or channel.sight == sight:
                 if channel in self._given_up:  # who comes now gets the truth, and so does everybody
                     self._show(channel)
                 return channel
@@ -433,9 +434,9 @@ class Hub:
     def _choose_delivery(self, person: Person) -> None:
         """By the number of those who look, whatever they get to see. Own devices and services are no part of the crowd."""
         viewers = _viewers(person)
-        present = self._deliveries.get(person.user)
-        if present is None and viewers <= self._few:
+        if viewers <= self._few and person.user not in self._deliveries:
             return
+        present = self._deliveries.get(person.user)
         chosen = self._crowds.delivery(viewers, present)
         if chosen is not present:
             self._deliver(person, present, chosen)
@@ -485,7 +486,7 @@ class Hub:
 
     def _remember(self, channel: Channel) -> None:
         """From here on not everybody who rests had the same of it: let each remember its own."""
-        touched = self._touched.pop(channel, None)
+        touched = self._touched.pop(channel, None) if self._touched else None
         if touched is not None:
             for outbox in channel.outboxes:
                 if outbox not in touched.told:
@@ -653,4 +654,7 @@ def _is_news(channel: Channel, had: bytes) -> bool:
 
 
 def _viewers(person: Person) -> int:
+    if len(person.channels) == 1:  # nearly everybody
+        [channel] = person.channels
+        return 0 if channel.sight.kind is Kind.TRUTH else len(channel.outboxes)
     return sum([len(c.outboxes) for c in person.channels if c.sight.kind is not Kind.TRUTH])

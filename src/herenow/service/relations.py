@@ -265,6 +265,12 @@ class Acquaintances:
             return ONESELF
         return self._known.verdict(viewer, target, self._clock.now()) if self._trusted else None
 
+    def known_sights(self, viewer: str, targets: Sequence[str]) -> Sequence[Sight | None]:
+        """As `verdict`, of many and in their order."""
+        if not self._trusted:
+            return [ONESELF.sight if target == viewer else None for target in targets]
+        return self._known.known_sights(viewer, targets, self._clock.now())
+
     def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, Sight]:
         """Unknown is nothing; `relate` them first."""
         if not self._trusted:
