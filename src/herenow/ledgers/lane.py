@@ -6,8 +6,8 @@ transaction) pays for each with a handover of the interpreter lock: measured, a 
 caller leaves no transaction half done: what has begun in the thread comes to its end there.
 
 A hop costs 150 µs of CPU, ten times what a small question takes to answer. So what a storm of arrivals asks in the same
-turn of the loop goes there together (`ask`); a transaction that writes goes alone (`run`), for its caller waits for its own
-disk sync and for no other's.
+turn of the loop, or while an earlier hop is under way, goes there together (`ask`); a transaction that writes goes alone
+(`run`), for its caller waits for its own disk sync and for no other's.
 
 A lane knows threads and an engine, not what is asked nor what the driver's errors mean.
 """
@@ -29,6 +29,13 @@ T = TypeVar("T")
 TOGETHER = 50
 """Questions in one hop: a few milliseconds, so that nobody waits long for the answers to others."""
 
+PATIENCE = 0.02
+"""Seconds that questions wait for a hop to come back: it may have met a long one, and there are other threads."""
+
+
+_Asked = tuple[Callable[[Connection], Any], "asyncio.Future[Any]"]
+_Answers = list[tuple[Any, Exception | None]]
+
 
 class Lane:
     """Every piece of work gets a connection of the engine, in a transaction (what that means, the engine says)."""
@@ -37,6 +44,8 @@ class Lane:
         self._engine = engine
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._asked: list[_Asked] = []
+        self._under_way = 0
+        self._sending: asyncio.Handle | None = None
         self._closed = False
 
     async def run(self, work: Callable[[Connection], T]) -> T:
@@ -48,9 +57,11 @@ class Lane:
         self._check()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        if not self._asked:
-            loop.call_soon(self._send)
         self._asked.append((work, answer))
+        if self._sending is None:
+            self._sending = (
+                loop.call_later(PATIENCE, self._send) if self._under_way else loop.call_soon(self._send)
+            )
         return await answer
 
     async def close(self) -> None:
@@ -64,11 +75,22 @@ class Lane:
             raise Unavailable("The ledger is closed.")
 
     def _send(self) -> None:
-        loop = asyncio.get_running_loop()
+        if self._sending is not None:
+            self._sending.cancel()
+            self._sending = None
         while self._asked:
             together, self._asked = self._asked[:TOGETHER], self._asked[TOGETHER:]
-            answers = loop.run_in_executor(self._threads, self._answer, [work for work, _ in together])
-            answers.add_done_callback(partial(_hand_out, together))
+            hop = asyncio.get_running_loop().run_in_executor(
+                self._threads, self._answer, [work for work, _ in together]
+            )
+            self._under_way += 1
+            hop.add_done_callback(partial(self._came_back, together))
+
+    def _came_back(self, together: list[_Asked], hop: asyncio.Future[_Answers]) -> None:
+        self._under_way -= 1
+        _hand_out(together, hop)
+        if self._asked and not self._closed:
+            self._send()
 
     def _transact(self, work: Callable[[Connection], T]) -> T:
         with self._engine.begin() as connection:
@@ -84,10 +106,6 @@ class Lane:
         self._engine.dispose()
 
 
-_Asked = tuple[Callable[[Connection], Any], "asyncio.Future[Any]"]
-_Answers = list[tuple[Any, Exception | None]]
-
-
 def _tried(question: Callable[[Connection], T], connection: Connection) -> tuple[T | None, Exception | None]:
     try:
         return question(connection), None
@@ -95,9 +113,9 @@ def _tried(question: Callable[[Connection], T], connection: Connection) -> tuple
         return None, error
 
 
-def _hand_out(together: list[_Asked], answers: asyncio.Future[_Answers]) -> None:
-    failure = answers.exception()  # there was no connection, for none of them
-    answered = [(None, failure)] * len(together) if failure is not None else answers.result()
+def _hand_out(together: list[_Asked], hop: asyncio.Future[_Answers]) -> None:
+    failure = hop.exception()  # there was no connection, for none of them
+    answered = [(None, failure)] * len(together) if failure is not None else hop.result()
     for (_, asker), (answer, error) in zip(together, answered, strict=True):
         if asker.done():
             continue  # who asked has given up
