@@ -7,7 +7,7 @@ import sys
 import pytest
 import structlog
 
-from herenow.logs import configure_logging
+from herenow.logs import PlainLines, configure_logging
 
 
 @pytest.fixture(params=["console", "json"])
@@ -51,3 +51,24 @@ def test_a_disk_that_is_full_takes_the_line_and_nothing_else(form, monkeypatch):
         full.write("it is really full\n")
     with pytest.raises(OSError, match="No space left"):
         full.close()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"user": "ana", "device": "-"},
+        {"reason": "it's over", "code": None, "at": 1.5},
+        {"b": "", "a": "x=y", "c": "two words", "d": "tab\t", "e": "\r\n", "f": '"', "g": "é🎉"},
+        {"exc_info": None, "user": "ana"},
+        {"logger": "theirs", "user": "ana"},
+        {"stack": "a stack"},
+    ],
+    ids=lambda said: "-".join(said) or "nothing",
+)
+@pytest.mark.parametrize("level", ["info", "warning", "critical"])
+@pytest.mark.parametrize("event", ["connection.opened", "a sentence that is longer than its column is wide"])
+def test_a_plain_line_looks_as_the_console_writes_it(said, level, event):
+    console = structlog.dev.ConsoleRenderer(colors=False)
+    line = {"timestamp": "2026-11-16T10:00:00.000000Z", "level": level, "event": event, **said}
+    assert PlainLines(console)(None, level, dict(line)) == console(None, level, dict(line))
