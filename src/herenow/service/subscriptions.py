@@ -22,7 +22,7 @@ from herenow.ports import LedgerChange
 from herenow.service.clock import Clock
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
-from herenow.service.outbox import Outbox
+from herenow.service.outbox import NOBODY, Outbox
 from herenow.service.people import People, Person
 from herenow.service.reader import Reader, is_at_hand
 from herenow.service.relations import Acquaintances
@@ -96,7 +96,7 @@ class Subscriptions:
     async def _subscribe(self, outbox: Outbox, targets: Sequence[str], *, following: bool = False) -> Granted:
         """`following`: nobody asked for these targets, they are contacts now."""
         granted = Granted()
-        targets = list(dict.fromkeys(targets))
+        targets = self._people.spelled(targets)
         await self._turns.take(len(targets))
         await self._relate(outbox, targets)
         sights = self._known_sights(outbox, targets)
@@ -185,7 +185,7 @@ class Subscriptions:
                 granted.news.append(status)
 
     async def subscribe_contacts(self, outbox: Outbox) -> Granted:
-        outbox.unwanted = frozenset()
+        outbox.unwanted = NOBODY
         before, outbox.follows_contacts = (
             outbox.follows_contacts,
             True,
@@ -212,7 +212,7 @@ class Subscriptions:
     async def unsubscribe_contacts(self, outbox: Outbox) -> list[str]:
         """Those who are contacts, and those who were: the graph may bring them back."""
         outbox.follows_contacts = False
-        outbox.unwanted = frozenset()
+        outbox.unwanted = NOBODY
         contacts = set(await self._relations.contacts(outbox.user))
         return self.unsubscribe(
             outbox,
