@@ -16,16 +16,16 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import psutil
+from tests.ports import free_port
 
 from herenow.ledgers.postgres import DEADLINES, PostgresLedger
 from herenow.ledgers.postgres_place import read_place
@@ -196,13 +196,6 @@ def _quick_place() -> Path | None:
     """Memory, where there is enough of it: a new database is hundreds of small files."""
     shared = Path("/dev/shm")
     return shared if shared.is_dir() and shutil.disk_usage(shared).free > 2 << 30 else None
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _programs(folder: Path) -> Path:

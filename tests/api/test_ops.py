@@ -100,6 +100,18 @@ async def test_nor_one_that_only_passes_on_what_comes_from_elsewhere(world, path
     problem(await get(world, path, "127.0.0.1", {header: "127.0.0.1"}), 401, "token_missing")
 
 
+@pytest.mark.parametrize("host", ["localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST"])
+async def test_one_here_calls_this_machine_by_its_own_name(world, path, host):
+    assert (await get(world, path, "127.0.0.1", {"host": host})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["rebound.example:8080", "127.0.0.1.evil.example", "localhost.evil", "[", ""]
+)
+async def test_a_page_whose_name_was_made_to_lead_here_may_not(world, path, host):
+    problem(await get(world, path, "127.0.0.1", {"host": host}), 401, "token_missing")
+
+
 async def test_a_token_decides_where_there_is_one(world, path):
     for peer in ("127.0.0.1", STRANGER[0]):
         for by, status in (("ana", 403), (SERVICE, 200)):
@@ -110,7 +122,7 @@ async def test_a_token_decides_where_there_is_one(world, path):
 
 async def get(world, path, peer, headers=None):
     transport = httpx.ASGITransport(app=world.app, client=(peer, 1))
-    async with httpx.AsyncClient(transport=transport, base_url="http://herenow.test") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         return await client.get(path, headers=headers)
 
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import expect
 from tests.browser.stage import MS
 from tests.docs.site import Site
-from tests.postgres_server import free_port
+from tests.ports import free_port
 from tests.processes import Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,7 +10,7 @@ import pytest_asyncio
 from playwright.async_api import BrowserContext, Frame, Page, async_playwright, expect
 from tests.browser.stage import FLAGS, MS, installed
 from tests.docs.site import Site
-from tests.postgres_server import free_port
+from tests.ports import free_port
 from tests.processes import Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

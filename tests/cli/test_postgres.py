@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.postgres_server import free_port
+from tests.ports import free_port
 
 from herenow.ledgers.schema import NEWEST, VERSION_TABLE
 

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.postgres_server import free_port
+from tests.ports import free_port
 from tests.processes import PATIENCE, Server
 
 LONG = 5 * PATIENCE

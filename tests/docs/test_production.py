@@ -19,7 +19,7 @@ from tests.docs.reader import Reader, needs
 from tests.docs.site import Site
 from tests.docs.snippets import ROOT, runs
 from tests.docs.test_tutorial import OFFLINE
-from tests.postgres_server import free_port
+from tests.ports import free_port
 
 from herenow.client import mint
 

@@ -10,7 +10,7 @@ from tests.docs.nginx import nginx
 from tests.docs.reader import Reader
 from tests.docs.snippets import blocks, runs
 from tests.docs.test_production import GUIDE, PLACES, verify
-from tests.postgres_server import free_port
+from tests.ports import free_port
 from tests.processes import SECRET, Server
 from tests.redis_servers import RedisProcess
 

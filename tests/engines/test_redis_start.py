@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 from tests.certificates import write_certificate
-from tests.redis_servers import ClusterGroup, RedisProcess, debian_binary, free_port, running
+from tests.ports import free_port
+from tests.redis_servers import ClusterGroup, RedisProcess, debian_binary, running
 
 from herenow.engines import make_engine
 from herenow.engines.redis_keys import slot_of

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 import sqlalchemy
-from tests.postgres_server import PATIENCE, PostgresServer, free_port, open_postgres
+from tests.ports import free_port
+from tests.postgres_server import PATIENCE, PostgresServer, open_postgres
 
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ledgers import postgres

@@ -68,12 +68,12 @@ async def stats(call: Call) -> Response:
 
 
 def is_local(call: Call) -> bool:
-    return peers.is_local(call.peer, call.header_names)
+    return peers.is_local(call.peer, call.headers)
 
 
 _NUMBERS = (
-    "For service tokens, and for loopback peers unless a forwarding header says that the request is not theirs. Where "
-    "several workers share the address, of all of them."
+    "For service tokens, and for loopback peers that ask localhost or a loopback address, unless a forwarding header says "
+    "that the request is not theirs. Where several workers share the address, of all of them."
 )
 
 OPERATIONS = (

@@ -7,7 +7,7 @@ way to say something in a request would be a reason to change this module.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import parse_qsl, unquote
@@ -105,8 +105,8 @@ class Call:
         return self._request.headers.get(name)
 
     @property
-    def header_names(self) -> list[str]:
-        return self._request.headers.keys()
+    def headers(self) -> Mapping[str, str]:
+        return self._request.headers
 
     @property
     def peer(self) -> str | None:

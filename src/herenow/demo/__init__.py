@@ -11,13 +11,12 @@ from __future__ import annotations
 import base64
 import hmac
 from itertools import permutations
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from herenow.api.peers import is_local, is_loopback
+from herenow.api.peers import is_local
 from herenow.api.shipped import shipped
 from herenow.errors import ProtocolError
 from herenow.gateway.tokens import Expected, mint
@@ -86,8 +85,4 @@ class Demo:
 
 
 def _is_at_home(request: Request) -> bool:
-    """From this machine, and under a name of this machine: a page elsewhere may have its own name lead here."""
-    host = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
-    named = host == "localhost" or is_loopback(host)
-    peer = None if request.client is None else request.client.host
-    return named and is_local(peer, request.headers.keys())
+    return is_local(None if request.client is None else request.client.host, request.headers)

@@ -6,6 +6,7 @@ one script that touches that shard alone (`lua/`), so it is as atomic as Redis i
     redis_url       which Redis a URL means               redis_keys      the whole keyspace
     redis_link      one connection, and what was sent     redis_codec     how a record lies in a bucket
     redis_servers   which server holds a slot now         redis_scripts   the Lua files
+    redis_rows      many users in one argument
     redis_calls     what a refusal or silence means (P8)  redis_log       waiting for the logs
     redis_checks    what is refused at the start          redis_mail      direct messages
 
@@ -16,15 +17,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
 
 from herenow.core.shards import shard_of
-from herenow.engines.redis_calls import Calls, Request
+from herenow.engines.redis_calls import Calls, Request, Transaction
 from herenow.engines.redis_checks import ServerState, check, states
-from herenow.engines.redis_codec import body_of, field_of, prefix_of, record_of, user_of
+from herenow.engines.redis_codec import body_of, field_of, has_tail, inline, laid, record_of, user_of
 from herenow.engines.redis_keys import Keys, ShardKeys, bucket_of, buckets_for
 from herenow.engines.redis_link import Argument, Reply
 from herenow.engines.redis_log import Logs
 from herenow.engines.redis_mail import Mail
+from herenow.engines.redis_rows import KEPT, SET, TAKEN, Rows, stored, text, time
 from herenow.engines.redis_servers import servers_of
 from herenow.engines.redis_url import Target
 from herenow.errors import ConfigurationError, HerenowError, Unavailable
@@ -53,6 +56,7 @@ WALK_BUCKETS = 200
 """Buckets per page at most: most of them are empty in a store that is larger than its users."""
 
 _WRITTEN = Written()
+_NOTHING = text(b"")
 
 
 class RedisEngine:
@@ -122,29 +126,49 @@ class RedisEngine:
         shards = self.shards
         for index, user in enumerate(users):
             by_shard.setdefault(shard_of(user, shards), []).append(index)
-        requests = [self._load(shard, [fields[i] for i in some]) for shard, some in by_shard.items()]
+        parts = await self._read({shard: [fields[i] for i in some] for shard, some in by_shard.items()})
         found: list[Loaded | None] = [None] * len(users)
-        for some, reply in zip(
-            by_shard.values(), await self._calls.all(requests) if requests else (), strict=True
-        ):
-            settled, *bodies = _list(reply)
-            for index, body in zip(some, bodies, strict=True):
-                found[index] = Loaded(record_of(fields[index], body), settled == 1)
+        for some, part in zip(by_shard.values(), parts, strict=True):
+            settled = part.settled
+            for index, body in zip(some, part.bodies, strict=True):
+                found[index] = Loaded(record_of(fields[index], body), settled)
         return [each for each in found if each is not None]
 
-    def _load(self, shard: int, fields: Iterable[bytes]) -> Request:
+    async def _read(self, fields: Mapping[int, Sequence[bytes]]) -> list[_Part]:
+        """By shard. What has a tail is read once more, both at once, by a script."""
+        parts = [
+            _Part(_list(reply))
+            for reply in await self._calls.all([self._values(*each) for each in fields.items()])
+        ]
+        halves = {shard: part for shard, part in zip(fields, parts, strict=True) if part.halves}
+        wholes = await self._calls.all(
+            [self._wholes(shard, [fields[shard][i] for i in part.halves]) for shard, part in halves.items()]
+        )
+        for part, reply in zip(halves.values(), wholes, strict=True):
+            part.complete(_list(reply))
+        return parts
+
+    def _values(self, shard: int, fields: Iterable[bytes]) -> Transaction:
+        keys, shards, buckets = self._keys.shards[shard], self.shards, self._buckets
+        return Transaction(
+            keys.slot,
+            [("GET", keys.header)]
+            + [("HGET", keys.bucket(bucket_of(field, shards, buckets)), field) for field in fields],
+        )
+
+    def _wholes(self, shard: int, fields: Iterable[bytes]) -> Request:
         keys = self._keys.shards[shard]
         rows = self._rows(keys, [keys.header, keys.tails])
         for field in fields:
-            rows.add(field, ())
-        return self._calls.run(keys.slot, "load", rows.keys, rows.arguments)
+            rows.add(field)
+        return self._calls.run(keys.slot, "load", rows.keys, [rows.packed()])
 
     async def commit(self, batch: Batch) -> Committed | Fenced:
         keys = self._keys.shards[batch.shard]
         rows = self._rows(keys, [keys.header, keys.fences, keys.log, keys.wakes, keys.tails, keys.marks])
-        fields = [rows.add_write(write) for write in batch.writes]
-        fence: list[Argument] = [batch.epoch, batch.last, batch.next, LOG_LIMIT]
-        reply = await self._run(batch.shard, "commit", rows.keys, fence + rows.named(), writes=True)
+        fields = [_add_write(rows, write) for write in batch.writes]
+        arguments: list[Argument] = [batch.epoch, batch.last, batch.next, LOG_LIMIT, rows.packed()]
+        reply = await self._run(batch.shard, "commit", rows.keys, arguments, writes=True)
         first, *rest = _list(reply)
         if first == -1:
             return Fenced(None if rest[0] is None else int(rest[0]))
@@ -159,12 +183,11 @@ class RedisEngine:
         rows = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
         for each in offers:
             field = field_of(each.user)
-            prefix = prefix_of(field, each.record, each.wake_at)
-            body = body_of(each.user, field, each.record)
-            wake = b"" if each.wake_at is None else each.wake_at
-            rows.add(field, (each.version, prefix, body, wake, b"+" if each.unsaved else b"="))
+            where = laid(field, each.record, body_of(each.user, field, each.record), each.wake_at)
+            mark = SET if each.unsaved else KEPT
+            rows.add(field, time(each.version), stored(where), time(each.wake_at), mark)
         if offers:
-            await self._run(shard, "offer", rows.keys, [since, *rows.named()], writes=True)
+            await self._run(shard, "offer", rows.keys, [since, rows.packed()], writes=True)
 
     async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
         at = 0 if cursor is None else int(cursor)
@@ -333,17 +356,17 @@ class RedisEngine:
         fields = _list(await self._calls.one(request, writes=False))
         if not fields:
             return []
-        _, *bodies = _list(await self._calls.one(self._load(shard, fields), writes=False))
-        return list(_records(part for pair in zip(fields, bodies, strict=True) for part in pair))
+        [read] = await self._read({shard: fields})
+        return list(_records(part for pair in zip(fields, read.bodies, strict=True) for part in pair))
 
     async def saved(self, shard: int, rows: Sequence[tuple[str, bytes, bool]]) -> None:
         keys = self._keys.shards[shard]
-        laid = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
+        told = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
         for user, record, drop in rows:
             field = field_of(user)
-            laid.add(field, (body_of(user, field, record), int(drop)))
+            told.add(field, text(body_of(user, field, record)), drop.to_bytes(1, "big"))
         if rows:
-            await self._run(shard, "saved", laid.keys, laid.named(), writes=True)
+            await self._run(shard, "saved", told.keys, [told.packed()], writes=True)
 
     # Direct messages
 
@@ -367,51 +390,42 @@ class RedisEngine:
             self._calls.run(self._keys.slot, name, [key], list(arguments)), writes=True
         )
 
-    def _rows(self, keys: ShardKeys, fixed: list[Argument]) -> _Rows:
-        return _Rows(keys, fixed, self.shards, self._buckets)
+    def _rows(self, keys: ShardKeys, fixed: list[Argument]) -> Rows:
+        return Rows(keys, fixed, self.shards, self._buckets)
 
 
-class _Rows:
-    """Arguments of a script that handles many users of a shard: each bucket's key once, and its place per user."""
+def _add_write(rows: Rows, write: Write) -> bytes:
+    user, record, note = write.user, write.record or b"", write.note
+    field = field_of(user)
+    body = body_of(user, field, record)
+    rows.add(
+        field,
+        _NOTHING if write.expected is None else text(body_of(user, field, write.expected)),
+        stored(laid(field, record, body, write.wake_at)),
+        time(write.wake_at),
+        TAKEN if not record else SET if write.unsaved else KEPT,
+        _NOTHING if note is None else text(len(note).to_bytes(2, "big") + note + body),
+    )
+    return field
 
-    __slots__ = ("_bucket", "_buckets", "_fixed", "_places", "_shards", "arguments", "keys")
 
-    def __init__(self, keys: ShardKeys, fixed: list[Argument], shards: int, buckets: int) -> None:
-        self._bucket = keys.bucket
-        self._fixed = len(fixed)
-        self._shards = shards
-        self._buckets = buckets
-        self._places: dict[int, int] = {}
-        self.keys = fixed
-        self.arguments: list[Argument] = []
+class _Part:
+    """What was read of one shard, bodies in the order in which they were asked for; an empty one is no record."""
 
-    def add(self, field: bytes, rest: tuple[Argument, ...]) -> None:
-        bucket = bucket_of(field, self._shards, self._buckets)
-        place = self._places.get(bucket)
-        if place is None:
-            self.keys.append(self._bucket(bucket))
-            place = self._places[bucket] = len(self.keys) - self._fixed
-        self.arguments += (place, field, *rest)
+    __slots__ = ("bodies", "halves", "settled")
 
-    def named(self) -> list[Argument]:
-        """For scripts that move wake-ups: how many buckets, and what each is called in the sorted set; then the rows."""
-        return [len(self._places), *self._places, *self.arguments]
+    def __init__(self, reply: list[bytes | None]) -> None:
+        header, *values = reply
+        self.settled = _Header(header).settled
+        self.bodies = [b"" if value is None else inline(value) for value in values]
+        self.halves = [i for i, value in enumerate(values) if value is not None and has_tail(value)]
 
-    def add_write(self, write: Write) -> bytes:
-        user, record, wake_at, note = write.user, write.record or b"", write.wake_at, write.note
-        field = field_of(user)
-        mark = b"-" if not record else b"+" if write.unsaved else b"="
-        self.add(
-            field,
-            (
-                b"" if write.expected is None else body_of(user, field, write.expected),
-                prefix_of(field, record, wake_at),
-                body_of(user, field, record),
-                b"" if wake_at is None else wake_at,
-                mark if note is None else mark + len(note).to_bytes(2, "big") + note,
-            ),
-        )
-        return field
+    def complete(self, reply: list[Any]) -> None:
+        """With the halves' bodies, and whether the shard was settled when those were read."""
+        settled, *bodies = reply
+        self.settled = self.settled and settled == 1
+        for index, body in zip(self.halves, bodies, strict=True):
+            self.bodies[index] = body
 
 
 class _Header:

@@ -59,6 +59,34 @@ class Request:
     script: Script | None = None
     redirects: int = 0
 
+    def sent(self) -> Sequence[Command]:
+        return (self.command,)
+
+    def answer(self, replies: list[Reply]) -> Reply:
+        return replies[0]
+
+
+@dataclass(slots=True)
+class Transaction:
+    """Commands for the server of a slot between which nobody else's come; its answer is the list of theirs. For reads: what
+    is plain commands costs the server half of a script that gives the same ones."""
+
+    slot: int
+    commands: Sequence[Command]
+    redirects: int = 0
+
+    def sent(self) -> Sequence[Command]:
+        return (("MULTI",), *self.commands, ("EXEC",))
+
+    def answer(self, replies: list[Reply]) -> Reply:
+        """The first refusal, if there is one: of a command that was to be queued, or when it was executed."""
+        for said in replies:
+            if isinstance(said, hiredis.ReplyError):
+                return said
+        done = replies[-1]
+        assert isinstance(done, list)
+        return next((said for said in done if isinstance(said, hiredis.ReplyError)), done)
+
 
 class Calls:
     def __init__(self, servers: Servers) -> None:
@@ -69,13 +97,13 @@ class Calls:
         called = script(name)
         return Request(slot, called.called(keys, arguments), called)
 
-    async def one(self, request: Request, *, writes: bool) -> Reply:
+    async def one(self, request: Request | Transaction, *, writes: bool) -> Reply:
         answer = await self._ask(request, writes=writes)
         if isinstance(answer, HerenowError):
             raise answer
         return answer
 
-    async def all(self, requests: Sequence[Request]) -> list[Reply]:
+    async def all(self, requests: Sequence[Request | Transaction]) -> list[Reply]:
         """Reads. Every answer, or the first failure."""
         answers = await self.each(requests)
         for answer in answers:
@@ -83,7 +111,7 @@ class Calls:
                 raise answer
         return answers
 
-    async def each(self, requests: Sequence[Request]) -> list[Reply]:
+    async def each(self, requests: Sequence[Request | Transaction]) -> list[Reply]:
         """Reads: an answer or a failure each, in order. Those for one server travel together."""
         if not requests:
             return []
@@ -104,7 +132,7 @@ class Calls:
                 answers[index] = reply
         return answers
 
-    async def _ask(self, request: Request, *, writes: bool) -> Reply:
+    async def _ask(self, request: Request | Transaction, *, writes: bool) -> Reply:
         [answer] = await self._send(await self._place(request.slot), [request], writes=writes)
         return answer
 
@@ -115,12 +143,13 @@ class Calls:
             return error
 
     async def _send(
-        self, server: Server | Unavailable, requests: list[Request], *, writes: bool
+        self, server: Server | Unavailable, requests: Sequence[Request | Transaction], *, writes: bool
     ) -> list[Reply]:
         if isinstance(server, Unavailable):
             return [server] * len(requests)
+        sent = [request.sent() for request in requests]
         try:
-            replies = await server.ask([request.command for request in requests])
+            replies = await server.ask([command for commands in sent for command in commands])
         except Unavailable as error:
             self.servers.doubt(server)
             return [error] * len(requests)
@@ -128,14 +157,21 @@ class Calls:
             self.servers.doubt(server)
             failure = UnknownOutcome(str(error)) if writes else Unavailable(str(error))
             return [failure] * len(requests)
-        for index, reply in enumerate(replies):
-            if isinstance(reply, hiredis.ReplyError):
-                replies[index] = await self._refused(server, requests[index], str(reply), writes=writes)
-        return replies
+        answers: list[Reply] = []
+        at = 0
+        for request, commands in zip(requests, sent, strict=True):
+            answer = request.answer(replies[at : at + len(commands)])
+            at += len(commands)
+            if isinstance(answer, hiredis.ReplyError):
+                answer = await self._refused(server, request, str(answer), writes=writes)
+            answers.append(answer)
+        return answers
 
-    async def _refused(self, server: Server, request: Request, said: str, *, writes: bool) -> Reply:
+    async def _refused(
+        self, server: Server, request: Request | Transaction, said: str, *, writes: bool
+    ) -> Reply:
         code, _, rest = said.partition(" ")
-        if code == "NOSCRIPT" and request.script is not None:
+        if code == "NOSCRIPT" and isinstance(request, Request) and request.script is not None:
             full = request.script.in_full(request.command)
             [answer] = await self._send(
                 server, [Request(request.slot, full, None, request.redirects)], writes=writes

@@ -15,6 +15,7 @@ comparing records. Scripts read this too (`lua/_shard.lua`); what a record says 
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import NamedTuple
 
 LONGEST = 64
 INLINE = LONGEST - 7
@@ -38,17 +39,27 @@ def body_of(user: str, field: bytes, record: bytes) -> bytes:
     return bytes((len(name),)) + name + record
 
 
-def prefix_of(field: bytes, record: bytes, wake_at: int | None) -> bytes:
-    """What stands before the body in the bucket, or instead of it; empty: nothing is to be stored."""
+class Laid(NamedTuple):
+    """Where a user's record and wake-up go."""
+
+    value: bytes
+    """In the bucket; empty: nothing is to be stored."""
+    tail: bytes
+    """In the shard's tails; empty: nothing."""
+
+
+def laid(field: bytes, record: bytes, body: bytes, wake_at: int | None) -> Laid:
     if not record:
         if wake_at is None:
-            return b""
-        flag = 128 if field[:1] == _DIGEST else 0
-        return bytes((flag + _ABSOLUTE,)) + wake_at.to_bytes(6, "big")
+            return Laid(b"", b"")
+        due = wake_at.to_bytes(_ABSOLUTE, "big")
+        if field[:1] == _DIGEST:
+            return Laid(bytes((128 + _ABSOLUTE,)) + due, body)
+        return Laid(bytes((_ABSOLUTE,)) + due, b"")
     wake = b"" if wake_at is None else _wake(wake_at, int.from_bytes(record[2:_HEAD], "big"))
     if len(record) <= INLINE and field[:1] != _DIGEST:
-        return bytes((len(wake),)) + wake
-    return bytes((128 + len(wake),)) + wake + record[:_HEAD]
+        return Laid(bytes((len(wake),)) + wake + record, b"")
+    return Laid(bytes((128 + len(wake),)) + wake + record[:_HEAD], body)
 
 
 def _wake(wake_at: int, version: int) -> bytes:
@@ -56,6 +67,18 @@ def _wake(wake_at: int, version: int) -> bytes:
     if 0 <= after < 1 << 40:
         return after.to_bytes(max(1, (after.bit_length() + 7) // 8), "big")
     return wake_at.to_bytes(_ABSOLUTE, "big")
+
+
+def inline(value: bytes) -> bytes:
+    """The body, unless it is in the tails."""
+    n = value[0]
+    return value[n + 1 :] if n < 128 else b""
+
+
+def has_tail(value: bytes) -> bool:
+    """Does the value have a body that is in the tails?"""
+    n = value[0]
+    return n >= 128 and len(value) > n - 127
 
 
 def user_of(field: bytes, body: bytes) -> str:

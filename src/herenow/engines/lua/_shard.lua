@@ -1,13 +1,14 @@
 -- What the scripts of one shard share. How a value is laid out is told in redis_codec.py, what the keys are in redis_keys.py.
 local call, byte, sub, unpack_number = redis.call, string.byte, string.sub, struct.unpack
-local NUMBER = {'>I1', '>I2', '>I3', '>I4', '>I5', '>I6'}
+-- A wake-up of n bytes and the version it counts from.
+local WAKE = {'>I1xxI6', '>I2xxI6', '>I3xxI6', '>I4xxI6', '>I5xxI6'}
 
 local function wake_of(value)
   local n = byte(value) % 128
   if n == 0 then return nil end
-  local wake = unpack_number(NUMBER[n], value, 2)
-  if n == 6 then return wake end
-  return wake + unpack_number('>I6', value, n + 4)
+  if n == 6 then return (unpack_number('>I6', value, 2)) end
+  local wake, version = unpack_number(WAKE[n], value, 2)
+  return wake + version
 end
 
 local function body_of(tails, field, value)
@@ -17,17 +18,17 @@ local function body_of(tails, field, value)
   return call('HGET', tails, field)
 end
 
--- prefix '': nothing is left of the user
-local function store(bucket, tails, field, old, prefix, body)
+-- value '': nothing is left of the user
+local function store(bucket, tails, field, old, value, tail)
   local had_tail = old and byte(old) >= 128
-  if prefix == '' then
+  if value == '' then
     call('HDEL', bucket, field)
-  elseif byte(prefix) >= 128 then
-    call('HSET', tails, field, body)
-    call('HSET', bucket, field, prefix)
+  elseif byte(value) >= 128 then
+    call('HSET', tails, field, tail)
+    call('HSET', bucket, field, value)
     return
   else
-    call('HSET', bucket, field, prefix .. body)
+    call('HSET', bucket, field, value)
   end
   if had_tail then call('HDEL', tails, field) end
 end
@@ -57,15 +58,20 @@ local function in_parts(command, key, arguments)
   return answers
 end
 
--- The names of this call's buckets, `count` arguments from the given one on, and the earliest wake-up of each.
-local function read_wakes(wakes, from, count)
-  local names = {}
-  for i = 1, count do names[i] = ARGV[from + i - 1] end
+-- What the buckets after the given key are called in the sorted set, and the earliest wake-up of each. A name is what a
+-- bucket's key has beyond the header's, which comes first.
+local function read_wakes(wakes, bucket_at)
+  local names, from = {}, #KEYS[1] + 2
+  for i = 1, #KEYS - bucket_at do names[i] = sub(KEYS[bucket_at + i], from) end
   firsts = in_parts('ZMSCORE', wakes, names)
   return names
 end
 
+-- What a row says where there is no wake-up.
+local NEVER = 2 ^ 48 - 1
+
 local function move_wake(i, was, is)
+  if is == NEVER then is = nil end
   if was == is then return end
   local first = tonumber(firsts[i] or nil)
   if is and (not first or is < first) then
@@ -90,6 +96,9 @@ local function write_wakes(wakes, names, bucket_at)
   in_parts('ZREM', wakes, removed)
   return set[1] or removed[1]
 end
+
+-- What a row says of its user's mark.
+local KEPT, SET = 0, 1
 
 -- field → whether it is marked from now on
 local function write_marks(marks, marked)

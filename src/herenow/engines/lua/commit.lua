@@ -1,31 +1,34 @@
 -- Writes a batch of one epoch: records, wake-ups, log entries and marks. Answers {-1, row} when the fence bars it, otherwise
 -- {settled, index, current body, …} with the writes that found something else.
 local header, fences, log, wakes, tails, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6] -- then buckets
-local epoch, last, next, log_limit, buckets = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
--- then the buckets' names, then per write: which bucket, field, expected body, prefix, body, wake-up, mark and note
+local epoch, last, next, log_limit, rows = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+-- which bucket, field, expected body, value, tail, wake-up, mark, log entry
+local ROW = '>I3Bc0I3c0I3c0I3c0I6BI3c0'
 local row = call('HGET', fences, epoch)
 if row ~= last then return {-1, row} end
-local names = read_wakes(wakes, 6, buckets)
+local names = read_wakes(wakes, 6)
 call('HSET', fences, epoch, next)
 local state, head = read_header(header)
-local answer, entries, marked, writes = {state == 's' and 1 or 0}, {}, {}, 6 + buckets
-for at = writes, #ARGV, 7 do
-  local i, field, prefix, body, extra = tonumber(ARGV[at]), ARGV[at + 1], ARGV[at + 3], ARGV[at + 4], ARGV[at + 6]
-  local old = call('HGET', KEYS[6 + i], field)
+local answer, entries, marked, at, index = {state == 's' and 1 or 0}, {}, {}, 1, 0
+while at <= #rows do
+  local i, field, expected, value, tail, wake, mark, entry
+  i, field, expected, value, tail, wake, mark, entry, at = unpack_number(ROW, rows, at)
+  local bucket = KEYS[6 + i]
+  local old = call('HGET', bucket, field)
   local current = old and body_of(tails, field, old) or ''
-  if current ~= ARGV[at + 2] then
-    answer[#answer + 1] = (at - writes) / 7
+  if current ~= expected then
+    answer[#answer + 1] = index
     answer[#answer + 1] = current
   else
-    if old or prefix ~= '' then store(KEYS[6 + i], tails, field, old, prefix, body) end
-    move_wake(i, old and wake_of(old) or nil, tonumber(ARGV[at + 5]))
-    local mark = byte(extra)
-    if mark ~= 61 then marked[field] = mark == 43 end
-    if #extra > 1 then
+    if old or value ~= '' then store(bucket, tails, field, old, value, tail) end
+    move_wake(i, old and wake_of(old) or nil, wake)
+    if mark ~= KEPT then marked[field] = mark == SET end
+    if entry ~= '' then
       entries[#entries + 1] = field
-      entries[#entries + 1] = sub(extra, 2) .. body
+      entries[#entries + 1] = entry
     end
   end
+  index = index + 1
 end
 write_marks(marks, marked)
 if write_wakes(wakes, names, 6) or entries[1] then

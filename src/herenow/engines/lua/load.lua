@@ -1,10 +1,12 @@
--- Answers {settled, body, …} of fields; an empty body is no record.
-local header, tails = KEYS[1], KEYS[2] -- then buckets
--- ARGV per field: which bucket, field
-local answer, n = {read_header(header) == 's' and 1 or 0}, 1
-for i = 1, #ARGV, 2 do
-  local value = call('HGET', KEYS[2 + ARGV[i]], ARGV[i + 1])
+-- What has a tail, read together with it. Answers {settled, body, …} of fields; an empty body is no record.
+local header, tails, rows = KEYS[1], KEYS[2], ARGV[1] -- then buckets
+-- which bucket, field
+local answer, n, at = {read_header(header) == 's' and 1 or 0}, 1, 1
+while at <= #rows do
+  local i, field
+  i, field, at = unpack_number('>I3Bc0', rows, at)
+  local value = call('HGET', KEYS[2 + i], field)
   n = n + 1
-  answer[n] = value and body_of(tails, ARGV[i + 1], value) or ''
+  answer[n] = value and body_of(tails, field, value) or ''
 end
 return answer

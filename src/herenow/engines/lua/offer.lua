@@ -1,19 +1,21 @@
 -- Puts records where there is none or an older one, as long as the shard is not settled, and it is not to be for a while.
 -- Answers whether it took them.
 local header, wakes, tails, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4] -- then buckets
-local since, buckets = tonumber(ARGV[1]), tonumber(ARGV[2])
--- then the buckets' names, then per offer: which bucket, field, version, prefix, body, wake-up, mark
+local since, rows = tonumber(ARGV[1]), ARGV[2]
+-- which bucket, field, version, value, tail, wake-up, mark
+local ROW = '>I3Bc0I6I3c0I3c0I6B'
 local state, head = read_header(header)
 if state == 's' then return 0 end
-local names, marked = read_wakes(wakes, 3, buckets), {}
-for at = 3 + buckets, #ARGV, 7 do
-  local i, field = tonumber(ARGV[at]), ARGV[at + 1]
+local names, marked, at = read_wakes(wakes, 4), {}, 1
+while at <= #rows do
+  local i, field, version, value, tail, wake, mark
+  i, field, version, value, tail, wake, mark, at = unpack_number(ROW, rows, at)
   local old = call('HGET', KEYS[4 + i], field)
   local version_at = old and byte(old) % 128 + 4
-  if not old or #old < version_at or unpack_number('>I6', old, version_at) < tonumber(ARGV[at + 2]) then
-    store(KEYS[4 + i], tails, field, old, ARGV[at + 3], ARGV[at + 4])
-    move_wake(i, old and wake_of(old) or nil, tonumber(ARGV[at + 5]))
-    if ARGV[at + 6] == '+' then marked[field] = true end
+  if not old or #old < version_at or unpack_number('>I6', old, version_at) < version then
+    store(KEYS[4 + i], tails, field, old, value, tail)
+    move_wake(i, old and wake_of(old) or nil, wake)
+    if mark == SET then marked[field] = true end
   end
 end
 write_marks(marks, marked)

@@ -1,16 +1,17 @@
 -- Takes marks away, and where asked the record too, where it is still the one that was saved.
 local header, wakes, tails, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4] -- then buckets
-local buckets = tonumber(ARGV[1])
--- then the buckets' names, then per row: which bucket, field, saved body, 1 to drop it
-local names, marked = read_wakes(wakes, 2, buckets), {}
-for at = 2 + buckets, #ARGV, 4 do
-  local i, field = tonumber(ARGV[at]), ARGV[at + 1]
+local rows = ARGV[1]
+-- which bucket, field, saved body, 1 to drop it
+local names, marked, at = read_wakes(wakes, 4), {}, 1
+while at <= #rows do
+  local i, field, body, drop
+  i, field, body, drop, at = unpack_number('>I3Bc0I3c0B', rows, at)
   local old = call('HGET', KEYS[4 + i], field)
-  if old and body_of(tails, field, old) == ARGV[at + 2] then
+  if old and body_of(tails, field, old) == body then
     marked[field] = false
-    if ARGV[at + 3] == '1' then
+    if drop == 1 then
       store(KEYS[4 + i], tails, field, old, '', '')
-      move_wake(i, wake_of(old), nil)
+      move_wake(i, wake_of(old), NEVER)
     end
   end
 end

@@ -1,0 +1,35 @@
+"""Ports for servers that tests start, end and start again.
+
+None that the system gives to whoever connects somewhere (32768 and above, as Linux has it): a server that was killed would
+find its port taken by some client. A port and the one 10 000 above it are free, for the bus of a cluster.
+"""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+from random import SystemRandom
+
+FIRST, END, BUS = 10_000, 22_000, 10_000
+
+_dice = SystemRandom()
+_given: set[int] = set()
+
+
+def free_port() -> int:
+    """Never the same one twice."""
+    while True:
+        port = _dice.randrange(FIRST, END)
+        if port not in _given and _is_free(port) and _is_free(port + BUS):
+            _given.add(port)
+            return port
+
+
+def _is_free(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
