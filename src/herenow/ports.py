@@ -305,6 +305,10 @@ class Relation:
     """When `contact` ends by itself; None: never."""
 
 
+STRANGERS, MUTUAL, IN_CONTACT = Relation(), Relation(mutual_follow=True), Relation(contact=True)
+"""What nearly all pairs are. A source that answers with these very ones saves everybody the comparing."""
+
+
 @dataclass(frozen=True, slots=True)
 class RelationRow:
     """A row of an import or of `POST /relations`. kind `follow`: a follows b; `contact`: a and b are in contact
@@ -329,6 +333,18 @@ class BlockRow:
     """The blocker's last seen, as the other one knew it."""
     blocked_seen: int | None = None
     lifted_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Acquaintance:
+    """What the ledger knows about one user and some others."""
+
+    relations: Sequence[Relation]
+    """In the order asked; empty where they were not asked for."""
+    blocks: Sequence[BlockRow]
+    mates: Set[str]
+    """Who shares a room with the one; empty where that was not asked for."""
+    preferences: Mapping[str, Preferences]
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,6 +500,12 @@ class Ledger(Relations, Protocol):
 
     async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
         """Remove it, or keep it as lifted at that time. False: there was none in force."""
+
+    async def acquaintance(
+        self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
+    ) -> Acquaintance:
+        """`between` (where `related`), `blocks` and `share_rooms` (where `rooms`) of the one and the others, and the
+        `preferences` of `users`, as one question: everybody who begins to look asks it."""
 
     # What changed
 

@@ -11,7 +11,7 @@ import sqlalchemy
 from herenow.core.model import Mode
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers.sqlite import SqliteLedger
-from herenow.ports import Choice, RelationRow
+from herenow.ports import Choice, RelationRow, Remembered
 from herenow.testing.ledger_contract import NOW, LedgerContract, contact, follow, gone, room, seen
 
 
@@ -143,22 +143,58 @@ async def test_no_thread_and_no_file_is_left_open(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["herenow.db"]
 
 
+async def test_what_is_asked_at_once_shares_a_connection_and_nothing_else(ledger, monkeypatch):
+    taken: list[object] = []
+
+    def note(*taken_out):
+        taken.append(taken_out)
+
+    asked_for = ledger._people.remembered
+
+    def fail_for_bo(connection, users):
+        if "bo" in users:
+            raise sqlite3.OperationalError("disk I/O error")
+        return asked_for(connection, users)
+
+    await ledger.save_last_seen({"ana": NOW, "cy": NOW})
+    monkeypatch.setattr(ledger._people, "remembered", fail_for_bo)
+    sqlalchemy.event.listen(sqlalchemy.Pool, "checkout", note)
+    try:
+        asked = [asyncio.ensure_future(ledger.remembered([user])) for user in ("ana", "bo", "cy", "dee")]
+        await asyncio.sleep(0)
+        asked[3].cancel()
+        ana, bo, cy, dee = await asyncio.gather(*asked, return_exceptions=True)
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Pool, "checkout", note)
+    assert len(taken) == 1
+    assert (ana, cy) == ({"ana": Remembered(NOW)}, {"cy": Remembered(NOW)})
+    assert isinstance(bo, Unavailable)
+    assert isinstance(dee, asyncio.CancelledError)
+
+
+async def test_what_was_asked_before_the_end_is_answered(ledger):
+    asked = [asyncio.ensure_future(ledger.remembered(["ana"])) for _ in range(3)]
+    await asyncio.sleep(0)
+    await ledger.close()
+    assert await asyncio.gather(*asked) == [{}] * 3
+    with pytest.raises(Unavailable):
+        await ledger.remembered(["ana"])
+
+
 async def test_nothing_is_looked_up_by_scanning_a_table(ledger, tmp_path):
-    asked: list[tuple[str, object]] = []
+    asked: list[str] = []
 
-    def note(_connection, _cursor, statement, parameters, *_):
-        asked.append((statement, parameters))
+    def listen(driver, *_):  # to the driver itself: not every question takes the way through SQLAlchemy
+        driver.set_trace_callback(asked.append)
 
-    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", note)
+    sqlalchemy.event.listen(sqlalchemy.Pool, "checkout", listen)
     try:
         await use_everything(ledger)
     finally:
-        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", note)
-    looked = [
-        query
-        for query in asked
-        if not query[0].startswith(("BEGIN", "DELETE FROM runs", "DELETE FROM open_marks "))
-    ]
+        sqlalchemy.event.remove(sqlalchemy.Pool, "checkout", listen)
+    assert any("FROM json_each" in statement for statement in asked)
+    apart = ("BEGIN", "COMMIT", "ROLLBACK", "PRAGMA", "--", "DELETE FROM runs", "DELETE FROM open_marks ")
+    looked = [statement for statement in asked if not statement.startswith(apart)]
     steps = [(step, statement) for statement, step in plans(tmp_path / "herenow.db", looked)]
     assert steps
     tables = (
@@ -171,6 +207,7 @@ async def test_nothing_is_looked_up_by_scanning_a_table(ledger, tmp_path):
         "changes",
         "forth",
         "back",
+        "blocks",
     )
     assert not [step for step in steps if step[0].startswith(tuple(f"SCAN {table}" for table in tables))]
 
@@ -180,6 +217,7 @@ async def use_everything(ledger: SqliteLedger) -> None:
     await ledger.apply(rows)
     await ledger.apply([gone(row) for row in rows])
     await ledger.between("ana", ["bo"], NOW)
+    await ledger.acquaintance("ana", ["bo"], ["ana"], NOW, related=True, rooms=True)
     await ledger.contacts("ana", NOW)
     await ledger.follows("ana", "bo")
     await ledger.is_member("r", "ana")
@@ -197,8 +235,8 @@ async def use_everything(ledger: SqliteLedger) -> None:
 
 def plans(path, asked):
     connection = sqlite3.connect(path)
-    for statement, parameters in asked:
-        for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters):
+    for statement in asked:
+        for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}"):
             yield statement, row[3]
     connection.close()
 

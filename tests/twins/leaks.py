@@ -80,12 +80,12 @@ def as_of_is_the_records_version(stage, monkeypatch):
 
     async def spoiled(viewer, users):
         monkeypatch.setattr(
-            stage.node.hub, "as_of", lambda _: getattr(stage.node.people.find(TARGET).presence, "version", 0)
+            stage.node.hub, "as_of", lambda *_: getattr(stage.node.people.find(TARGET).presence, "version", 0)
         )
         try:
             return await statuses(viewer, users)
         finally:
-            monkeypatch.setattr(stage.node.hub, "as_of", lambda _: stage.node.clock.now())
+            monkeypatch.setattr(stage.node.hub, "as_of", lambda *_: stage.node.clock.now())
 
     monkeypatch.setattr(stage.node.views, "statuses", spoiled)
 

@@ -6,6 +6,8 @@ what they are is not known here. Another rule for what a status is, is the reaso
 
 from __future__ import annotations
 
+from functools import cache
+
 from herenow.core.model import Idle, Mode, Platform, Presence, Status
 from herenow.core.values import replace
 
@@ -54,4 +56,10 @@ def shown(presence: Presence, at: int) -> Presence:
 
 
 def platforms_of(presence: Presence) -> frozenset[Platform]:
-    return frozenset([s.platform for s in presence.sessions])
+    return _same(frozenset([s.platform for s in presence.sessions]))
+
+
+@cache
+def _same(platforms: frozenset[Platform]) -> frozenset[Platform]:
+    """There are sixteen sets of platforms, and a set takes more memory than the rest of a plain record."""
+    return platforms

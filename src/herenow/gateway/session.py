@@ -42,7 +42,7 @@ from herenow.wire.inputs import Activity
 from herenow.wire.peer import Peer, Rejection
 from herenow.wire.reading import BEATS
 from herenow.wire.shapes import (
-    closed_statuses_frame,
+    dated_statuses_frame,
     denied_frame,
     denied_list_frame,
     error_frame,
@@ -50,7 +50,6 @@ from herenow.wire.shapes import (
     status_frame,
     unsubscribed_frame,
     welcome_frame,
-    with_as_of,
 )
 
 if TYPE_CHECKING:
@@ -326,7 +325,7 @@ class ClientSession:
         if command.single:
             self._send(_single(granted, command.id))
             return
-        self._send(closed_statuses_frame([with_as_of(*status) for status in granted.statuses], command.id))
+        self._send(dated_statuses_frame(granted.statuses, command.id))
         if granted.denied:
             self._send(denied_list_frame(granted.denied, command.id))
 

@@ -1,6 +1,6 @@
 """Who does this token speak for? Minting HS256 tokens; verifying those and what an issuer signed with a key of its own.
 
-The signature is PyJWT's work; what the claims must look like is ours, because PyJWT lets pass what a presence
+An issuer's signature is PyJWT's work; what the claims must look like is ours, because PyJWT lets pass what a presence
 server should not: no `exp`, an `exp` in text, one in the year 3000, a claim said twice. Verification never
 tells more than a code and a sentence, and neither ever contains the token.
 
@@ -13,6 +13,7 @@ Time is an argument. Revocation ("tokens issued before T are void") is a fact of
 
 import base64
 import binascii
+import hmac
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -105,7 +106,8 @@ def verify(
     accepted = ([ALGORITHM] if secret is not None else []) + ([*ALGORITHMS] if keys is not None else [])
     algorithm, kid = _header(token, accepted)
     if algorithm == ALGORITHM:
-        payload = _signed_payload(token, algorithm, [secret])
+        assert secret is not None
+        payload = _payload_by_secret(token, secret)
     else:
         assert keys is not None
         payload = _signed_payload(token, algorithm, [each.key for each in keys.find(algorithm, kid)])
@@ -130,6 +132,15 @@ def _header(token: str, accepted: Sequence[str]) -> tuple[str, str | None]:
     if kid is not None and (not isinstance(kid, str) or not 1 <= len(kid) <= MAX_KID):
         raise ProtocolError("token_malformed", "The token's kid is no text, or too long.")
     return algorithm, kid
+
+
+def _payload_by_secret(token: str, secret: str) -> bytes | None:
+    """HS256 as RFC 7515 has it. By PyJWT it takes five times as long, most of it to look whether the secret is JSON; and
+    everybody who arrives brings a token."""
+    signed, _, signature = token.rpartition(".")
+    if not hmac.compare_digest(hmac.digest(secret.encode(), signed.encode(), "sha256"), _decoded(signature)):
+        return None
+    return _decoded(signed.partition(".")[2])
 
 
 def _signed_payload(token: str, algorithm: str, keys: Sequence[object]) -> bytes | None:

@@ -31,7 +31,7 @@ from sqlalchemy.sql.dml import ReturningDelete, ReturningInsert
 
 from herenow.ledgers.flavour import Flavour, every, rows, upsert
 from herenow.ledgers.schema import contacts, follows, members
-from herenow.ports import LedgerChange, Relation, RelationRow
+from herenow.ports import IN_CONTACT, MUTUAL, STRANGERS, LedgerChange, Relation, RelationRow
 
 Edge = tuple[str, str]
 
@@ -54,7 +54,7 @@ class Graph:
     ) -> list[Relation]:
         asked = rows(sorted(set(targets))) | {"viewer": viewer, "now": now}
         found = {
-            target: Relation(bool(mutual), bool(contact), until)
+            target: _relation(mutual, contact, until)
             for target, mutual, contact, until in self._between(connection, asked)
         }
         return [found.get(target, STRANGERS) for target in targets]
@@ -83,7 +83,10 @@ class Graph:
         return count, list(changes)
 
 
-STRANGERS = Relation()
+def _relation(mutual: object, contact: object, until: int | None) -> Relation:
+    if until is None and not (mutual and contact):
+        return MUTUAL if mutual else IN_CONTACT
+    return Relation(bool(mutual), bool(contact), until)
 
 
 class _Kind:

@@ -23,7 +23,16 @@ from herenow.ledgers.privacy import Privacy
 from herenow.ledgers.runs import Runs
 from herenow.ledgers.schema import meta
 from herenow.ledgers.voids import Voids
-from herenow.ports import BlockRow, Choice, LedgerChange, Relation, RelationRow, Remembered, Void
+from herenow.ports import (
+    Acquaintance,
+    BlockRow,
+    Choice,
+    LedgerChange,
+    Relation,
+    RelationRow,
+    Remembered,
+    Void,
+)
 
 T = TypeVar("T")
 
@@ -59,7 +68,7 @@ class SqlLedger(ABC):
 
     @abstractmethod
     async def _read(self, work: Callable[[Connection], T]) -> T:
-        """Run one statement; raise `Unavailable` for the driver's errors."""
+        """Run statements that change nothing; raise `Unavailable` for the driver's errors."""
 
     @abstractmethod
     async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
@@ -223,6 +232,21 @@ class SqlLedger(ABC):
             return _told(blocker, blocked, self._privacy.unblock(connection, blocker, blocked, lifted_at))
 
         return await self._change(work)
+
+    async def acquaintance(
+        self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
+    ) -> Acquaintance:
+        asked, among, whose = tuple(others), frozenset(others), frozenset(users)
+
+        def work(connection: Connection) -> Acquaintance:
+            return Acquaintance(
+                self._graph.between(connection, user, asked, now) if asked and related else (),
+                self._privacy.blocks(connection, user, among) if among else (),
+                self._graph.share_rooms(connection, user, among) if among and rooms else frozenset(),
+                self._privacy.preferences(connection, whose) if whose else {},
+            )
+
+        return await self._read(work)
 
     # What changed
 

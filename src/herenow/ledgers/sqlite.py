@@ -96,18 +96,23 @@ class SqliteLedger(SqlLedger):
             await self._on(lane, self._alone(revisions.upgrade), self._at_open)
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
-        return await self._on(self._readers, work, while_running)
+        return await self._on(self._readers, work, while_running, together=True)
 
     async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
         return await self._on(self._writer, self._alone(work), while_running)
 
     async def _on(
-        self, lane: Lane | None, work: Callable[[Connection], T], explain: Callable[[Exception], Exception]
+        self,
+        lane: Lane | None,
+        work: Callable[[Connection], T],
+        explain: Callable[[Exception], Exception],
+        *,
+        together: bool = False,
     ) -> T:
         if lane is None:
             raise Unavailable("The ledger is not open.")
         try:
-            return await lane.run(work)
+            return await (lane.ask(work) if together else lane.run(work))
         except (DBAPIError, sqlite3.Error) as error:
             explained = explain(error)
             if explained is error:

@@ -2,10 +2,14 @@
 
 Answers of many rows come back as one JSON text, for the reason that batches go there as one: fetching gives up the
 interpreter lock at every row (see `flavour`).
+
+What is asked again and again is compiled once and handed to the driver as text: on the way through SQLAlchemy a question
+about 50 people costs three times what SQLite needs for its answer.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -52,11 +56,13 @@ class SqliteFlavour:
     def query(self, asked: Select[Any] | CompoundSelect[Any]) -> Query:
         answer = asked.subquery("answer")
         packed = select(func.json_group_array(func.json_array(*answer.c)))
+        compiled = packed.compile(dialect=_NAMED)
+        statement, constants = str(compiled), {k: v for k, v in compiled.params.items() if v is not None}
 
         def ask(connection: Connection, variables: Mapping[str, object]) -> Sequence[Row]:
-            return msgspec.json.decode(
-                connection.execute(packed, variables).scalar_one(), type=list[list[Any]]
-            )
+            driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
+            [answered] = driver.execute(statement, {**constants, **variables}).fetchone()
+            return _decode(answered)
 
         return ask
 
@@ -68,5 +74,7 @@ class SqliteFlavour:
         return newest or 0
 
 
+_NAMED = sqlite.dialect(paramstyle="named")
+_decode = msgspec.json.Decoder(list[list[Any]]).decode
 _sequence = table("sqlite_sequence", column("name"), column("seq"))  # SQLite's own, for AUTOINCREMENT
 _NEWEST_CHANGE = select(_sequence.c.seq).where(_sequence.c.name == changes.name)

@@ -14,7 +14,11 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedEr
 
 from herenow.errors import ConfigurationError, Unavailable
 
-OURS = (ProgrammingError, IntegrityError, DataError, NotSupportedError)
+OURS = (
+    *(ProgrammingError, IntegrityError, DataError, NotSupportedError),
+    *(sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.DataError, sqlite3.NotSupportedError),
+)
+"""By SQLAlchemy's names, and by the driver's where a question goes to it directly."""
 
 LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 

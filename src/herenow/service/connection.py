@@ -7,6 +7,8 @@ from collections.abc import Callable
 from herenow.service.outbox import Outbox
 from herenow.service.people import HeldSession
 
+NO_ROOMS: frozenset[str] = frozenset()
+
 
 class Connection:
     __slots__ = ("end", "issued_at", "outbox", "rooms", "session", "welcomed")
@@ -20,7 +22,7 @@ class Connection:
         """Close the socket with a code and a reason."""
         self.issued_at = issued_at
         """When the token it last showed was issued."""
-        self.rooms: frozenset[str] = frozenset()
+        self.rooms = NO_ROOMS
         self.welcomed = False
         """It has been told who it is: the first frame of all."""
 

@@ -239,6 +239,7 @@ class Decider:
         """Until nothing changes any more."""
         while True:
             await self._learn(person)
+            person.dirty = False  # all that was marked until now is looked at now
             first = self._bar(person)
             epoch = self._standing.epoch
             asks = tuple(person.asks)

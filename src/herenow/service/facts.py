@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from herenow.core.visibility import Block, Facts, Preferences, Sight, Verdict, earliest, judge
-from herenow.ports import BlockRow, Relation
+from herenow.ports import IN_CONTACT, MUTUAL, BlockRow, Relation
+from herenow.ports import STRANGERS as UNRELATED
 
 VIEWERS = 50_000
 TARGETS_PER_VIEWER = 20_000
@@ -21,8 +22,6 @@ CLASSES = 10_000
 
 FOREVER = 1 << 62
 
-_UNRELATED = Relation()
-
 
 @dataclass(frozen=True, slots=True)
 class Tie:
@@ -30,7 +29,7 @@ class Tie:
 
     until: int = 0
     """Until when they are related; 0: they are not."""
-    relation: Relation = _UNRELATED
+    relation: Relation = UNRELATED
     shares_room: bool = False
     block: Block | None = None
 
@@ -50,19 +49,19 @@ class Tie:
 def tie(relation: Relation, *, shares_room: bool, block: Block | None) -> Tie:
     """The plainest ones are shared."""
     if block is None and not shares_room:
-        if relation == STRANGERS.relation:
-            return STRANGERS
-        if relation == FRIENDS.relation:
-            return FRIENDS
-        if relation == CONTACTS.relation:
+        if relation is IN_CONTACT or relation == IN_CONTACT:
             return CONTACTS
+        if relation is MUTUAL or relation == MUTUAL:
+            return FRIENDS
+        if relation == UNRELATED:
+            return STRANGERS
     until = _related_until(relation)
     return Tie(FOREVER if shares_room else until, relation, shares_room, block)
 
 
 STRANGERS = Tie()
-FRIENDS = Tie(FOREVER, Relation(mutual_follow=True))
-CONTACTS = Tie(FOREVER, Relation(contact=True))
+FRIENDS = Tie(FOREVER, MUTUAL)
+CONTACTS = Tie(FOREVER, IN_CONTACT)
 UNDECIDED = Preferences()
 """What nearly everybody prefers: compared by identity, so whoever has exactly this gets this one."""
 
@@ -159,6 +158,23 @@ class Known:
         if what is None or theirs is None or mine is None:
             return None
         return self._judged(what, theirs, mine, now)
+
+    def known_sights(self, viewer: str, targets: Sequence[str], now: int) -> list[Sight | None]:
+        """What this user may see of each, in order; None: not known."""
+        ties, preferences = self._ties.get(viewer, _NONE), self._preferences
+        mine = preferences.get(viewer)
+        sights: list[Sight | None] = []
+        for target in targets:
+            what, theirs = ties.get(target), preferences.get(target)
+            if theirs is UNDECIDED and mine is UNDECIDED and (what is CONTACTS or what is FRIENDS):
+                sights.append(Sight.FULL)
+            elif target == viewer:
+                sights.append(ONESELF.sight)
+            elif what is None or theirs is None or mine is None:
+                sights.append(None)
+            else:
+                sights.append(self._judged(what, theirs, mine, now).sight)
+        return sights
 
     def sights(self, viewer: str, targets: Sequence[str], now: int) -> dict[str, Sight]:
         """What this user may see of each; unknown is nothing."""

@@ -52,6 +52,9 @@ WIDEST_TICK = 1.0
 CATCH_UP = 0.05
 """Seconds at a time that go into sending what waited while the node was late."""
 
+FEW = 64
+"""Viewers that a channel keeps in a list, which has a fifth of a dictionary's size; who leaves is searched for there."""
+
 ASKS = b""
 """What a viewer had who was told to ask: we do not know."""
 
@@ -67,9 +70,26 @@ class Channel:
         self.shown = person.presence
         """What the body was made from."""
         self.body = b""
-        self.outboxes: dict[Outbox, None] = {}
+        self.outboxes: list[Outbox] | dict[Outbox, None] = []
+        """In the order they came."""
         self.delivery: Delivery | None = None
         """How changes reach the viewers, when not at once: the same for everybody who looks at this person."""
+
+    def add(self, outbox: Outbox) -> None:
+        """One that is not here."""
+        if isinstance(self.outboxes, dict):
+            self.outboxes[outbox] = None
+        elif len(self.outboxes) < FEW:
+            self.outboxes.append(outbox)
+        else:
+            self.outboxes = dict.fromkeys((*self.outboxes, outbox))
+
+    def remove(self, outbox: Outbox) -> None:
+        """One that is here."""
+        if isinstance(self.outboxes, dict):
+            del self.outboxes[outbox]
+        else:
+            self.outboxes.remove(outbox)
 
     @property
     def said(self) -> bytes:
@@ -159,11 +179,13 @@ class Hub:
             self.resight(outbox, person, sight)
         channel = self._channel(person, sight)
         self._remember(channel)
-        self._join(outbox, channel)
+        if present is None:
+            self._join(outbox, channel)
         self._choose_delivery(person)
         if self._waves:
             self._waves.withdraw(person, outbox)
-        outbox.dirty.pop(channel, None)
+        if outbox.dirty:
+            outbox.dirty.pop(channel, None)
         return channel
 
     def unwatch(self, outbox: Outbox, user: str) -> None:
@@ -281,9 +303,9 @@ class Hub:
             elif outbox.had_own is None:
                 outbox.had_own = had
 
-    def as_of(self, shard: int) -> int:
-        """Since when what we say of this shard is known to be true."""
-        return self._stale.get(shard) or self._clock.now()
+    def as_of(self, shard: int, now: int | None = None) -> int:
+        """Since when what we say of this shard is known to be true; `now` for who has asked the clock already."""
+        return self._stale.get(shard) or now or self._clock.now()
 
     def is_stale(self, shard: int) -> bool:
         return shard in self._stale
@@ -389,7 +411,7 @@ class Hub:
 
     def _channel(self, person: Person, sight: Sight) -> Channel:
         for channel in person.channels:
-            if channel.sight == sight:
+            if channel.sight is sight or channel.sight == sight:
                 if channel in self._given_up:  # who comes now gets the truth, and so does everybody
                     self._show(channel)
                 return channel
@@ -400,12 +422,12 @@ class Hub:
         return channel
 
     def _join(self, outbox: Outbox, channel: Channel) -> None:
-        channel.outboxes[outbox] = None
+        channel.add(outbox)
         outbox.watching[channel.person.user] = channel
         self._audiences.changed(channel)
 
     def _leave(self, outbox: Outbox, channel: Channel) -> None:
-        channel.outboxes.pop(outbox, None)
+        channel.remove(outbox)
         self._audiences.changed(channel)
         if not channel.outboxes:
             self._given_up.pop(channel, None)
@@ -472,9 +494,9 @@ class Hub:
     def _choose_delivery(self, person: Person) -> None:
         """By the number of those who look, whatever they get to see. Own devices and services are no part of the crowd."""
         viewers = _viewers(person)
-        present = self._deliveries.get(person.user)
-        if present is None and viewers <= self._few:
+        if viewers <= self._few and person.user not in self._deliveries:
             return
+        present = self._deliveries.get(person.user)
         chosen = self._crowds.delivery(viewers, present)
         if chosen is not present:
             self._deliver(person, present, chosen)
@@ -524,7 +546,7 @@ class Hub:
 
     def _remember(self, channel: Channel) -> None:
         """From here on not everybody who rests had the same of it: let each remember its own."""
-        touched = self._touched.pop(channel, None)
+        touched = self._touched.pop(channel, None) if self._touched else None
         if touched is not None:
             for outbox in channel.outboxes:
                 if outbox not in touched.told:
@@ -701,4 +723,7 @@ def _is_news(channel: Channel, had: bytes) -> bool:
 
 
 def _viewers(person: Person) -> int:
+    if len(person.channels) == 1:  # nearly everybody
+        [channel] = person.channels
+        return 0 if channel.sight.kind is Kind.TRUTH else len(channel.outboxes)
     return sum([len(c.outboxes) for c in person.channels if c.sight.kind is not Kind.TRUTH])

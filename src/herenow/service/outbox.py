@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from herenow.service.hub import Channel, News
 
 
+NOBODY: frozenset[str] = frozenset()
+"""One for all: Python makes another empty set, of 216 bytes, each time it is asked for one."""
+
+
 class Outbox:
     """Belongs to one connection. Clean (`dirty` empty) means: it has been sent what its channels say now."""
 
@@ -44,7 +48,7 @@ class Outbox:
         self.closed = False
         self.follows_contacts = False
         """Subscribed to "contacts": whoever becomes one is watched too."""
-        self.unwanted: frozenset[str] = frozenset()
+        self.unwanted = NOBODY
         """Contacts it has unsubscribed from one by one: they are not brought back by following contacts."""
         self.paused_at: float | None = None
         """Since when the peer has not been reading."""
@@ -59,5 +63,5 @@ class Outbox:
         self.watching: dict[str, Channel] = {}
         self.truth = False
         """A service looks, in nobody's name: it sees what is."""
-        self.wishes: frozenset[str] = frozenset()
+        self.wishes = NOBODY
         """Whom it asked for and may not see; whoever of them it may see later is watched then."""

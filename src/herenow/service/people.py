@@ -289,6 +289,11 @@ class People:
             person = self._people[user] = Person(user, shard_of(user, self._shards))
         return person
 
+    def spelled(self, users: Iterable[str]) -> list[str]:
+        """Each once, by the very string that we know them by: whoever keeps it keeps no copy of its own."""
+        people = self._people
+        return [people[user].user if user in people else user for user in dict.fromkeys(users)]
+
     def release(self, person: Person, now: int) -> None:
         """Forget somebody nobody here needs; remember for a while what we last showed."""
         if person.needed or self._people.get(person.user) is not person:

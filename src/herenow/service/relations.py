@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import OrderedDict, defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ import structlog
 
 from herenow.core.visibility import Facts, Preferences, Sight, Verdict
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.ports import BlockRow, Ledger, LedgerChange, Relations
+from herenow.ports import BlockRow, Ledger, LedgerChange, Relation, Relations
 from herenow.service.ages import Ages
 from herenow.service.calls import LEDGER_DEADLINE, reading, writing
 from herenow.service.clock import Clock
@@ -172,45 +172,52 @@ class Acquaintances:
         the answer may be from before."""
         with self._changes.watched() as changed:
             asked = self._clock.monotonic()
-            ties = await self._ties(one, others, looked_at=looked_at) if others else {}
-            preferences = await self._from_ledger(self._ledger.preferences(users)) if users else {}
+            ties, preferences = await self._facts_of(one, others, users, looked_at=looked_at)
             before: dict[str, Tie] = {}
             if anew:
                 before = self._known.forget_sights_of(one)
                 self._ages.asked_anew(one, asked)
             for other, what in ties.items():
-                if not changed.isdisjoint(((one, other), (ANYBODY, one), (ANYBODY, other), EVERYTHING)):
+                if changed and _is_among(changed, one, other):
                     continue
                 viewer, target = (other, one) if looked_at else (one, other)
                 self._known.learn_tie(viewer, target, what)
                 self._ages.asked(viewer, asked)
-                noted = before.get(other)
-                if 0 < what.until < FOREVER and (noted is None or noted.until != what.until):
-                    heapq.heappush(self._ends, (what.until, viewer, target))
+                if 0 < what.until < FOREVER:
+                    noted = before.get(other)
+                    if noted is None or noted.until != what.until:
+                        heapq.heappush(self._ends, (what.until, viewer, target))
             for user in users:
-                if changed.isdisjoint(((user, ""), EVERYTHING)):
+                if not changed or changed.isdisjoint(((user, ""), EVERYTHING)):
                     self._known.learn_preferences(user, preferences.get(user))
-            unsaid = [other for other in others if other not in ties]
+            unsaid = [other for other in others if other not in ties] if len(ties) < len(others) else ()
             return [(other, one) if looked_at else (one, other) for other in unsaid]
 
-    async def _ties(self, one: str, others: Sequence[str], *, looked_at: bool = False) -> dict[str, Tie]:
-        """Without those of whom the source cannot say anything."""
-        found = await self._from_source(self._source.between(one, others, self._clock.now()))
+    async def _facts_of(
+        self, one: str, others: Sequence[str], users: Sequence[str], *, looked_at: bool = False
+    ) -> tuple[dict[str, Tie], Mapping[str, Preferences]]:
+        """What stands between one and the others, without those of whom the source cannot say anything; and what those
+        users who decided something prefer."""
+        now, related = self._clock.now(), self._source is self._ledger
+        found: Sequence[Relation | None] = ()
+        if others and not related:
+            found = await self._from_source(self._source.between(one, others, now))
+        known = await self._from_ledger(
+            self._ledger.acquaintance(one, others, users, now, related=related, rooms=self.rooms_relate)
+        )
         rows: dict[str, list[BlockRow]] = defaultdict(list)
-        for row in await self._from_ledger(self._ledger.blocks(one, others)):
+        for row in known.blocks:
             rows[row.blocked if row.blocker == one else row.blocker].append(row)
-        mates: set[str] = set()
-        if self.rooms_relate:
-            mates = await self._from_ledger(self._ledger.share_rooms(one, others))
-        return {
+        ties = {
             other: tie(
                 relation,
-                shares_room=other in mates,
-                block=block_between(rows.get(other, ()), one if looked_at else other),
+                shares_room=other in known.mates,
+                block=block_between(rows[other], one if looked_at else other) if other in rows else None,
             )
-            for other, relation in zip(others, found, strict=True)
+            for other, relation in zip(others, known.relations if related else found, strict=True)
             if relation is not None
         }
+        return ties, known.preferences
 
     async def _from_source(self, call: Coroutine[Any, Any, Answer]) -> Answer:
         if self._source is self._ledger:
@@ -239,8 +246,8 @@ class Acquaintances:
         try:
             match question:
                 case "between":
-                    await self._from_ledger(self._ledger.preferences([user]))
-                    return not other or other in await self._ties(user, [other])
+                    ties, _ = await self._facts_of(user, [other] if other else (), [user])
+                    return not other or other in ties
                 case "contacts":
                     await self._from_source(self._source.contacts(user, self._clock.now()))
                 case _:
@@ -257,6 +264,12 @@ class Acquaintances:
         if viewer == target:
             return ONESELF
         return self._known.verdict(viewer, target, self._clock.now()) if self._trusted else None
+
+    def known_sights(self, viewer: str, targets: Sequence[str]) -> Sequence[Sight | None]:
+        """As `verdict`, of many and in their order."""
+        if not self._trusted:
+            return [ONESELF.sight if target == viewer else None for target in targets]
+        return self._known.known_sights(viewer, targets, self._clock.now())
 
     def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, Sight]:
         """Unknown is nothing; `relate` them first."""
@@ -456,6 +469,10 @@ class _Changes:
     def note(self, *pairs: tuple[str, str]) -> None:
         for changed in self._watchers:
             changed.update(pairs)
+
+
+def _is_among(changed: set[tuple[str, str]], one: str, other: str) -> bool:
+    return not changed.isdisjoint(((one, other), (ANYBODY, one), (ANYBODY, other), EVERYTHING))
 
 
 def _first(users: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from herenow.service.outbox import Outbox
 from herenow.service.people import People
 from herenow.service.subscriptions import Subscriptions
 from herenow.wire.codes import Close
-from herenow.wire.shapes import closed_statuses_frame, denied_list_frame, status_body, with_as_of
+from herenow.wire.shapes import dated_statuses_frame, denied_list_frame, status_body
 
 
 class Stream:
@@ -111,12 +111,12 @@ class Streams:
         stream.outbox.wishes = unseen
         shown = iter(granted.statuses)
         statuses = [self._unseen(user) if user in unseen else next(shown, None) for user in targets]
-        return [closed_statuses_frame([with_as_of(*status) for status in statuses if status is not None])]
+        return [dated_statuses_frame([status for status in statuses if status is not None])]
 
     async def look_at_contacts(self, stream: Stream) -> list[bytes]:
         """The same for everybody the viewer may see, now and later. Who is one too many is named."""
         granted = await self._subscriptions.subscribe_contacts(stream.outbox)
-        frames = [closed_statuses_frame([with_as_of(*status) for status in granted.statuses])]
+        frames = [dated_statuses_frame(granted.statuses)]
         if granted.denied:
             frames.append(denied_list_frame(granted.denied))
         return frames

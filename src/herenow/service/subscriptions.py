@@ -11,7 +11,8 @@ like somebody who was never here, until it is known.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from herenow.core.model import NOBODY_HERE
@@ -21,13 +22,13 @@ from herenow.ports import LedgerChange
 from herenow.service.clock import Clock
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
-from herenow.service.outbox import Outbox
+from herenow.service.outbox import NOBODY, Outbox
 from herenow.service.people import People, Person
 from herenow.service.reader import Reader, is_at_hand
 from herenow.service.relations import Acquaintances
 from herenow.service.tasks import Tasks
 from herenow.service.turns import Turns
-from herenow.wire.shapes import closed_statuses_frame, status_body, with_as_of
+from herenow.wire.shapes import dated_statuses_frame, status_body
 
 HIDE_AFTER = 0.5
 """Seconds that a viewer goes on seeing what may be forbidden since, while its source takes its time to say so."""
@@ -95,69 +96,96 @@ class Subscriptions:
     async def _subscribe(self, outbox: Outbox, targets: Sequence[str], *, following: bool = False) -> Granted:
         """`following`: nobody asked for these targets, they are contacts now."""
         granted = Granted()
-        targets = list(dict.fromkeys(targets))
+        targets = self._people.spelled(targets)
         await self._turns.take(len(targets))
         await self._relate(outbox, targets)
-        people: list[Person] = []
-        frozen: set[str] = set()
-        room = self._max - len(outbox.watching)
-        for target in targets:
-            watched = target in outbox.watching
-            sight = self._known_sight(outbox, target)
-            if sight is not None and sight.kind is Kind.FROZEN:
-                frozen.add(target)
-            if not watched and sight == Sight.NONE:
-                granted.denied.append((target, "not_mutual_followers"))
-            elif not watched and room <= 0:
-                granted.denied.append((target, "too_many_subscriptions"))
-            else:
-                room -= not watched
-                people.append(self._people.get(target))
-                people[-1].pins += 1
-        try:
-            await self._get_to_know(people, frozen)
-            await self._turns.take(len(people))
-            await self._relate(outbox, [person.user for person in people])  # if that changed meanwhile
-            if following:  # as wanted now, not as it was when we began to read
-                people_now = [person for person in people if _follows(outbox, person.user)]
-            else:
-                people_now = people
-            self._grant(outbox, people_now, granted)
-        finally:
-            for person in people:
-                person.pins -= 1
-                self._people.release(person, self._clock.now())
+        sights = self._known_sights(outbox, targets)
+        frozen = {t for t, sight in zip(targets, sights, strict=True) if sight and sight.kind is Kind.FROZEN}
+        admitted = self._admit(outbox, targets, sights, granted)
+        unknown = [p for p, _ in admitted if not is_at_hand(p, frozen=p.user in frozen)]
+        if unknown:
+            with self._kept([person for person, _ in admitted]) as people:
+                await self._get_to_know(unknown, frozen)
+                await self._turns.take(len(people))
+                users = [person.user for person in people]
+                await self._relate(outbox, users)  # if that changed meanwhile
+                admitted = list(zip(people, self._known_sights(outbox, users), strict=True))
+                self._grant(outbox, admitted, granted, following=following)
+        else:  # nothing can have changed since it was judged
+            self._grant(outbox, admitted, granted, following=following)
         for _, reason in granted.denied:
             self._metrics.refusals[reason] += 1
         return granted
 
-    async def _get_to_know(self, people: list[Person], frozen: set[str]) -> None:
+    def _admit(
+        self, outbox: Outbox, targets: Sequence[str], sights: Sequence[Sight | None], granted: Granted
+    ) -> list[tuple[Person, Sight | None]]:
+        """Who may be watched, as things stand, and is worth being read."""
+        admitted: list[tuple[Person, Sight | None]] = []
+        watching, get = outbox.watching, self._people.get
+        room = self._max - len(watching)
+        for target, sight in zip(targets, sights, strict=True):
+            if target not in watching:
+                if _is_nothing(sight):
+                    granted.denied.append((target, "not_mutual_followers"))
+                    continue
+                if room <= 0:
+                    granted.denied.append((target, "too_many_subscriptions"))
+                    continue
+                room -= 1
+            admitted.append((get(target), sight))
+        return admitted
+
+    @contextmanager
+    def _kept(self, people: list[Person]) -> Iterator[list[Person]]:
+        """They are not forgotten while we wait for something."""
+        for person in people:
+            person.pins += 1
+        try:
+            yield people
+        finally:
+            now = self._clock.now()
+            for person in people:
+                person.pins -= 1
+                self._people.release(person, now)
+
+    async def _get_to_know(self, unknown: list[Person], frozen: set[str]) -> None:
         """Whatever can be known of them: while the store is away, what the ledger says."""
-        unknown = [person for person in people if not is_at_hand(person, frozen=person.user in frozen)]
         try:
             await self._reader.learn(unknown, discreetly=True, frozen=frozen)
         except Unavailable:
             await self._reader.guess(unknown)
 
-    def _grant(self, outbox: Outbox, people: list[Person], granted: Granted) -> None:
+    def _grant(
+        self,
+        outbox: Outbox,
+        admitted: list[tuple[Person, Sight | None]],
+        granted: Granted,
+        *,
+        following: bool,
+    ) -> None:
         if outbox.closed:
             return
-        for person in people:
-            watched = person.user in outbox.watching
-            sight = self._known_sight(outbox, person.user)
-            if not watched and sight == Sight.NONE:
-                granted.denied.append((person.user, "not_mutual_followers"))  # taken back while we read
-                continue
-            if not watched and len(outbox.watching) >= self._max:  # others were granted while we read
-                granted.denied.append((person.user, "too_many_subscriptions"))
-                continue
-            channel = self._hub.watch(outbox, person, Sight.NONE if sight is None else sight)
-            granted.statuses.append((channel.said, self._hub.as_of(person.shard)))
+        watching, watch, as_of, now = outbox.watching, self._hub.watch, self._hub.as_of, self._clock.now()
+        for person, sight in admitted:
+            if following and not _follows(outbox, person.user):
+                continue  # as wanted now, not as it was when we began to read
+            watched = person.user in watching
             if not watched:
-                granted.news.append(granted.statuses[-1])
+                if _is_nothing(sight):
+                    granted.denied.append((person.user, "not_mutual_followers"))  # taken back while we read
+                    continue
+                if len(watching) >= self._max:  # others were granted while we read
+                    granted.denied.append((person.user, "too_many_subscriptions"))
+                    continue
+            channel = watch(outbox, person, Sight.NONE if sight is None else sight)
+            status = channel.said, as_of(person.shard, now)
+            granted.statuses.append(status)
+            if not watched:
+                granted.news.append(status)
 
     async def subscribe_contacts(self, outbox: Outbox) -> Granted:
-        outbox.unwanted = frozenset()
+        outbox.unwanted = NOBODY
         before, outbox.follows_contacts = (
             outbox.follows_contacts,
             True,
@@ -184,7 +212,7 @@ class Subscriptions:
     async def unsubscribe_contacts(self, outbox: Outbox) -> list[str]:
         """Those who are contacts, and those who were: the graph may bring them back."""
         outbox.follows_contacts = False
-        outbox.unwanted = frozenset()
+        outbox.unwanted = NOBODY
         contacts = set(await self._relations.contacts(outbox.user))
         return self.unsubscribe(
             outbox,
@@ -319,7 +347,7 @@ class Subscriptions:
             granted = await self._subscribe(outbox, new, following=True) if new else None
             # The same change may be heard of twice: whom it watches by now, it was told of.
             if granted is not None and granted.news and not outbox.closed:
-                outbox.send(closed_statuses_frame([with_as_of(*status) for status in granted.news]))
+                outbox.send(dated_statuses_frame(granted.news))
 
     async def _grant_wishes(self, person: Person, targets: Sequence[str] | None) -> None:
         """A stream cannot ask again: whom it asked for and may see by now, it gets."""
@@ -332,20 +360,19 @@ class Subscriptions:
             granted = await self.subscribe(outbox, visible)
             outbox.wishes = outbox.wishes.difference(outbox.watching)
             unseen = {status_body(user, NOBODY_HERE) for user in visible}  # as they looked so far
-            news = [with_as_of(*status) for status in granted.news if status[0] not in unseen]
+            news = [status for status in granted.news if status[0] not in unseen]
             if news and not outbox.closed:
-                outbox.send(closed_statuses_frame(news))
+                outbox.send(dated_statuses_frame(news))
 
     def _sight(self, viewer: str, target: str) -> Sight:
         verdict = self._relations.verdict(viewer, target)
         return Sight.NONE if verdict is None else verdict.sight
 
-    def _known_sight(self, outbox: Outbox, target: str) -> Sight | None:
-        """None: we do not know it, which is no reason to deny anything."""
+    def _known_sights(self, outbox: Outbox, targets: Sequence[str]) -> Sequence[Sight | None]:
+        """Of each, in order. None: we do not know it, which is no reason to deny anything."""
         if outbox.truth:
-            return Sight.TRUTH
-        verdict = self._relations.verdict(outbox.user, target)
-        return None if verdict is None else verdict.sight
+            return [Sight.TRUTH] * len(targets)
+        return self._relations.known_sights(outbox.user, targets)
 
 
 async def _learned(learn: Callable[[], Awaitable[None]], show: Callable[[], None]) -> None:
@@ -357,6 +384,10 @@ async def _learned(learn: Callable[[], Awaitable[None]], show: Callable[[], None
         show()
         await learn()
     show()
+
+
+def _is_nothing(sight: Sight | None) -> bool:
+    return sight is not None and sight.kind is Kind.NONE
 
 
 def _watched(person: Person) -> set[str]:

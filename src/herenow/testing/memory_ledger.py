@@ -14,7 +14,16 @@ from dataclasses import dataclass, field, replace
 from herenow.core.model import Mode
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility, edited
 from herenow.errors import Unavailable
-from herenow.ports import BlockRow, Choice, LedgerChange, Relation, RelationRow, Remembered, Void
+from herenow.ports import (
+    Acquaintance,
+    BlockRow,
+    Choice,
+    LedgerChange,
+    Relation,
+    RelationRow,
+    Remembered,
+    Void,
+)
 
 KINDS = ("follow", "contact", "room")
 
@@ -313,6 +322,16 @@ class MemoryLedger:
             self._blocks[blocker, blocked] = replace(known, lifted_at=lifted_at)
         self._tell([LedgerChange("relation", blocker, blocked)])
         return True
+
+    async def acquaintance(
+        self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
+    ) -> Acquaintance:
+        return Acquaintance(
+            await self.between(user, others, now) if others and related else (),
+            await self.blocks(user, others) if others else (),
+            await self.share_rooms(user, others) if others and rooms else frozenset(),
+            await self.preferences(users) if users else {},
+        )
 
     # What changed
 

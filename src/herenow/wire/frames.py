@@ -17,7 +17,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from herenow.core.model import Custom, Mode
 from herenow.errors import ProtocolError
-from herenow.wire.ids import parse_id
+from herenow.wire.ids import are_plain, parse_id
 from herenow.wire.inputs import Activity, parse_activity, parse_custom, parse_mode
 from herenow.wire.instants import parse_until
 
@@ -229,6 +229,8 @@ Command: TypeAlias = (
 
 
 def _user_ids(values: list[object]) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    if are_plain(values):
+        return tuple(dict.fromkeys(values)), ()
     targets: dict[str, None] = {}
     invalid: dict[str, str] = {}
     for value in values:

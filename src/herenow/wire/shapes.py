@@ -11,7 +11,7 @@ contract is the reason to change this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -178,6 +178,14 @@ def statuses_frame(bodies: Iterable[bytes], as_of: int, id: FrameId = None) -> b
     closing = b',"as_of":%d}' % as_of
     joined = (closing + b",").join(bodies)
     return b'{"type":"presence.statuses","statuses":[%b%b]%b}' % (joined, joined and closing, _id_field(id))
+
+
+def dated_statuses_frame(statuses: Sequence[tuple[bytes, int]], id: FrameId = None) -> bytes:
+    """Several statuses, each with its moment: mostly the same one for all."""
+    moments = {as_of for _, as_of in statuses}
+    if len(moments) == 1:
+        return statuses_frame([body for body, _ in statuses], moments.pop(), id)
+    return closed_statuses_frame([with_as_of(*status) for status in statuses], id)
 
 
 def closed_statuses_frame(statuses: Iterable[bytes], id: FrameId = None) -> bytes:
