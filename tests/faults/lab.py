@@ -54,40 +54,36 @@ class Lab:
         """Seconds from the end of a misfortune until every node said the same again: the longest."""
         self.blocked: set[str] = set()
         """Whom somebody blocked, and was told that it is done."""
-        self._beside: list[asyncio.Task[None]] = []
 
     async def run(self, minutes: float = 0) -> list[str]:
         """Each kind once; then, until the minutes are over, any of them. Answers what was wrong."""
         await self.fleet.befriend(*VIEWERS, *self.people.users)
         self.people.start()
         loop = asyncio.get_running_loop()
-        self._beside = [loop.create_task(self._look_around()), loop.create_task(self._block())]
+        looking, blocking = loop.create_task(self._look_around()), loop.create_task(self._block())
         until = time.monotonic() + minutes * 60
         try:
             await asyncio.sleep(4)
             for name in self.dice.sample(sorted(self.kinds), len(self.kinds)):
                 await self._happen(name)
             while time.monotonic() < until:
-                await self._happen(self.dice.choice(sorted(self.kinds)))
+                await self._happen(self.dice.choice(sorted(self.kinds)), heal=self.dice.random() < HEALED)
             await self._calm_down()
             await self.fleet.look()
             await self.checker.conclude()
             await self._conclude_blocks()
+            assert not looking.done(), f"nobody looked on any more: {looking!r}"
         finally:
-            for task in self._beside:
-                task.cancel()
-            ended = await asyncio.gather(*self._beside, return_exceptions=True)
+            looking.cancel()
+            blocking.cancel()
             await self.people.stop()
-        self.checker.problems += [
-            f"the run itself failed: {why!r}" for why in ended if isinstance(why, Exception)
-        ]
         return self.checker.problems
 
-    async def _happen(self, name: str) -> None:
+    async def _happen(self, name: str, *, heal: bool = False) -> None:
         self.people.note(f"— {name}")
         await self.kinds[name](self, self.dice)
         self.people.note(f"— {name} is over")
-        if self.dice.random() < HEALED:
+        if heal:
             await self._heal()
         await asyncio.sleep(self.dice.uniform(1, 4))
 
