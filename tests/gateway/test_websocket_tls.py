@@ -7,7 +7,17 @@ from collections.abc import Iterator
 import pytest
 from tests.certificates import write_certificate
 from tests.gateway import test_websocket_rig as rig
-from tests.gateway.test_websocket_rig import CLOSE, PING, PONG, TEXT, Server, close_frame, frame
+from tests.gateway.test_websocket_rig import (
+    CLOSE,
+    PING,
+    PONG,
+    TEXT,
+    Client,
+    Server,
+    close_frame,
+    frame,
+    lines,
+)
 
 from herenow.gateway.websocket import Limits
 
@@ -31,6 +41,13 @@ def test_messages_pass(server: Server, size: int):
             client.send(frame(TEXT, b"x" * size) + frame(PING, b"p"))
             assert client.read_text() == b"x" * size
             assert client.read_frame() == (PONG, b"p")
+
+
+def test_plain_answers_pass(server: Server):
+    with Client(server.port, tls=server.trust) as client:
+        for path in ("/a", "/b"):
+            client.send(lines(f"GET {path} HTTP/1.1", "Host: here"))
+            assert client.read_answer()[1] == path
 
 
 def test_a_close_is_answered(server: Server):

@@ -285,7 +285,8 @@ class Decider:
         before, expected = person.presence, person.record
         record = encode(outcome.presence)
         unsaved = outcome.unsaved or droppable(outcome.presence)
-        note = None if _differ_in_stamps_only(before, outcome.presence) else _note(before, outcome.presence)
+        silent = not outcome.news and _differ_in_stamps_only(before, outcome.presence)
+        note = None if silent else _note(before, outcome.presence)
         started = self._clock.monotonic()
         person.committing = Writing(record, outcome.presence, news=outcome.news)
         if outcome.news:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-from herenow.core.model import View
+from herenow.core.model import OwnView, View
 from herenow.core.pacing import Crowds, Delivery
 from herenow.core.shedding import Shed, may_wait
 from herenow.core.visibility import Kind, Sight, coarse, day_of, seen, seen_by_oneself
@@ -219,10 +219,11 @@ class Hub:
         """A user's own connection gets `presence.self`, now and after any change."""
         if outbox.hears_own or outbox.closed:
             return
+        own = seen_by_oneself(person.presence)
         if not any(other.hears_own for other in person.outboxes):  # else it is kept by `publish`
-            person.own_view = _own_view(person)
+            person.own_view = hash(own)
         outbox.hears_own = True
-        self._send_own(outbox, person)
+        self._send_own(outbox, own)
 
     def forget(self, outbox: Outbox) -> None:
         """The connection is gone: so is its interest, everywhere."""
@@ -290,7 +291,8 @@ class Hub:
 
     def _publish_own(self, person: Person) -> None:
         """The user's own devices stay in step. Compared by hash: a body each would be the largest thing we keep."""
-        had, person.own_view = person.own_view, _own_view(person)
+        own = seen_by_oneself(person.presence)
+        had, person.own_view = person.own_view, hash(own)
         if had is None or had == person.own_view:
             return
         for outbox in list(person.outboxes):
@@ -299,7 +301,7 @@ class Hub:
             if outbox.ready:
                 outbox.ready = False
                 self._cool(outbox)
-                self._send_own(outbox, person)
+                self._send_own(outbox, own)
             elif outbox.had_own is None:
                 outbox.had_own = had
 
@@ -591,9 +593,9 @@ class Hub:
         elif channel.body != before.body and not (asks and channel.delivery is Delivery.POLL):
             self._waves.add(person, [outbox], before.body, self._crowds.lasts(_viewers(person)))
 
-    def _send_own(self, outbox: Outbox, person: Person) -> None:
+    def _send_own(self, outbox: Outbox, own: OwnView) -> None:
         self._metrics.frames += 1
-        outbox.send(self_frame(self_body(seen_by_oneself(person.presence))))
+        outbox.send(self_frame(self_body(own)))
 
     def _count(self, channel: Channel, sent: int) -> None:
         self._metrics.frames += sent
@@ -664,7 +666,7 @@ class Hub:
         had, outbox.had_own = outbox.had_own, None
         person = self._people.find(outbox.user)
         if person is not None and person.own_view != had:
-            self._send_own(outbox, person)
+            self._send_own(outbox, seen_by_oneself(person.presence))
 
     def _joint(self, missed: tuple[News | Channel, ...]) -> _Joint:
         """By id: an order of events would tell why somebody looks different."""
@@ -707,10 +709,6 @@ def _give(outboxes: Iterable[Outbox], news: News) -> None:
             outbox.unheard = [news]
         else:
             outbox.unheard.append(news)
-
-
-def _own_view(person: Person) -> int:
-    return hash(seen_by_oneself(person.presence))
 
 
 def _by_id(channel: Channel) -> str:
