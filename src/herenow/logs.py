@@ -30,7 +30,7 @@ class Unfailing:
 
 
 class PlainLines:
-    """Lines as structlog's console writes them without colours, for a tenth of its price: everybody who comes or goes is
+    """Lines as structlog's console writes them without colours, for a quarter of its price: everybody who comes or goes is
     one. What has more to it than names and values goes to the console."""
 
     def __init__(self, console: structlog.dev.ConsoleRenderer) -> None:
