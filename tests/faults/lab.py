@@ -72,7 +72,7 @@ class Lab:
             await self.fleet.look()
             await self.checker.conclude()
             await self._conclude_blocks()
-            assert not looking.done(), f"nobody looked on any more: {looking!r}"
+            assert not looking.done(), f"nobody looks any more: {looking!r}"
         finally:
             looking.cancel()
             blocking.cancel()
@@ -120,7 +120,9 @@ class Lab:
     async def _look_around(self) -> None:
         while True:
             await asyncio.sleep(1)
-            if await self.fleet.look():
+            async with asyncio.timeout(PATIENCE):
+                readable = await self.fleet.look()
+            if readable:
                 self.checker.look_around()
 
     async def _block(self) -> None:
