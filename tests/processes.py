@@ -125,7 +125,7 @@ class Server:
         self, method: str, path: str, user: str = "ops", *, service: bool = True, **body: object
     ) -> Any:
         headers = {"authorization": f"Bearer {token(user, 'service' if service else None)}"}
-        async with httpx2.AsyncClient(base_url=self.url + "/api/v1") as http:
+        async with httpx2.AsyncClient(base_url=self.url + "/api/v1", timeout=PATIENCE) as http:
             answer = await http.request(method, path, headers=headers, json=body or None)
         assert answer.status_code < 300, answer.text
         return answer.json() if answer.content else None

@@ -87,6 +87,9 @@ async def test_a_store_that_is_well_takes_writes(valkey):
 
 
 async def test_a_store_that_is_full_is_a_problem_and_one_that_soon_will_be_an_advice(valkey):
+    valkey.client.rpush("other", *[bytes(1 << 10)] * 100)
+    for number in range(300):  # so that a connection more or less is no part of it
+        valkey.client.copy("other", f"other:{number}")
     used = valkey.client.info("memory")["used_memory"]
     try:
         valkey.client.config_set("maxmemory", used // 2)
@@ -99,6 +102,7 @@ async def test_a_store_that_is_full_is_a_problem_and_one_that_soon_will_be_an_ad
         assert re.search(r"advice.*uses \d+% of its memory", text)
     finally:
         valkey.client.config_set("maxmemory", 0)
+        valkey.client.flushall()
 
 
 async def test_a_store_without_enough_replicas_takes_no_writes(valkey):

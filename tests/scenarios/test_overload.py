@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
-from tests.processes import Client, Server, token
+from tests.processes import PATIENCE, Client, Server, token
 
 CONNECTIONS = 150
 """Of each process that asks."""
@@ -91,7 +91,7 @@ async def _come_and_go(bo: Client, cem: Client) -> None:
 
 async def _counted(server: Server) -> dict[str, float]:
     """What the node has given up since its start, by its own count."""
-    async with httpx2.AsyncClient(base_url=server.url) as http:
+    async with httpx2.AsyncClient(base_url=server.url, timeout=PATIENCE) as http:
         metrics = (
             await http.get("/metrics", headers={"authorization": f"Bearer {token('ops', 'service')}"})
         ).text

@@ -24,7 +24,7 @@ async def last_seen(postgres, url):
 
 
 async def readiness(server):
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=PATIENCE) as http:
         answer = await http.get(server.url + "/readyz")
     assert answer.status_code == 200
     return {trouble["what"]: trouble["detail"] for trouble in answer.json()["degraded"]}

@@ -81,7 +81,7 @@ def tell(server, **changed):
 
 
 async def degraded(server):
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=PATIENCE) as http:
         return [trouble["what"] for trouble in (await http.get(f"{server.url}/readyz")).json()["degraded"]]
 
 
@@ -151,7 +151,7 @@ async def test_a_dead_application_shows_nobody_and_its_return_shows_them_again(a
         await tell(server, pairs=[["ana", "bob"]])  # the last that is heard of it
         await bob.sees("ana", "offline")
         assert "relations_source" in await degraded(server)
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as http:
             numbers = (await http.get(f"{server.url}/metrics")).text
         assert 'herenow_relations_errors_total{kind="unreachable"}' in numbers
         [seen] = await server.rest("GET", "/presence?user_ids=ana&viewer=bob")
@@ -186,7 +186,7 @@ async def test_a_dead_application_comes_back_with_other_relations(app, server):
 
 async def test_edges_are_not_kept_beside_the_application(app, server):
     headers = {"authorization": f"Bearer {token('app', 'service')}"}
-    async with httpx2.AsyncClient(base_url=f"{server.url}/api/v1", headers=headers) as http:
+    async with httpx2.AsyncClient(base_url=f"{server.url}/api/v1", headers=headers, timeout=PATIENCE) as http:
         for path in ("/follows/a/b", "/contacts/a/b", "/rooms/r/members/a"):
             for method in ("PUT", "DELETE", "GET"):
                 told = await http.request(method, path)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.service.scenes import Stalled, meet
 
-from herenow.core.model import Mode
+from herenow.core.model import Mode, Platform
 from herenow.errors import Unavailable
 from herenow.testing.faulty_engine import Fault, Rule
 from herenow.wire.codes import Close
@@ -235,3 +235,68 @@ async def test_what_is_already_so_by_what_we_know_is_not_answered_before_the_sto
     await tail.release()
     await world.sleep(1)
     assert bob.saw("ana") == ["online", "busy", "online", "busy"]
+
+
+async def test_what_a_viewers_read_finds_before_the_log_tells_it_reaches_the_users_own_device(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "cy")
+    ana, cy = world.client("ana"), world.client("cy")
+    await cy.connect(n2)
+    loads = Stalled(n2.node.engine, "load")
+    looks = asyncio.create_task(cy.watch("ana"))
+    await world.sleep(0.1)
+    assert loads.waiting == 1
+    loads.on = False
+    await ana.connect(n2)
+    await world.sleep(0.1)
+    log = Stalled(n2.node.engine, "tail")
+    await world.sleep(1.1)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await loads.release()
+    await looks
+    await log.release()
+    await world.sleep(5)
+    assert cy.saw("ana")[-1] == "busy"
+    assert ana.own()["mode"] == "busy"
+
+
+async def test_a_guess_that_anothers_read_confirms_is_no_longer_stale_for_anybody(world):
+    n1 = await world.start("n1")
+    await world.befriend("ana", "bob", "cy")
+    bob, cy = world.client("bob"), world.client("cy")
+    await bob.connect(n1)
+    await cy.connect(n1)
+    await world.sleep(1)
+    loads = Stalled(n1.node.engine, "load")
+    looks = asyncio.create_task(cy.watch("ana"))
+    await world.sleep(0.05)
+    assert loads.waiting == 1
+    loads.on = False
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("load",), times=1)):
+        await bob.watch("ana")
+    assert bob.last("ana").stale
+    await loads.release()
+    await looks
+    await world.sleep(5)
+    assert [viewer.last("ana").stale for viewer in (bob, cy)] == [False, False]
+
+
+async def test_who_is_shown_the_truth_about_somebody_invisible_sees_on_each_node_what_devices_are_left(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    web, mobile = world.client("ana", "d1", Platform.WEB), world.client("ana", "d1", Platform.MOBILE)
+    desktop = world.client("ana", "d9", Platform.DESKTOP)
+    await web.connect(n1)
+    await mobile.connect(n2)
+    await world.sleep(1)
+    await n1.node.choices.set_mode("ana", Mode.AWAY, None)  # a change of status announces both
+    await world.sleep(1)
+    await n1.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await world.sleep(1)
+    await desktop.connect(n2)
+    await web.watch("ana")
+    await desktop.watch("ana")
+    mobile.close()
+    await world.sleep(60)
+    assert world.stored("ana").platforms == {Platform.WEB, Platform.DESKTOP}
+    for viewer in (web, desktop):
+        assert set(viewer.last("ana").platforms) == {"web", "desktop"}

@@ -162,7 +162,9 @@ def _choices(presence: Presence) -> tuple[Mode, int | None, Custom | None]:
 
 
 def _devices_hear_of_it(record: Presence, presence: Presence) -> bool:
-    """The user's own devices, or a holder whose session was signed out."""
-    if record.status is not presence.status or devices(record) != devices(presence):
+    """The user's own devices, who is shown the truth, or a holder whose session was signed out."""
+    if record.status is not presence.status or record.platforms != presence.platforms:
+        return True
+    if devices(record) != devices(presence):
         return True
     return any(note not in record.signed_out for note in presence.signed_out)

@@ -247,7 +247,10 @@ class Joining:
 
     def write(self, data: bytes) -> None:
         if self._head:
-            self._tcp.writelines((self._head, data))
+            if data:
+                self._tcp.writelines((self._head, data))
+            else:
+                self._tcp.write(self._head)
             self._head = b""
         elif self._head is None and not data.startswith(_CONTINUE):
             self._head = data

@@ -35,6 +35,7 @@ PATIENCE = 0.02
 
 _Asked = tuple[Callable[[Connection], Any], "asyncio.Future[Any]"]
 _Answers = list[tuple[Any, Exception | None]]
+_UNASKED: tuple[Any, Exception | None] = (None, None)
 
 
 class Lane:
@@ -80,9 +81,7 @@ class Lane:
             self._sending = None
         while self._asked:
             together, self._asked = self._asked[:TOGETHER], self._asked[TOGETHER:]
-            hop = asyncio.get_running_loop().run_in_executor(
-                self._threads, self._answer, [work for work, _ in together]
-            )
+            hop = asyncio.get_running_loop().run_in_executor(self._threads, self._answer, together)
             self._under_way += 1
             hop.add_done_callback(partial(self._came_back, together))
 
@@ -96,10 +95,15 @@ class Lane:
         with self._engine.begin() as connection:
             return work(connection)
 
-    def _answer(self, questions: list[Callable[[Connection], Any]]) -> _Answers:
-        """What each of them led to. An error of one is not the others'."""
+    def _answer(self, together: list[_Asked]) -> _Answers:
+        """What each of them led to. An error of one is not the others'; who has given up is not answered, so that a thread
+        that was held up has no heap of old questions before it."""
+        if all(asker.done() for _, asker in together):
+            return [_UNASKED] * len(together)
         with self._engine.begin() as connection:
-            return [_tried(question, connection) for question in questions]
+            return [
+                _UNASKED if asker.done() else _tried(question, connection) for question, asker in together
+            ]
 
     def _end(self) -> None:
         self._threads.shutdown(wait=True)

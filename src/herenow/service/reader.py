@@ -121,16 +121,23 @@ class Reader:
             if found.record is not None:
                 self._learn(person, found.record)
             elif not person.known or person.guessed:
-                sure = found.settled and person.user in cold
+                sure, doubted = found.settled and person.user in cold, person.guessed
                 self._adopt_cold(person, cold.get(person.user, _STRANGER), guessed=not sure)
+                if sure and doubted:
+                    self._tell(person)
 
     def _learn(self, person: Person, record: bytes) -> None:
         try:
-            if person.learn(record) and person.channels:
-                self.on_news(person)
+            if person.learn(record):
+                self._tell(person)
         except UnknownFormat:  # of a newer version: whoever would write over it is told so then
             if not person.known:
                 self._adopt_cold(person, _STRANGER, guessed=True)
+
+    def _tell(self, person: Person) -> None:
+        """Whoever looked before this was read, and the user's own devices: the log will have no news of it."""
+        if person.channels or person.outboxes:
+            self.on_news(person)
 
     async def guess(self, people: Sequence[Person]) -> None:
         """The store is out of reach: what the ledger says must do until `confirm`. Raises `Unavailable` without it."""

@@ -166,7 +166,7 @@ class Subscriptions:
     ) -> None:
         if outbox.closed:
             return
-        watching, watch, as_of, now = outbox.watching, self._hub.watch, self._hub.as_of, self._clock.now()
+        watching, watch, as_of = outbox.watching, self._hub.watch, self._hub.as_of
         for person, sight in admitted:
             if following and not _follows(outbox, person.user):
                 continue  # as wanted now, not as it was when we began to read
@@ -179,7 +179,10 @@ class Subscriptions:
                     granted.denied.append((person.user, "too_many_subscriptions"))
                     continue
             channel = watch(outbox, person, Sight.NONE if sight is None else sight)
-            status = channel.said, as_of(person.shard, now)
+            status = (
+                channel.said,
+                as_of(person.shard, self._clock.now()),
+            )  # `watch` may have told another just now
             granted.statuses.append(status)
             if not watched:
                 granted.news.append(status)
