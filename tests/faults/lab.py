@@ -13,6 +13,7 @@ import httpx2
 from tests.faults.fleet import Fleet, Member
 from tests.faults.misfortunes import MISFORTUNES
 from tests.faults.people import People
+from valkey.exceptions import ValkeyError
 
 from herenow.testing.checker import Checker
 from herenow.testing.scene import Witness
@@ -182,7 +183,7 @@ class Lab:
                 try:
                     if await true():
                         return
-                except (httpx2.HTTPError, OSError):
+                except (httpx2.HTTPError, OSError, ValkeyError):
                     pass
                 await asyncio.sleep(0.2)
 

@@ -65,9 +65,9 @@ class Stage:
         except TimeoutError:
             pytest.fail(why)
 
-    async def until_stored(self, true):
+    async def until_stored(self, true, patience=PATIENCE):
         """Until this is so of the store, which is read again and again."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             while not (await self.fleet.look() and true()):
                 await asyncio.sleep(0.1)
 

@@ -36,6 +36,11 @@ async def stage(whole):
     await whole.clear()
 
 
+KEPT = 90.0
+"""Seconds to wait for a record to leave the store: none does for `recorder.KEEP` after a node missed something in a log,
+as it may when another begins with an empty store."""
+
+
 async def test_e1_who_returns_elsewhere_before_the_first_node_notices_is_not_seen_to_leave(stage):
     ana, bob = await stage.cast("ana", "bob")
     viewer = await stage.watches(bob, "n3", ana)
@@ -273,7 +278,7 @@ async def test_e14_who_left_the_store_and_returns_is_seen_by_every_viewer(stage)
         await device.bye()
         for viewer in viewers:
             await stage.sees(viewer, ana, "offline")
-        await stage.until_stored(lambda: ana not in stage.fleet.everybody_stored())
+        await stage.until_stored(lambda: ana not in stage.fleet.everybody_stored(), KEPT)
     for viewer in viewers:
         assert viewer.witness.words(ana) == ["offline"] + ["online", "offline"] * 3
 
