@@ -219,9 +219,9 @@ class Engine(Protocol):
 
     # Fences: one row per epoch and shard
 
-    async def join(self, shard: int, epoch: str, number: int) -> None:
-        """Create (or raise to `number`) this epoch's row, so that it may commit with `last=number`. Nothing is done for an
-        epoch that was retired here: a `join` that arrives late must not let it in again."""
+    async def join(self, shard: int, epoch: str, number: int) -> bool:
+        """Create (or raise to `number`) this epoch's row, so that it may commit with `last=number`. False, and nothing done,
+        for an epoch that was retired here: a `join` that arrives late must not let it in again."""
 
     async def jump(self, shard: int, epoch: str, number: int) -> int | None:
         """Raise the row to `number` and return what it was; None, and nothing done, when there is no row. Afterwards
@@ -244,9 +244,9 @@ class Engine(Protocol):
 
     # Leases
 
-    async def renew(self, lease: Lease) -> bool:
+    async def renew(self, lease: Lease, *, begins: bool = False) -> bool:
         """Write the row, unless a later one stands there. False, and nothing written, when it stands there marked dead, or
-        when it is missing although `lease.counter` is not 1."""
+        when it is missing and this is not how it `begins`."""
 
     async def leases(self) -> list[Lease]: ...
 

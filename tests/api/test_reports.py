@@ -184,9 +184,9 @@ async def test_nobody_who_hides_is_among_those_who_cost():
 async def test_nodes_that_share_the_store_are_told_of_with_how_they_are():
     async with serving() as world:
         engine, lease = world.node.engine, world.node.lease
-        await engine.renew(Lease("moves", 1, 0))
-        await engine.renew(Lease("stands", 1, 0))
-        await engine.renew(Lease("died", 1, 0))
+        await engine.renew(Lease("moves", 1, 0), begins=True)
+        await engine.renew(Lease("stands", 1, 0), begins=True)
+        await engine.renew(Lease("died", 1, 0), begins=True)
         await engine.mark_dead("died", 1)
         await lease.keep()
         third = world.node.settings.node_lease / 3

@@ -171,11 +171,11 @@ async def test_a_master_that_has_just_taken_over_and_has_nobody_behind_it_is_an_
 async def test_a_node_that_does_not_renew_beside_others_that_do_is_a_problem(valkey):
     async with engine(valkey.url) as opened:
         now = await opened.store_time()
-        await opened.renew(Lease("lives", 1, now))
-        await opened.renew(Lease("frozen", 1, now - 410_000))
-        await opened.renew(Lease("gone", 1, now - 9_000_000))
-        await opened.renew(Lease("ahead", 1, now + 300_000))
-        await opened.renew(Lease("dead", 1, now))
+        await opened.renew(Lease("lives", 1, now), begins=True)
+        await opened.renew(Lease("frozen", 1, now - 410_000), begins=True)
+        await opened.renew(Lease("gone", 1, now - 9_000_000), begins=True)
+        await opened.renew(Lease("ahead", 1, now + 300_000), begins=True)
+        await opened.renew(Lease("dead", 1, now), begins=True)
         await opened.mark_dead("dead", 1)
         await opened.settle(3, now, 0)
         code, text = await doctor(engine=valkey.url, port=0, node_lease=600)
@@ -191,7 +191,7 @@ async def test_a_node_that_does_not_renew_beside_others_that_do_is_a_problem(val
 
 async def test_a_node_that_was_alone_is_taken_over_by_the_next_one(valkey):
     async with engine(valkey.url) as opened:
-        await opened.renew(Lease("alone", 1, await opened.store_time() - 60_000))
+        await opened.renew(Lease("alone", 1, await opened.store_time() - 60_000), begins=True)
     code, text = await doctor(engine=valkey.url, port=0)
     assert code == 0
     [sentence] = found(text, "advice", "nodes")

@@ -8,6 +8,7 @@ from herenow.core.record import decode
 from herenow.core.values import replace
 from herenow.core.visibility import Sight
 from herenow.ports import Committed, Loaded
+from herenow.service.standing import Standing
 
 
 def forgets_what_it_holds(node):
@@ -97,11 +98,28 @@ def keeps_its_epoch(node):
     """Does not mind being taken for dead."""
     renew = node.engine.renew
 
-    async def granted(lease):
-        await renew(lease)
+    async def granted(lease, *, begins=False):
+        await renew(lease, begins=begins)
         return True
 
     node.engine.renew = granted
+    node.standing.__class__ = _Unimpressed
+
+
+class _Unimpressed(Standing):
+    retired = property(lambda self: False, lambda self, value: None)
+
+
+def counts_from_one_again(node):
+    """Puts a lease back that the store has lost, and begins its counter anew."""
+    put_back = node.lease._put_back
+
+    async def from_one():
+        node.lease._counter = 0
+        return await put_back()
+
+    node.lease._put_back = from_one
+    node.standing.__class__ = _Unimpressed
 
 
 def never_looks_after_the_dead(node):
@@ -182,6 +200,7 @@ BROKEN = [
     (offers_nothing, ("empty shard", "empty store"), "false offline"),
     (ignores_gaps, ("log gap",), "missing"),
     (keeps_its_epoch, ("freeze",), "differs"),
+    (counts_from_one_again, ("detour",), "differs"),
     (never_looks_after_the_dead, ("kill",), "ghost"),
     (does_not_reap, (), "ghost"),
     (shows_the_hidden, (), "hidden"),

@@ -337,6 +337,19 @@ class Schedule:
         self.checker.over(trouble)
         await self.world.sleep(rng.uniform(0, 8))
 
+    async def _detour(self, rng):
+        """A master comes back empty and is master still, for a moment, until its replica is."""
+        faults = self.world.faults
+        self.note("empty master")
+        trouble = self.checker.trouble("detour")
+        replica_takes_over = faults.replica()
+        faults.empty()
+        await self.world.sleep(rng.choice([0.5, 3.0, 6.0, 12.0]))
+        self.note("replica")
+        replica_takes_over()
+        self.checker.over(trouble)
+        await self.world.sleep(rng.uniform(0, 8))
+
     async def _kill(self, rng):
         node = self._some_node(rng, awake=True)
         if node is None or sum(not other.frozen for other in self.world.nodes.values()) < 2:
@@ -403,6 +416,7 @@ FAULTS = {
     "rollback store": (False, lambda s, rng: s._store_loses(rng, "rollback", None)),
     "empty shard": (False, lambda s, rng: s._store_loses(rng, "empty", rng.randrange(SHARDS))),
     "empty store": (False, lambda s, rng: s._store_loses(rng, "empty", None)),
+    "detour": (False, Schedule._detour),
     "kill": (False, Schedule._kill),
     "freeze": (False, Schedule._freeze),
     "restart": (False, Schedule._restart),

@@ -78,7 +78,7 @@ async def test_each_misfortune_alone_takes_effect_and_is_survived(kind):
             assert schedule.world.faults.taken[BY_RULE[kind]] > 0
         else:
             assert schedule.checker.counts[kind] > 0
-        if kind in ("empty shard", "empty store", "rollback shard", "rollback store"):
+        if kind in ("empty shard", "empty store", "rollback shard", "rollback store", "detour"):
             assert any(node.node.metrics.shards_lost for node in schedule.world.nodes.values())
         if kind in ("cut off", "freeze"):
             assert any(node.node.metrics.epochs for node in schedule.world.nodes.values())

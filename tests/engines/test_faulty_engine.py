@@ -296,7 +296,7 @@ async def test_a_shard_can_be_rolled_back_by_hand(n1, truth, faults):
 
 
 async def test_the_whole_store_can_be_rolled_back_leases_included(n1, truth, faults):
-    await n1.renew(Lease("e", 1, NOW))
+    await n1.renew(Lease("e", 1, NOW), begins=True)
     faults.remember()
     await n1.renew(Lease("e", 2, NOW))
     await (await joined(n1, 2)).write(Write(user_of(n1, 2), None, record(1)))
@@ -318,13 +318,13 @@ async def test_a_rule_empties_the_shard_of_the_call_it_strikes(n1, truth, faults
 
 
 async def test_a_rule_empties_the_whole_store_at_its_time(n1, truth, faults):
-    await n1.renew(Lease("e", 1, NOW))
+    await n1.renew(Lease("e", 1, NOW), begins=True)
     faults.on(Rule(Fault.EMPTY, begin=10, times=1, whole=True))
     assert await n1.renew(Lease("e", 2, NOW))
     await asyncio.sleep(10)
     assert not await n1.renew(Lease("e", 3, NOW))
     assert await truth.leases() == []
-    await n1.renew(Lease("f", 1, NOW))
+    await n1.renew(Lease("f", 1, NOW), begins=True)
     assert faults.taken == {Fault.EMPTY: 1}
 
 

@@ -118,7 +118,7 @@ async def test_store_time_is_the_injected_clock_and_nothing_else_reads_it():
     await due_in(engine, 0, 5, 10)
     await engine.unsettle(0, NOW)
     await engine.settle(0, NOW, 0)
-    await engine.renew(Lease("e", 1, NOW))
+    await engine.renew(Lease("e", 1, NOW), begins=True)
     assert not reads
     assert await engine.store_time() == 42
 
@@ -168,7 +168,7 @@ async def test_opening_twice_does_not_double_messages(engine):
 async def test_an_emptied_store_has_lost_leases_and_terms_too(store, engine):
     node = await joined(engine, 3)
     await node.write(Write(user_of(engine, 3), None, record(1), wake_at=5, note=b"n", unsaved=True))
-    await engine.renew(Lease(node.epoch, 1, NOW))
+    await engine.renew(Lease(node.epoch, 1, NOW), begins=True)
     store.empty()
     assert not await engine.renew(Lease(node.epoch, 2, NOW))
     assert await engine.leases() == []
@@ -181,7 +181,7 @@ async def test_an_emptied_store_has_lost_leases_and_terms_too(store, engine):
 
 async def test_an_emptied_shard_leaves_the_others_and_the_leases(store, engine):
     await (await joined(engine, 3)).write(Write(user_of(engine, 3), None, record(1)))
-    await engine.renew(Lease("epoch", 1, NOW))
+    await engine.renew(Lease("epoch", 1, NOW), begins=True)
     store.empty(4)
     assert await stored(engine, user_of(engine, 3)) == record(1)
     assert await engine.renew(Lease("epoch", 2, NOW))
@@ -205,7 +205,7 @@ async def test_a_snapshot_can_be_restored_more_than_once_and_is_not_touched_by_l
 
 
 async def test_a_snapshot_of_everything_holds_leases_and_terms(store, engine):
-    await engine.renew(Lease("epoch", 1, NOW))
+    await engine.renew(Lease("epoch", 1, NOW), begins=True)
     past = store.snapshot()
     await engine.renew(Lease("epoch", 2, NOW))
     await engine.open({"novelty": "1"})

@@ -142,7 +142,7 @@ async def test_a_server_that_comes_back_empty_is_found_out_by_every_call(server,
     await settled(engine)
     node, user = await joined(engine), user_of(engine, 0)
     await node.write(Write(user, None, record(1), wake_at=5, note=b"n", unsaved=True))
-    assert await engine.renew(Lease(node.epoch, 1, NOW))
+    assert await engine.renew(Lease(node.epoch, 1, NOW), begins=True)
     heads = await engine.heads()
     waiting = asyncio.create_task(engine.tail(heads, 5))
     await asyncio.sleep(0)
@@ -161,11 +161,11 @@ async def test_a_server_that_comes_back_empty_is_found_out_by_every_call(server,
     assert part is not None
     assert part.gap
     assert not await engine.renew(Lease(node.epoch, 2, NOW))
-    assert await engine.renew(Lease("another-epoch", 1, NOW))
+    assert await engine.renew(Lease("another-epoch", 1, NOW), begins=True)
 
 
 async def test_flushall_under_a_running_node_leaves_its_terms_for_the_next_one(server, engine):
-    assert await engine.renew(Lease("epoch", 1, NOW))
+    assert await engine.renew(Lease("epoch", 1, NOW), begins=True)
     server.client.flushall()
     assert not await engine.renew(Lease("epoch", 2, NOW))
     other = make_engine(server.url, capacity=777)
@@ -225,7 +225,7 @@ async def test_a_full_store_refuses_whole_batches_and_still_lets_go(server, engi
     server.client.config_set("maxmemory", 1)
     await refused(engine, node, user, "OOM")
     with pytest.raises(Unavailable):
-        await engine.renew(Lease(node.epoch, 1, NOW))
+        await engine.renew(Lease(node.epoch, 1, NOW), begins=True)
     await engine.saved(0, [(user, record(1), True)])
     assert await stored(engine, user) is None
     server.client.config_set("maxmemory", 0)

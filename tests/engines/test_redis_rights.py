@@ -39,7 +39,7 @@ async def everything(url):
         for move in (twins.offer, twins.saved, lambda: twins.ask(lambda engine: engine.retire(0, EPOCHS[0]))):
             await move()
         lease = Lease("epoch", 1, NOW)
-        assert await twins.ask(lambda engine: engine.renew(lease))
+        assert await twins.ask(lambda engine: engine.renew(lease, begins=True))
         assert await twins.ask(lambda engine: engine.leases()) == [lease]
         assert await twins.ask(lambda engine: engine.mark_dead("epoch", 1))
         await twins.ask(lambda engine: engine.drop_lease("epoch"))

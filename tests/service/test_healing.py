@@ -67,6 +67,42 @@ async def test_leases_that_are_gone_too_are_put_back_and_what_was_held_under_the
     assert bob.saw("ana") == far.saw("ana") == ["online"]
 
 
+async def test_leases_put_back_into_an_empty_store_go_on_in_the_replica_that_has_them(world):
+    """A master comes back empty before its replica takes over: for a moment it is the master still."""
+    n1, n2, ana, bob, far = await cast(world)
+    before = {n1.node.standing.epoch, n2.node.standing.epoch}
+    await world.sleep(30)
+    replica = world.store.snapshot()
+    world.store.empty()
+    await world.sleep(4)
+    assert world.store.leases.keys() == before, "they were put back"
+    world.store.restore(None, replica)
+    await world.sleep(60)
+    assert {n1.node.standing.epoch, n2.node.standing.epoch} == before
+    assert not any(lease.dead for lease in world.store.leases.values())
+    assert all(shard.settled for shard in world.store.shards)
+    assert as_it_was(bob)
+    assert as_it_was(far)
+    assert not bob.last("ana").stale
+
+
+async def test_who_was_retired_in_a_store_from_which_it_was_cut_off_takes_a_new_epoch(world):
+    """It renewed until now, at a master that nobody else listens to any more."""
+    n1, n2, ana, bob, far = await cast(world)
+    old = n1.node.standing.epoch
+    for shard in range(4):
+        await n2.node.engine.retire(shard, old)
+    await n2.node.engine.drop_lease(old)
+    await world.sleep(60)
+    assert n1.node.standing.epoch != old
+    assert world.stored("ana").sessions[0].holder == n1.node.standing.epoch
+    assert world.store.leases.keys() == {n1.node.standing.epoch, n2.node.standing.epoch}
+    assert all(shard.settled for shard in world.store.shards)
+    assert as_it_was(bob)
+    assert as_it_was(far)
+    assert not bob.last("ana").stale
+
+
 async def test_who_cannot_rule_out_that_it_was_retired_takes_a_new_epoch(world):
     """Its row is gone, and longer than a lease has passed since it was renewed: by its own clock, or by the store's."""
     n1, n2, ana, bob, far = await cast(world)

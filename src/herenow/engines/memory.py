@@ -207,8 +207,8 @@ class MemoryEngine:
 
     # Fences
 
-    async def join(self, shard: int, epoch: str, number: int) -> None:
-        self._store.shards[shard].join(epoch, number)
+    async def join(self, shard: int, epoch: str, number: int) -> bool:
+        return self._store.shards[shard].join(epoch, number)
 
     async def jump(self, shard: int, epoch: str, number: int) -> int | None:
         return self._store.shards[shard].jump(epoch, number)
@@ -234,9 +234,9 @@ class MemoryEngine:
 
     # Leases
 
-    async def renew(self, lease: Lease) -> bool:
+    async def renew(self, lease: Lease, *, begins: bool = False) -> bool:
         row = self._store.leases.get(lease.epoch)
-        if (row is None and lease.counter != 1) or (row is not None and row.dead):
+        if (row is None and not begins) or (row is not None and row.dead):
             return False
         if row is None or row.counter < lease.counter:
             self._store.leases[lease.epoch] = lease

@@ -154,9 +154,11 @@ class Shard:
 
     # Fences
 
-    def join(self, epoch: str, number: int) -> None:
-        if epoch not in self.retired:
-            self.fences[epoch] = max(number, self.fences.get(epoch, number))
+    def join(self, epoch: str, number: int) -> bool:
+        if epoch in self.retired:
+            return False
+        self.fences[epoch] = max(number, self.fences.get(epoch, number))
+        return True
 
     def retire(self, epoch: str) -> None:
         self.fences.pop(epoch, None)

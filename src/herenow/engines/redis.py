@@ -294,9 +294,10 @@ class RedisEngine:
 
     # Fences
 
-    async def join(self, shard: int, epoch: str, number: int) -> None:
+    async def join(self, shard: int, epoch: str, number: int) -> bool:
         keys = self._keys.shards[shard]
-        await self._run(shard, "join", [keys.fences, keys.retired], [epoch, number], writes=True)
+        joined = await self._run(shard, "join", [keys.fences, keys.retired], [epoch, number], writes=True)
+        return joined == 1
 
     async def jump(self, shard: int, epoch: str, number: int) -> int | None:
         row = await self._run(shard, "jump", [self._keys.shards[shard].fences], [epoch, number], writes=True)
@@ -321,9 +322,9 @@ class RedisEngine:
 
     # Leases
 
-    async def renew(self, lease: Lease) -> bool:
+    async def renew(self, lease: Lease, *, begins: bool = False) -> bool:
         granted = await self._on_nodes(
-            "renew", self._keys.leases, lease.epoch, lease.counter, lease.renewed_at
+            "renew", self._keys.leases, lease.epoch, lease.counter, lease.renewed_at, int(begins)
         )
         if granted == 0:
             await self._say_terms_again()

@@ -9,6 +9,8 @@ Who marked a node retires it: first its fence in every shard, so that nothing of
 walk brings its sessions into grace, with its last renewal as evidence of life. A node that finds itself marked takes a
 new epoch and asserts what it holds under that one. A node whose row is gone sooner than anybody could have marked and
 retired it knows that the store has lost it, and puts it back: what is offered to the store under its epoch stays right.
+Its counter goes on from where it stood, since the next store may be one that still has the row. If it was wrong after all
+(others retired it in a store from which it was cut off), a shard refuses it, and it takes a new epoch.
 
 The rows also say what time it is for the others (see `clock`): who starts, or comes back, takes the time of those who are
 there, also when the store's clock was set a while ago and they are still on their way to it.
@@ -93,7 +95,7 @@ class LeaseKeeper:
 
     async def start(self) -> None:
         self._clock.start_at(await self._cluster_time())
-        if not await self._renew():
+        if not await self._renew(begins=True):
             raise Unavailable("the store did not take this node's lease")
 
     async def keep(self) -> None:
@@ -102,7 +104,7 @@ class LeaseKeeper:
             asked = self._clock.monotonic()
             store_time = await reading(self._engine.store_time())
             self._clock.follow(store_time, asked)
-            if not await self._renew() and not (self._cannot_be_dead(store_time) and await self._put_back()):
+            if not await self._is_still_ours(store_time):
                 await self._begin_epoch()
             self._granted_at = store_time
             await self._observe(await reading(self._engine.leases()))
@@ -159,11 +161,16 @@ class LeaseKeeper:
     async def _living(self) -> list[Lease]:
         return [lease for lease in await reading(self._engine.leases()) if not lease.dead]
 
-    async def _renew(self) -> bool:
+    async def _is_still_ours(self, store_time: int) -> bool:
+        if self._standing.retired:
+            return False
+        return await self._renew() or (self._cannot_be_dead(store_time) and await self._put_back())
+
+    async def _renew(self, *, begins: bool = False) -> bool:
         asked = self._clock.monotonic()
         self._counter += 1
         lease = Lease(self._standing.epoch, self._counter, self._clock.now())
-        granted = await writing(self._engine.renew(lease))
+        granted = await writing(self._engine.renew(lease, begins=begins))
         if granted:
             self._standing.renewed = asked
             if not self._announced:
@@ -178,8 +185,7 @@ class LeaseKeeper:
         return max(since, abs(store_time - self._granted_at) / 1000) < self._node_lease
 
     async def _put_back(self) -> bool:
-        self._counter = 0
-        if granted := await self._renew():
+        if granted := await self._renew(begins=True):
             log.warning("lease.put_back", epoch=self._standing.epoch)
         return granted
 
@@ -192,7 +198,7 @@ class LeaseKeeper:
         self._metrics.epochs += 1
         log.warning("lease.lost", old=old, new=self._standing.epoch)
         self._tasks.spawn(self._leave_behind(old), "retire")
-        await self._renew()
+        await self._renew(begins=True)
 
     async def _leave_behind(self, epoch: str) -> None:
         """Whoever marked us does the same; where our row is merely gone, nobody else would."""

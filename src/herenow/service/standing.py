@@ -26,6 +26,8 @@ class Standing:
         self.epoch = make_epoch()
         self.renewed = float("-inf")
         """Monotonic time of the last renewal that was asked for and granted."""
+        self.retired = False
+        """A shard said that this epoch has ended there."""
         self.closed_shards: set[int] = set()
 
     def may_decide(self, shard: int) -> bool:
@@ -34,7 +36,7 @@ class Standing:
     @property
     def holds_lease(self) -> bool:
         """Not sure of it from two thirds on: an observer may be about to mark us."""
-        return self._clock.monotonic() - self.renewed < self._node_lease * 2 / 3
+        return not self.retired and self._clock.monotonic() - self.renewed < self._node_lease * 2 / 3
 
     @property
     def renewed_ago(self) -> float | None:
@@ -44,4 +46,5 @@ class Standing:
     def begin_epoch(self) -> str:
         self.epoch = self._make_epoch()
         self.renewed = float("-inf")
+        self.retired = False
         return self.epoch

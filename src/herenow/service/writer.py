@@ -169,7 +169,10 @@ class Writer:
 
     async def _join(self, lane: _Lane, number: int) -> None:
         epoch = self._standing.epoch
-        await writing(self._engine.join(lane.shard, epoch, number))
+        if not await writing(self._engine.join(lane.shard, epoch, number)):
+            if epoch == self._standing.epoch:
+                self._standing.retired = True  # `lease` begins a new one
+            raise Unavailable(f"this node's epoch was ended in shard {lane.shard}")
         lane.epoch, lane.number = epoch, number
 
     async def _resolve(self, lane: _Lane, batch: Batch) -> None:

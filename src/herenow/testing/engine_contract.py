@@ -503,8 +503,8 @@ class EngineContract:
 
     async def test_P3_a_row_never_goes_back(self, engine: Engine) -> None:
         node = await joined(engine)
-        await engine.join(0, node.epoch, 10)
-        await engine.join(0, node.epoch, 3)
+        assert await engine.join(0, node.epoch, 10)
+        assert await engine.join(0, node.epoch, 3)
         assert await engine.jump(0, node.epoch, 4) == 10
         assert isinstance(await engine.commit(Batch(0, node.epoch, 10, 11, ())), Committed)
 
@@ -524,13 +524,13 @@ class EngineContract:
         node, user = await joined(engine), user_of(engine, 0)
         await node.commit()
         await second.retire(0, node.epoch)
-        await engine.join(0, node.epoch, node.last)
+        assert not await engine.join(0, node.epoch, node.last)
         assert await engine.jump(0, node.epoch, 10) is None
         assert await engine.commit(node.batch(Write(user, None, record(1)))) == Fenced(None)
         assert await stored(engine, user) is None
         for _ in range(20):
             await second.retire(0, new_epoch())
-        await engine.join(0, node.epoch, node.last)
+        assert not await engine.join(0, node.epoch, node.last)
         assert await engine.commit(node.batch()) == Fenced(None)
 
     async def test_P3_an_epoch_that_never_joined_can_be_retired_before_it_does(self, engine: Engine) -> None:
@@ -1116,27 +1116,31 @@ class EngineContract:
 
     async def test_a_lease_is_written_renewed_and_read_by_all(self, engine: Engine, second: Engine) -> None:
         one, other = new_epoch(), new_epoch()
-        assert await engine.renew(Lease(one, 1, NOW))
-        assert await second.renew(Lease(other, 1, NOW))
+        assert await engine.renew(Lease(one, 1, NOW), begins=True)
+        assert await second.renew(Lease(other, 1, NOW), begins=True)
         assert await engine.renew(Lease(one, 2, NOW + 3_333))
         found = {lease.epoch: lease for lease in await second.leases()}
         assert found == {one: Lease(one, 2, NOW + 3_333), other: Lease(other, 1, NOW)}
 
     async def test_a_missing_lease_can_begin_but_not_go_on(self, engine: Engine) -> None:
-        assert not await engine.renew(Lease(new_epoch(), 2, NOW))
+        epoch = new_epoch()
+        for counter in (1, 2):
+            assert not await engine.renew(Lease(epoch, counter, NOW))
         assert await engine.leases() == []
+        assert await engine.renew(Lease(epoch, 7, NOW), begins=True)
+        assert await engine.leases() == [Lease(epoch, 7, NOW)]
 
     async def test_a_late_renewal_does_not_set_a_lease_back(self, engine: Engine) -> None:
         epoch = new_epoch()
         for counter, renewed_at in ((1, NOW), (9, NOW + 90), (8, NOW + 80), (9, NOW + 95), (1, NOW)):
-            assert await engine.renew(Lease(epoch, counter, renewed_at))
+            assert await engine.renew(Lease(epoch, counter, renewed_at), begins=counter == 1)
         assert await engine.leases() == [Lease(epoch, 9, NOW + 90)]
         assert await engine.renew(Lease(epoch, 10, NOW + 100))
         assert await engine.leases() == [Lease(epoch, 10, NOW + 100)]
 
     async def test_one_of_two_observers_marks_a_lease_dead(self, engine: Engine, second: Engine) -> None:
         epoch = new_epoch()
-        await engine.renew(Lease(epoch, 1, NOW))
+        await engine.renew(Lease(epoch, 1, NOW), begins=True)
         marks = await asyncio.gather(engine.mark_dead(epoch, 1), second.mark_dead(epoch, 1))
         assert sorted(marks) == [False, True]
         assert await engine.leases() == [Lease(epoch, 1, NOW, dead=True)]
@@ -1145,7 +1149,7 @@ class EngineContract:
         self, engine: Engine, second: Engine
     ) -> None:
         epoch = new_epoch()
-        await engine.renew(Lease(epoch, 1, NOW))
+        await engine.renew(Lease(epoch, 1, NOW), begins=True)
         await engine.renew(Lease(epoch, 2, NOW + 1))
         assert not await second.mark_dead(epoch, 1)
         assert not await second.mark_dead("never-was", 1)
@@ -1153,15 +1157,15 @@ class EngineContract:
 
     async def test_dead_is_final(self, engine: Engine, second: Engine) -> None:
         epoch = new_epoch()
-        await engine.renew(Lease(epoch, 1, NOW))
+        await engine.renew(Lease(epoch, 1, NOW), begins=True)
         await second.mark_dead(epoch, 1)
         assert not await engine.renew(Lease(epoch, 2, NOW + 1))
-        assert not await engine.renew(Lease(epoch, 1, NOW + 1))
+        assert not await engine.renew(Lease(epoch, 1, NOW + 1), begins=True)
         assert await engine.leases() == [Lease(epoch, 1, NOW, dead=True)]
 
     async def test_a_dropped_lease_is_gone_and_cannot_go_on(self, engine: Engine) -> None:
         epoch = new_epoch()
-        await engine.renew(Lease(epoch, 1, NOW))
+        await engine.renew(Lease(epoch, 1, NOW), begins=True)
         await engine.drop_lease(epoch)
         await engine.drop_lease(epoch)
         assert await engine.leases() == []

@@ -247,6 +247,16 @@ class Faults:
         self.taken[Fault.ROLLBACK] += 1
         self._lossy.restore(shard, self._past[shard].back(steps))
 
+    def replica(self) -> Callable[[], None]:
+        """All that the store has now; called, it is what the store has again."""
+        past = self._lossy.snapshot(None)
+
+        def take_over() -> None:
+            self.taken[Fault.ROLLBACK] += 1
+            self._lossy.restore(None, past)
+
+        return take_over
+
     def empty(self, shard: int | None = None) -> None:
         self.taken[Fault.EMPTY] += 1
         self._lossy.empty(shard)

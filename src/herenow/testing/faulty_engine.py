@@ -115,8 +115,8 @@ class FaultyEngine:
     async def offer(self, shard: int, offers: Sequence[Offer], since: int = 0) -> None:
         await self._write("offer", shard, lambda: self._inner.offer(shard, offers, since))
 
-    async def join(self, shard: int, epoch: str, number: int) -> None:
-        await self._write("join", shard, lambda: self._inner.join(shard, epoch, number))
+    async def join(self, shard: int, epoch: str, number: int) -> bool:
+        return await self._write("join", shard, lambda: self._inner.join(shard, epoch, number))
 
     async def jump(self, shard: int, epoch: str, number: int) -> int | None:
         return await self._write("jump", shard, lambda: self._inner.jump(shard, epoch, number))
@@ -130,8 +130,8 @@ class FaultyEngine:
     async def settle(self, shard: int, now: int, after: int) -> bool:
         return await self._write("settle", shard, lambda: self._inner.settle(shard, now, after))
 
-    async def renew(self, lease: Lease) -> bool:
-        return await self._write("renew", None, lambda: self._inner.renew(lease))
+    async def renew(self, lease: Lease, *, begins: bool = False) -> bool:
+        return await self._write("renew", None, lambda: self._inner.renew(lease, begins=begins))
 
     async def mark_dead(self, epoch: str, counter: int) -> bool:
         return await self._write("mark_dead", None, lambda: self._inner.mark_dead(epoch, counter))

@@ -1,12 +1,12 @@
--- Writes a node's lease. Answers 0, and nothing is written, when it stands there dead, or is missing though it had begun.
+-- Writes a node's lease. Answers 0, and nothing is written, when it stands there dead, or is missing and does not begin now.
 local leases = KEYS[1]
-local epoch, counter, renewed_at = ARGV[1], ARGV[2], ARGV[3]
+local epoch, counter, renewed_at, begins = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local row = redis.call('HGET', leases, epoch)
 if row then
   local stands, state = string.match(row, '^(%d+) %d+ (%a+)$')
   if state == 'dead' then return 0 end
   if tonumber(stands) >= tonumber(counter) then return 1 end -- a late one: the row never goes back
-elseif counter ~= '1' then
+elseif begins == '0' then
   return 0
 end
 redis.call('HSET', leases, epoch, counter .. ' ' .. renewed_at .. ' alive')
