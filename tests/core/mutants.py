@@ -138,8 +138,8 @@ MUTANTS = (
     ),
     mutant(
         "an arrival is in the snapshots before it is shown",
-        "return self.mode is Mode.INVISIBLE or self.arriving_until is not None",
-        "return self.mode is Mode.INVISIBLE",
+        "return self.mode is _INVISIBLE or self.arriving_until is not None",
+        "return self.mode is _INVISIBLE",
         "test_arrival.py::test_an_arrival_is_shown_late_or_never",
     ),
     mutant(

@@ -300,3 +300,30 @@ async def test_who_is_shown_the_truth_about_somebody_invisible_sees_on_each_node
     assert world.stored("ana").platforms == {Platform.WEB, Platform.DESKTOP}
     for viewer in (web, desktop):
         assert set(viewer.last("ana").platforms) == {"web", "desktop"}
+
+
+async def test_who_is_let_go_and_watched_anew_within_a_read_is_answered_as_last_known(world):
+    n1 = await world.start("n1")
+    n2 = await world.start("n2")
+    await world.befriend("ana", "bob")
+    await world.befriend("ana", "cy")
+    ana, bob, cy = world.client("ana"), world.client("bob"), world.client("cy")
+    for client, node in ((ana, n2), (bob, n1), (cy, n1)):
+        await client.connect(node)
+    await bob.watch("ana")
+    views = n1.node.views
+    await views.statuses(None, ["gil"])  # the ledger need not be asked again
+    loads = Stalled(n1.node.engine, "load")
+    answer = asyncio.create_task(views.statuses(None, ["ana", "gil"]))
+    await world.sleep(0.1)
+    bob.close()
+    await world.sleep(0.1)
+    assert n1.node.people.find("ana") is None
+    watching = asyncio.create_task(cy.watch("ana"))
+    await world.sleep(0.1)
+    assert not n1.node.people.find("ana").known
+    await loads.release()
+    of_ana, of_gil = await answer
+    assert b'"online"' in of_ana
+    assert b'"offline"' in of_gil
+    await watching

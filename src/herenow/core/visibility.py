@@ -23,6 +23,8 @@ from herenow.core.model import NOBODY_HERE, Bucket, OwnView, Presence, Status, V
 DAY = 86_400_000
 """Milliseconds."""
 
+_OFFLINE = Status.OFFLINE
+
 
 class Visibility(IntEnum):
     """To whom a user shows their presence. The numbers are stored in the ledger: never renumber."""
@@ -274,7 +276,7 @@ def seen_by_oneself(presence: Presence) -> OwnView:
 
 def status_in_public(presence: Presence) -> Status:
     """For whoever counts: the hidden count as what they look like. As `public` says, without making a view."""
-    return Status.OFFLINE if presence.hidden else presence.status
+    return _OFFLINE if presence.hidden else presence.status
 
 
 def may_hear_typing(presence: Presence, sight: Sight) -> bool:

@@ -218,17 +218,17 @@ class Reader:
         """(presence, is it known to be fresh) of each, in order, for an answer; keeps nobody. `frozen`: who of them is
         hidden from who asks."""
         find = self._people.find
-        people = [find(user) for user in users]
-        unknown = {
-            user: None
+        people = list(map(find, users))
+        unknown = [
+            user
             for user, person in zip(users, people, strict=True)
             if not is_at_hand(person, frozen=user in frozen)
-        }
+        ]
         if not unknown:
             return [(person.presence, not person.guessed) for person in people if person is not None]
-        found = await self._look_up(list(unknown), frozen)
+        found = await self._look_up(list(dict.fromkeys(unknown)), frozen)
         # Whoever became known meanwhile is known better; whoever left us was known until now.
-        people = [find(user) or person for user, person in zip(users, people, strict=True)]
+        people = [_better_known(find(user), person) for user, person in zip(users, people, strict=True)]
         return [
             found[user] if person is None or not person.known else _known(person, found.get(user))
             for user, person in zip(users, people, strict=True)
@@ -362,7 +362,12 @@ def is_at_hand(person: Person | None, *, frozen: bool) -> bool:
         return False
     if person.channels:
         return True
-    return not frozen and status_in_public(person.presence) is not Status.OFFLINE
+    return not frozen and status_in_public(person.presence) is not _OFFLINE
+
+
+def _better_known(now: Person | None, before: Person | None) -> Person | None:
+    """Whoever left us and came back within a read is another person to us, of whom nothing may be known yet."""
+    return before if now is None or not now.known else now
 
 
 def _known(person: Person, found: tuple[Presence, bool] | None) -> tuple[Presence, bool]:
@@ -371,3 +376,6 @@ def _known(person: Person, found: tuple[Presence, bool] | None) -> tuple[Presenc
 
 
 _STRANGER = Presence()
+_OFFLINE = (
+    Status.OFFLINE
+)  # an attribute of an enum costs more than all else that is asked of somebody at hand

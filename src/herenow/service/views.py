@@ -5,12 +5,13 @@ Answers carry the same bytes as the frames. Who asks is a user, or a service tha
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from herenow.core.model import Bucket, Presence, Status, View
 from herenow.core.shards import shard_of
 from herenow.core.visibility import Facts, Kind, Sight, judge, seen, seen_by_oneself
+from herenow.service.bodies import Bodies
 from herenow.service.decide import Decider
 from herenow.service.hub import Hub
 from herenow.service.people import People
@@ -18,9 +19,6 @@ from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
 from herenow.service.subscriptions import Subscriptions
 from herenow.wire.shapes import closing_as_of, self_body, status_body, with_as_of
-
-BODIES = 50_000
-"""Encoded statuses kept for those who are asked for again and again and whom nobody here watches."""
 
 _RANK = {Status.ONLINE: 0, Status.BUSY: 1, Status.AWAY: 2, Status.OFFLINE: 3}
 
@@ -42,7 +40,7 @@ class Views:
         self._decider = decider
         self._subscriptions = subscriptions
         self._shards = shards
-        self._bodies: OrderedDict[tuple[str, Sight], tuple[Presence, bool, int, bytes]] = OrderedDict()
+        self._bodies = Bodies()
         self._relations: Acquaintances
 
     def attach(self, relations: Acquaintances) -> None:
@@ -53,20 +51,33 @@ class Views:
 
         Who may not be seen is not looked up: strangers and the unknown answer alike, and take the same time."""
         sights = await self._sights(viewer, users)
-        seen_ones = [user for user in users if sights[user].kind is not Kind.NONE]
-        looked = await self._reader.look(seen_ones, frozen=_frozen(sights))
-        found = dict(zip(seen_ones, looked, strict=True))
+        looked = await self._look(users, sights)
         if not self._hub.stale_shards:  # then all are true as of now, and nobody's shard matters
-            closing = closing_as_of(self._hub.as_of(0))
-            return [self._open_status(user, sights[user], found, stale=False) + closing for user in users]
+            closing, open_status = closing_as_of(self._hub.as_of(0)), self._open_status
+            return [
+                open_status(user, sights[user], known, stale=False) + closing
+                for user, known in zip(users, looked, strict=True)
+            ]
         shards = [shard_of(user, self._shards) for user in users]
         return [
             with_as_of(
-                self._open_status(user, sights[user], found, stale=self._hub.is_stale(shard)),
+                self._open_status(user, sights[user], known, stale=self._hub.is_stale(shard)),
                 self._hub.as_of(shard),
             )
-            for user, shard in zip(users, shards, strict=True)
+            for user, known, shard in zip(users, looked, shards, strict=True)
         ]
+
+    async def _look(
+        self, users: Sequence[str], sights: Mapping[str, Sight]
+    ) -> Sequence[tuple[Presence, bool]]:
+        """(presence, is it known to be fresh) of each; of who may not be seen, that of nobody."""
+        none = _NONE
+        seen_ones = [user for user in users if sights[user].kind is not none]
+        looked = await self._reader.look(seen_ones, frozen=_frozen(sights))
+        if len(seen_ones) == len(users):
+            return looked
+        found = dict(zip(seen_ones, looked, strict=True))
+        return [found.get(user, _UNSEEN) for user in users]
 
     async def those(
         self, viewer: str | None, records: Sequence[tuple[str, Presence]], wanted: Collection[Status]
@@ -106,10 +117,9 @@ class Views:
         if not preferences.public:
             return None
         sights = self._hub.as_answered({user: judge(Facts(contact=True, target=preferences)).sight})
-        looked = await self._reader.look([user], frozen=_frozen(sights))
-        found = dict(zip([user], looked, strict=True))
+        [known] = await self._reader.look([user], frozen=_frozen(sights))
         shard = shard_of(user, self._shards)
-        body = self._open_status(user, sights[user], found, stale=self._hub.is_stale(shard))
+        body = self._open_status(user, sights[user], known, stale=self._hub.is_stale(shard))
         return body, self._hub.as_of(shard)
 
     async def _contacts(self, viewer: str) -> list[tuple[str, View]]:
@@ -126,34 +136,24 @@ class Views:
             return dict.fromkeys(users, Sight.TRUTH)
         return self._hub.as_answered(await self._subscriptions.sights(viewer, users))
 
-    def _open_status(
-        self, user: str, sight: Sight, found: Mapping[str, tuple[Presence, bool]], *, stale: bool
-    ) -> bytes:
-        person = self._people.find(user)
-        if person is not None and person.channels and sight.kind is not Kind.NONE:
+    def _open_status(self, user: str, sight: Sight, known: tuple[Presence, bool], *, stale: bool) -> bytes:
+        person, kind = self._people.find(user), sight.kind
+        if person is not None and person.channels and kind is not _NONE:
             return self._hub.body(person, sight)
-        presence, fresh = found.get(user, _UNSEEN)
-        if sight.kind is Kind.FROZEN:  # shows nothing of it, so nothing that happens to it makes a new body
+        presence, fresh = known
+        if kind is _FROZEN:  # shows nothing of it, so nothing that happens to it makes a new body
             presence = _UNSEEN[0]
-        return self._body(user, sight, presence, stale=stale or not fresh)
-
-    def _body(self, user: str, sight: Sight, presence: Presence, *, stale: bool) -> bytes:
-        kept, today = self._bodies.get((user, sight)), self._hub.today
-        if kept is not None and kept[0] is presence and kept[1] is stale and kept[2] == today:
-            return kept[3]
-        body = status_body(user, seen(presence, sight, today), stale=stale)
-        self._bodies[user, sight] = presence, stale, today, body
-        if len(self._bodies) > BODIES:
-            self._bodies.popitem(last=False)
-        return body
+        return self._bodies.body(user, sight, presence, self._hub.today, stale=stale or not fresh)
 
 
 _UNSEEN = Presence(), True
+_NONE, _FROZEN = Kind.NONE, Kind.FROZEN
 
 
 def _frozen(sights: Mapping[str, Sight]) -> set[str]:
     """Who is hidden from this viewer, whatever their record says."""
-    return {user for user, sight in sights.items() if sight.kind is Kind.FROZEN}
+    frozen = _FROZEN
+    return {user for user, sight in sights.items() if sight.kind is frozen}
 
 
 def _rank(contact: tuple[str, View]) -> tuple[int, bool, int, int, str]:
