@@ -163,6 +163,41 @@ def test_a_reset_is_a_lost_connection(server: Server):
         assert client.handler.closed() == (None, "")
 
 
+def _finish(client):
+    client.finish()
+
+
+def _reset(client):
+    client.reset()
+
+
+def _close(client):
+    client.send(close_frame(1000))
+
+
+def _close_and_finish(client):
+    client.send(close_frame(1000))
+    client.finish()
+
+
+def _be_closed_and_finish(client):
+    client.send(frame(TEXT, b"!close 1012 x"))
+    client.read_frame()
+    client.send(close_frame(1012))
+    client.finish()
+
+
+@pytest.mark.parametrize(
+    ("leave", "said"),
+    [(_finish, 1), (_close, 1), (_close_and_finish, 1), (_reset, 0), (_be_closed_and_finish, 0)],
+)
+def test_a_peer_that_leaves_by_itself_is_noticed_once_before_the_end(server: Server, leave, said: int):
+    with server.connect() as client:
+        leave(client)
+        client.handler.closed()
+        assert client.handler.leavings == said
+
+
 def test_a_fin_behind_frames_does_not_swallow_them(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"a") + frame(TEXT, b"b"))

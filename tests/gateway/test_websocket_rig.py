@@ -169,6 +169,7 @@ class Echo:
     def __init__(self, server: "Server") -> None:
         self.texts = 0
         self.signs_of_life = 0
+        self.leavings = 0
         self._opened = server.opened
         self._flow: queue.Queue[str] = queue.Queue()
         self._closed: queue.Queue[tuple[int | None, str]] = queue.Queue()
@@ -201,6 +202,9 @@ class Echo:
 
     def on_resume(self) -> None:
         self._flow.put("resume")
+
+    def on_leaving(self) -> None:
+        self.leavings += 1
 
     def on_closed(self, code: int | None, reason: str) -> None:
         self._closed.put((code, reason))

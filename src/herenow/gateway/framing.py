@@ -158,6 +158,7 @@ class Connection:
         if self._state is State.OPEN:
             self._code, self._reason = said
             self.put_close(payload[:2])  # its code, not its words
+            self.handler.on_leaving()
         self._leave(State.ENDING)
         self._end_within(self._door.limits.close_timeout)
         self._tcp.close()
@@ -195,6 +196,7 @@ class Connection:
 
     def on_eof(self) -> None:
         """Its FIN. The transport closes itself once everything is sent; it does not get for ever."""
+        self._tell(self.handler.on_leaving)
         self._leave(State.ENDING)
         self._end_within(self._door.limits.close_timeout)
 

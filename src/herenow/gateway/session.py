@@ -73,6 +73,7 @@ class ClientSession:
         "_device",
         "_ended_by_us",
         "_gateway",
+        "_left_at",
         "_peer",
         "_platform",
         "_socket",
@@ -93,6 +94,8 @@ class ClientSession:
         self._waiting: deque[Command | Rejection | None] | None = None
         self._working = False
         self._ended_by_us = False
+        self._left_at: int | None = None
+        """When we read that the peer goes."""
         self.slot = -1
         """Where the ping sweep keeps us."""
         self.look_at: int | None = None
@@ -161,12 +164,15 @@ class ClientSession:
         if self._connection is not None:
             self._gateway.node.hub.resume(self._connection.outbox)
 
+    def on_leaving(self) -> None:
+        self._left_at = self._gateway.node.clock.now()
+
     def on_closed(self, code: int | None, reason: str) -> None:
         connection, self._connection = self._connection, None
         self._gateway.closed(self, code, reason)
         if connection is not None:
             # A FIN, an RST or a CLOSE of the peer is a sign of life; an end that we chose is none.
-            self._gateway.node.sessions.gone(connection, alive=not self._ended_by_us)
+            self._gateway.node.sessions.gone(connection, alive=not self._ended_by_us, left_at=self._left_at)
 
     # Ends that we choose
 

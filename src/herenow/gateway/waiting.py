@@ -71,6 +71,10 @@ class Waiting:
     def on_resume(self) -> None:
         self._pass_on(lambda handler: handler.on_resume())
 
+    def on_leaving(self) -> None:
+        if self._handler is not None:
+            self._handler.on_leaving()
+
     def on_closed(self, code: int | None, reason: str) -> None:
         self._closed = True
         if self._handler is not None:

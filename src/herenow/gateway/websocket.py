@@ -100,6 +100,10 @@ class Handler(Protocol):
     def on_resume(self) -> None:
         """The peer has caught up."""
 
+    def on_leaving(self) -> None:
+        """The peer's CLOSE or FIN was read, and nothing of it follows but `on_closed`: in a process that loses thousands
+        at once that may be seconds later. Called at most once, not after an RST, and not where we closed first."""
+
     def on_closed(self, code: int | None, reason: str) -> None:
         """The connection is gone, whatever the cause; exactly once, last, and never from inside `close` or `abort`.
 
@@ -136,4 +140,5 @@ class Farewell:
     def on_sign_of_life(self) -> None: ...
     def on_pause(self) -> None: ...
     def on_resume(self) -> None: ...
+    def on_leaving(self) -> None: ...
     def on_closed(self, code: int | None, reason: str) -> None: ...

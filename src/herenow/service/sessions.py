@@ -111,19 +111,20 @@ class Sessions:
             if connection.welcomed:
                 self._hub.join_own(connection.outbox, session.person)
 
-    def gone(self, connection: Connection, *, alive: bool = True) -> None:
-        """Its socket is closed, for whatever reason. `alive`: the closing itself was a sign of life (FIN, RST)."""
+    def gone(self, connection: Connection, *, alive: bool = True, left_at: int | None = None) -> None:
+        """Its socket is closed, for whatever reason. `alive`: the closing itself was a sign of life (FIN, RST). `left_at`:
+        when that was read, which may be a while ago where thousands go at once; None: now."""
         session = connection.session
         if connection not in session.connections:
             return
         person = session.person
         session.connections.remove(connection)
         self._let_go(connection, person)
-        now = self._clock.now()
-        if alive:
-            session.seen_at = now
+        lost_at = now = self._clock.now()
+        if alive:  # its other connections may have been heard since
+            lost_at = session.seen_at = now if left_at is None else max(left_at, session.seen_at)
         if not session.connections and session in person.sessions and session.lost_at is None:
-            self._lose(session, now)
+            self._lose(session, lost_at)
         self._people.release(person, now)
 
     def ended(self, session: HeldSession, why: str) -> None:
