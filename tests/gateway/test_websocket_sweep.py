@@ -191,3 +191,38 @@ def test_any_period_will_do(period: float):
     peer, _ = rig.join()
     rig.hand.turn(period * 4.5)
     assert 3 <= len(peer.pinged_at) <= 4
+
+
+def test_while_nobody_is_here_nothing_turns():
+    rig = Rig(period=30.0)
+    assert not rig.hand.due
+    peer = Peer(rig.hand)
+    slot = rig.sweep.add(peer)
+    assert rig.hand.due
+    rig.sweep.discard(peer, slot)
+    rig.sweep.discard(peer, slot)
+    rig.hand.turn(1.0)
+    assert not rig.hand.due
+
+
+def test_who_comes_after_a_long_rest_is_pinged_like_anybody():
+    rig = Rig(period=30.0)
+    peers = []
+    for _ in range(3):
+        rig.hand.turn(1234.5)
+        peer = Peer(rig.hand)
+        came, slot = rig.hand.now, rig.sweep.add(peer)
+        rig.hand.turn(120.0)
+        assert came + 30.0 * 0.75 <= peer.pinged_at[0] <= came + 30.0 * 1.75 + 0.2
+        gaps = [b - a for a, b in zip(peer.pinged_at, peer.pinged_at[1:], strict=False)]
+        assert all(gap == pytest.approx(30.0, abs=0.2) for gap in gaps)
+        rig.sweep.discard(peer, slot)
+        peers.append(peer)
+    assert all(len(peer.pinged_at) >= 3 for peer in peers)
+
+
+def test_a_sweep_that_was_stopped_does_not_begin_by_itself():
+    rig = Rig()
+    rig.sweep.stop()
+    rig.sweep.add(Peer(rig.hand))
+    assert not rig.hand.due

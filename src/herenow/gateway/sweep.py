@@ -2,7 +2,8 @@
 
 A timer or task per connection costs up to 2 KB each and wakes the loop for every one. Here the period is cut into
 slots; whoever comes is put into the next slot in turn, and each tick walks one slot. So the work per tick is even,
-a socket costs one comparison per period, and one that has shown life lately is not pinged at all.
+a socket costs one comparison per period, and one that has shown life lately is not pinged at all. While nobody is here
+there are no ticks.
 
 How long can a live peer stay unheard? It speaks `quiet` - ε before its slot is walked and is left alone; it is pinged
 one period later. So: period + quiet, and a round trip. With quiet = ¾ period that stays below the 2 × `beat_every`
@@ -34,10 +35,12 @@ class Sweep(Generic[Member]):
         "_call_later",
         "_clock",
         "_last_life",
+        "_members",
         "_newcomers",
         "_ping",
         "_quiet",
         "_slots",
+        "_started",
         "_started_at",
         "_tick",
         "_timer",
@@ -64,6 +67,8 @@ class Sweep(Generic[Member]):
         self._clock = clock
         self._call_later = call_later
         self._newcomers = 0
+        self._members = 0
+        self._started = False
         self._walked = 0  # ticks since the start
         self._started_at = 0.0
         self._timer: Timer | None = None
@@ -73,18 +78,27 @@ class Sweep(Generic[Member]):
         slot = self._newcomers % len(self._slots)
         self._newcomers += 1
         self._slots[slot].add(member)
+        self._members += 1
+        if self._started and self._timer is None:
+            self._walked = max(self._walked, self._due(self._clock()))  # nobody was there to be walked past
+            self._wait()
         return slot
 
     def discard(self, member: Member, slot: int) -> None:
-        self._slots[slot].discard(member)
+        if member in self._slots[slot]:
+            self._slots[slot].remove(member)
+            self._members -= 1
 
     def start(self) -> None:
-        assert self._timer is None
+        assert not self._started
+        self._started = True
         self._started_at = self._clock()
         self._walked = 0
-        self._wait()
+        if self._members:
+            self._wait()
 
     def stop(self) -> None:
+        self._started = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -93,16 +107,22 @@ class Sweep(Generic[Member]):
         due_at = self._started_at + (self._walked + 1) * self._tick
         self._timer = self._call_later(max(0.0, min(self._tick, due_at - self._clock())), self._turn)
 
+    def _due(self, now: float) -> int:
+        """Ticks since the start."""
+        return int((now - self._started_at) / self._tick + 1e-6)
+
     def _turn(self) -> None:
         now = self._clock()
-        due = int((now - self._started_at) / self._tick + 1e-6)
+        due = self._due(now)
         if due < self._walked:  # the clock was set back: go on from here
             self._started_at = now - self._walked * self._tick
             due = self._walked
         # A loop that was busy catches up, but walks no slot twice.
         first = max(self._walked, due - len(self._slots))
         self._walked = due
-        self._wait()  # before the work: whatever a ping raises, the wheel goes on
+        self._timer = None
+        if self._members:
+            self._wait()  # before the work: whatever a ping raises, the wheel goes on
         for tick in range(first, due):
             self._walk(self._slots[tick % len(self._slots)], now)
 

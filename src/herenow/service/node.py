@@ -367,7 +367,6 @@ class Node:
         every(FORGET_EVERY, self.revocations.forget_old, "voids")
         every(0, self._receive, "mail")
         every(TURN, self._turn, "wheel")
-        every(TURN, self.silence.lose, "silence")
         every(1.0, self._look_around, "round")
         every(LOOK, self._note, "pulse")
         spawn(self.recorder.run(), "recorder")
@@ -470,6 +469,8 @@ class Node:
         self.hub.catch_up()
         self.overload.look()
         self.silence.turn()
+        if self.silence.suspicious:
+            self._tasks.spawn(self.silence.lose(), "silence")
         self.tail.listen()
         for outbox in self.hub.stuck(self.settings.stuck_after):
             outbox.abort()

@@ -60,6 +60,7 @@ class Silence:
         self._patient_until = 0
         self._suspects: list[HeldSession] = []
         """Whose time has come by the wheel."""
+        self._losing = False
         self.on_silent: Callable[[HeldSession, int], None] = _nothing
         """Called with a leased session and the time at which it is lost."""
 
@@ -72,19 +73,26 @@ class Silence:
         self._turned_at = now
         self._wheel.turn(now)
 
+    @property
+    def suspicious(self) -> bool:
+        """Somebody seems silent, and nobody is about to `lose` them."""
+        return bool(self._suspects) and not self._losing
+
     async def lose(self) -> None:
-        """Who seems silent, and is so after everything was read that has arrived. A few times a second, but not by the one
-        who turns the wheel: it takes as long as it takes."""
-        if not self._suspects:
-            return
-        for _ in range(ROUNDS):
-            await asyncio.sleep(0)
-        suspects, self._suspects = self._suspects, []
-        for start in range(0, len(suspects), PORTION):
-            now = self._clock.now()
-            for session in suspects[start : start + PORTION]:
-                self._look_closely(session, now)
-            await asyncio.sleep(0)
+        """Who seems silent, and is so after everything was read that has arrived. Whenever it is `suspicious`, but not by
+        the one who turns the wheel: it takes as long as it takes."""
+        self._losing = True
+        try:
+            for _ in range(ROUNDS):
+                await asyncio.sleep(0)
+            suspects, self._suspects = self._suspects, []
+            for start in range(0, len(suspects), PORTION):
+                now = self._clock.now()
+                for session in suspects[start : start + PORTION]:
+                    self._look_closely(session, now)
+                await asyncio.sleep(0)
+        finally:
+            self._losing = False
 
     def look_by(self, session: HeldSession, at: int) -> None:
         """Not later than this; an entry in the wheel that comes later is skipped then."""
