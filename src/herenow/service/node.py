@@ -28,6 +28,7 @@ from herenow.errors import HerenowError, Unavailable
 from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations, SourceHealth
 from herenow.service.calls import DEADLINE, reading, writing
 from herenow.service.census import Census
+from herenow.service.channels import Channels
 from herenow.service.choices import Choices
 from herenow.service.clock import NodeClock
 from herenow.service.decide import Decider
@@ -139,8 +140,10 @@ class Node:
         timings, clock_, metrics, tasks = settings.timings, self.clock, self.metrics, self._tasks
         self.standing = Standing(clock_, settings.node_lease, make_epoch)
         self.people = People(engine.shards)
+        self.channels = Channels(self.people, clock_)
         self.hub = Hub(
             self.people,
+            self.channels,
             clock_,
             metrics,
             settings.flush_every,
@@ -265,6 +268,7 @@ class Node:
         self.subscriptions = Subscriptions(
             people=self.people,
             hub=self.hub,
+            channels=self.channels,
             reader=self.reader,
             clock=clock_,
             metrics=metrics,
@@ -274,6 +278,7 @@ class Node:
         self.streams = Streams(
             people=self.people,
             hub=self.hub,
+            channels=self.channels,
             subscriptions=self.subscriptions,
             clock=clock_,
             metrics=metrics,
@@ -325,7 +330,7 @@ class Node:
         )
         self.views = Views(
             people=self.people,
-            hub=self.hub,
+            channels=self.channels,
             reader=self.reader,
             decider=self.decider,
             subscriptions=self.subscriptions,

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping, Sequence
 from herenow.core.model import Bucket, Presence, Status, View
 from herenow.core.shards import shard_of
 from herenow.core.visibility import Facts, Kind, Sight, judge, seen, seen_by_oneself
+from herenow.service.channels import Channels
 from herenow.service.decide import Decider
-from herenow.service.hub import Hub
 from herenow.service.people import People
 from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
@@ -30,14 +30,14 @@ class Views:
         self,
         *,
         people: People,
-        hub: Hub,
+        channels: Channels,
         reader: Reader,
         decider: Decider,
         subscriptions: Subscriptions,
         shards: int,
     ) -> None:
         self._people = people
-        self._hub = hub
+        self._channels = channels
         self._reader = reader
         self._decider = decider
         self._subscriptions = subscriptions
@@ -56,14 +56,14 @@ class Views:
         seen_ones = [user for user in users if sights[user].kind is not Kind.NONE]
         looked = await self._reader.look(seen_ones, frozen=_frozen(sights))
         found = dict(zip(seen_ones, looked, strict=True))
-        if not self._hub.stale_shards:  # then all are true as of now, and nobody's shard matters
-            closing = closing_as_of(self._hub.as_of(0))
+        if not self._channels.stale_shards:  # then all are true as of now, and nobody's shard matters
+            closing = closing_as_of(self._channels.as_of(0))
             return [self._open_status(user, sights[user], found, stale=False) + closing for user in users]
         shards = [shard_of(user, self._shards) for user in users]
         return [
             with_as_of(
-                self._open_status(user, sights[user], found, stale=self._hub.is_stale(shard)),
-                self._hub.as_of(shard),
+                self._open_status(user, sights[user], found, stale=self._channels.is_stale(shard)),
+                self._channels.as_of(shard),
             )
             for user, shard in zip(users, shards, strict=True)
         ]
@@ -75,11 +75,11 @@ class Views:
         sights = await self._sights(viewer, [user for user, _ in records])
         found: list[bytes] = []
         for user, presence in records:
-            view = seen(presence, sights[user], self._hub.today)
+            view = seen(presence, sights[user], self._channels.today)
             if view.status in wanted:
                 shard = shard_of(user, self._shards)
-                body = status_body(user, view, stale=self._hub.is_stale(shard))
-                found.append(with_as_of(body, self._hub.as_of(shard)))
+                body = status_body(user, view, stale=self._channels.is_stale(shard))
+                found.append(with_as_of(body, self._channels.as_of(shard)))
         return found
 
     async def me(self, user: str) -> bytes:
@@ -105,40 +105,40 @@ class Views:
         preferences = await self._relations.preferences(user)
         if not preferences.public:
             return None
-        sights = self._hub.as_answered({user: judge(Facts(contact=True, target=preferences)).sight})
+        sights = self._channels.as_answered({user: judge(Facts(contact=True, target=preferences)).sight})
         looked = await self._reader.look([user], frozen=_frozen(sights))
         found = dict(zip([user], looked, strict=True))
         shard = shard_of(user, self._shards)
-        body = self._open_status(user, sights[user], found, stale=self._hub.is_stale(shard))
-        return body, self._hub.as_of(shard)
+        body = self._open_status(user, sights[user], found, stale=self._channels.is_stale(shard))
+        return body, self._channels.as_of(shard)
 
     async def _contacts(self, viewer: str) -> list[tuple[str, View]]:
         contacts = await self._relations.contacts(viewer)
         sights = await self._sights(viewer, contacts)
         found = await self._reader.look(contacts, frozen=_frozen(sights))
         return [
-            (user, seen(presence, sights[user], self._hub.today))
+            (user, seen(presence, sights[user], self._channels.today))
             for user, (presence, _) in zip(contacts, found, strict=True)
         ]
 
     async def _sights(self, viewer: str | None, users: Sequence[str]) -> Mapping[str, Sight]:
         if viewer is None:
             return dict.fromkeys(users, Sight.TRUTH)
-        return self._hub.as_answered(await self._subscriptions.sights(viewer, users))
+        return self._channels.as_answered(await self._subscriptions.sights(viewer, users))
 
     def _open_status(
         self, user: str, sight: Sight, found: Mapping[str, tuple[Presence, bool]], *, stale: bool
     ) -> bytes:
         person = self._people.find(user)
         if person is not None and person.channels and sight.kind is not Kind.NONE:
-            return self._hub.body(person, sight)
+            return self._channels.body(person, sight)
         presence, fresh = found.get(user, _UNSEEN)
         if sight.kind is Kind.FROZEN:  # shows nothing of it, so nothing that happens to it makes a new body
             presence = _UNSEEN[0]
         return self._body(user, sight, presence, stale=stale or not fresh)
 
     def _body(self, user: str, sight: Sight, presence: Presence, *, stale: bool) -> bytes:
-        kept, today = self._bodies.get((user, sight)), self._hub.today
+        kept, today = self._bodies.get((user, sight)), self._channels.today
         if kept is not None and kept[0] is presence and kept[1] is stale and kept[2] == today:
             return kept[3]
         body = status_body(user, seen(presence, sight, today), stale=stale)
