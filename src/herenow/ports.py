@@ -25,13 +25,13 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from herenow.core.model import Custom, Mode
+from herenow.core.values import Value
 from herenow.core.visibility import Preferences, PreferencesEdit
 
 # --- Engine: values ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Value, frozen=True):
     """A record as read. `record` None in an unsettled shard says nothing (P6)."""
 
     record: bytes | None

@@ -114,8 +114,10 @@ class RedisStore:
         return dict(zip(keys, pipeline.execute(), strict=True))
 
     def restore(self, shard, snapshot):
-        self.empty(shard)
-        pipeline = self._server.client.pipeline(transaction=False)
+        pipeline = self._server.client.pipeline(
+            transaction=True
+        )  # a replica takes over at once, or not at all
+        pipeline.delete(*self._keys(shard), "nothing")
         for key, dumped in snapshot.items():
             pipeline.restore(key, 0, dumped)
         pipeline.execute()

@@ -6,7 +6,7 @@ one script that touches that shard alone (`lua/`), so it is as atomic as Redis i
     redis_url       which Redis a URL means               redis_keys      the whole keyspace
     redis_link      one connection, and what was sent     redis_codec     how a record lies in a bucket
     redis_servers   which server holds a slot now         redis_scripts   the Lua files
-    redis_rows      many users in one argument
+    redis_rows      many users in one argument            redis_reads     many users' records at once
     redis_calls     what a refusal or silence means (P8)  redis_log       waiting for the logs
     redis_checks    what is refused at the start          redis_mail      direct messages
 
@@ -17,16 +17,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
 
-from herenow.core.shards import shard_of
-from herenow.engines.redis_calls import Calls, Request, Transaction
+from herenow.engines.redis_calls import Calls, Request
 from herenow.engines.redis_checks import ServerState, check, states
-from herenow.engines.redis_codec import body_of, field_of, has_tail, inline, laid, record_of, user_of
-from herenow.engines.redis_keys import Keys, ShardKeys, bucket_of, buckets_for
+from herenow.engines.redis_codec import body_of, field_of, laid, record_of, user_of
+from herenow.engines.redis_keys import Keys, ShardKeys, buckets_for
 from herenow.engines.redis_link import Argument, Reply
 from herenow.engines.redis_log import Logs
 from herenow.engines.redis_mail import Mail
+from herenow.engines.redis_reads import Header, Question, answers, question_for, questions
 from herenow.engines.redis_rows import KEPT, SET, TAKEN, Rows, stored, text, time
 from herenow.engines.redis_servers import servers_of
 from herenow.engines.redis_url import Target
@@ -121,46 +120,24 @@ class RedisEngine:
     # Records
 
     async def load(self, users: Sequence[str]) -> list[Loaded]:
-        fields = [field_of(user) for user in users]
-        by_shard: dict[int, list[int]] = {}
-        shards = self.shards
-        for index, user in enumerate(users):
-            by_shard.setdefault(shard_of(user, shards), []).append(index)
-        parts = await self._read({shard: [fields[i] for i in some] for shard, some in by_shard.items()})
-        found: list[Loaded | None] = [None] * len(users)
-        for some, part in zip(by_shard.values(), parts, strict=True):
-            settled = part.settled
-            for index, body in zip(some, part.bodies, strict=True):
-                found[index] = Loaded(record_of(fields[index], body), settled)
-        return [each for each in found if each is not None]
+        asked = questions(users, self._keys.shards, self._buckets)
+        await self._read(asked)
+        return answers(asked, len(users))
 
-    async def _read(self, fields: Mapping[int, Sequence[bytes]]) -> list[_Part]:
-        """By shard. What has a tail is read once more, both at once, by a script."""
-        parts = [
-            _Part(_list(reply))
-            for reply in await self._calls.all([self._values(*each) for each in fields.items()])
-        ]
-        halves = {shard: part for shard, part in zip(fields, parts, strict=True) if part.halves}
-        wholes = await self._calls.all(
-            [self._wholes(shard, [fields[shard][i] for i in part.halves]) for shard, part in halves.items()]
-        )
-        for part, reply in zip(halves.values(), wholes, strict=True):
-            part.complete(_list(reply))
-        return parts
+    async def _read(self, asked: Sequence[Question]) -> None:
+        replies = await self._calls.all([question.asked() for question in asked])
+        for question, reply in zip(asked, replies, strict=True):
+            question.take(_list(reply))
+        halves = [question for question in asked if question.halves]
+        wholes = await self._calls.all([self._wholes(question) for question in halves])
+        for question, reply in zip(halves, wholes, strict=True):
+            question.complete(_list(reply))
 
-    def _values(self, shard: int, fields: Iterable[bytes]) -> Transaction:
-        keys, shards, buckets = self._keys.shards[shard], self.shards, self._buckets
-        return Transaction(
-            keys.slot,
-            [("GET", keys.header)]
-            + [("HGET", keys.bucket(bucket_of(field, shards, buckets)), field) for field in fields],
-        )
-
-    def _wholes(self, shard: int, fields: Iterable[bytes]) -> Request:
-        keys = self._keys.shards[shard]
+    def _wholes(self, question: Question) -> Request:
+        keys = question.keys
         rows = self._rows(keys, [keys.header, keys.tails])
-        for field in fields:
-            rows.add(field)
+        for index in question.halves:
+            rows.add(question.fields[index])
         return self._calls.run(keys.slot, "load", rows.keys, [rows.packed()])
 
     async def commit(self, batch: Batch) -> Committed | Fenced:
@@ -271,7 +248,7 @@ class RedisEngine:
     async def _heads(self, shards: Sequence[int]) -> dict[int, int]:
         return {shard: header.head for shard, header in (await self._headers(shards)).items()}
 
-    async def _headers(self, shards: Sequence[int]) -> dict[int, _Header]:
+    async def _headers(self, shards: Sequence[int]) -> dict[int, Header]:
         """Of those that answer; `Unavailable` when none does."""
         if not shards:
             return {}
@@ -279,11 +256,11 @@ class RedisEngine:
         if self._servers.one_for_all:
             request = Request(self._keys.slot, ("MGET", *(each.header for each in keys)))
             return dict(
-                zip(shards, map(_Header, _list(await self._calls.one(request, writes=False))), strict=True)
+                zip(shards, map(Header, _list(await self._calls.one(request, writes=False))), strict=True)
             )
         replies = await self._calls.each([Request(each.slot, ("GET", each.header)) for each in keys])
         found = {
-            shard: _Header(reply)
+            shard: Header(reply)
             for shard, reply in zip(shards, replies, strict=True)
             if not isinstance(reply, HerenowError)
         }
@@ -357,8 +334,9 @@ class RedisEngine:
         fields = _list(await self._calls.one(request, writes=False))
         if not fields:
             return []
-        [read] = await self._read({shard: fields})
-        return list(_records(part for pair in zip(fields, read.bodies, strict=True) for part in pair))
+        question = question_for(fields, keys, self.shards, self._buckets)
+        await self._read([question])
+        return list(_records(part for pair in zip(fields, question.bodies, strict=True) for part in pair))
 
     async def saved(self, shard: int, rows: Sequence[tuple[str, bytes, bool]]) -> None:
         keys = self._keys.shards[shard]
@@ -408,37 +386,6 @@ def _add_write(rows: Rows, write: Write) -> bytes:
         _NOTHING if note is None else text(len(note).to_bytes(2, "big") + note + body),
     )
     return field
-
-
-class _Part:
-    """What was read of one shard, bodies in the order in which they were asked for; an empty one is no record."""
-
-    __slots__ = ("bodies", "halves", "settled")
-
-    def __init__(self, reply: list[bytes | None]) -> None:
-        header, *values = reply
-        self.settled = _Header(header).settled
-        self.bodies = [b"" if value is None else inline(value) for value in values]
-        self.halves = [i for i, value in enumerate(values) if value is not None and has_tail(value)]
-
-    def complete(self, reply: list[Any]) -> None:
-        """With the halves' bodies, and whether the shard was settled when those were read."""
-        settled, *bodies = reply
-        self.settled = self.settled and settled == 1
-        for index, body in zip(self.halves, bodies, strict=True):
-            self.bodies[index] = body
-
-
-class _Header:
-    """A shard's header as read; missing: emptied."""
-
-    __slots__ = ("head", "next_at", "settled")
-
-    def __init__(self, raw: Reply) -> None:
-        state, head, following = (b"?", b"0", b"-") if raw is None else _bytes(raw).split(b" ")
-        self.settled = state == b"s"
-        self.head = int(head)
-        self.next_at = None if following == b"-" else int(float(following))
 
 
 def _records(flat: Iterable[bytes]) -> Iterable[tuple[str, bytes]]:

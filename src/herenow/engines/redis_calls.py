@@ -12,12 +12,12 @@ nothing either, for every script that must be all or nothing begins with a write
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import hiredis
 
-from herenow.engines.redis_link import Address, Argument, Command, Lost, Reply
+from herenow.engines.redis_link import Address, Argument, Command, Lost, Reply, packed
 from herenow.engines.redis_scripts import Script, script
 from herenow.engines.redis_servers import Server, Servers
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
@@ -59,33 +59,28 @@ class Request:
     script: Script | None = None
     redirects: int = 0
 
-    def sent(self) -> Sequence[Command]:
-        return (self.command,)
+    count = 1
+
+    def packed(self) -> bytes:
+        return packed(self.command)
 
     def answer(self, replies: list[Reply]) -> Reply:
         return replies[0]
 
 
 @dataclass(slots=True)
-class Transaction:
-    """Commands for the server of a slot between which nobody else's come; its answer is the list of theirs. For reads: what
-    is plain commands costs the server half of a script that gives the same ones."""
+class Together:
+    """Several commands for the server of a slot, which others' may come between; its answer is the list of theirs."""
 
     slot: int
-    commands: Sequence[Command]
+    count: int
+    packed: Callable[[], bytes]
+    """Made when they are sent: those of another may be under way then."""
     redirects: int = 0
 
-    def sent(self) -> Sequence[Command]:
-        return (("MULTI",), *self.commands, ("EXEC",))
-
     def answer(self, replies: list[Reply]) -> Reply:
-        """The first refusal, if there is one: of a command that was to be queued, or when it was executed."""
-        for said in replies:
-            if isinstance(said, hiredis.ReplyError):
-                return said
-        done = replies[-1]
-        assert isinstance(done, list)
-        return next((said for said in done if isinstance(said, hiredis.ReplyError)), done)
+        """The first refusal, if there is one."""
+        return next((said for said in replies if isinstance(said, hiredis.ReplyError)), replies)
 
 
 class Calls:
@@ -97,13 +92,13 @@ class Calls:
         called = script(name)
         return Request(slot, called.called(keys, arguments), called)
 
-    async def one(self, request: Request | Transaction, *, writes: bool) -> Reply:
+    async def one(self, request: Request | Together, *, writes: bool) -> Reply:
         answer = await self._ask(request, writes=writes)
         if isinstance(answer, HerenowError):
             raise answer
         return answer
 
-    async def all(self, requests: Sequence[Request | Transaction]) -> list[Reply]:
+    async def all(self, requests: Sequence[Request | Together]) -> list[Reply]:
         """Reads. Every answer, or the first failure."""
         answers = await self.each(requests)
         for answer in answers:
@@ -111,7 +106,7 @@ class Calls:
                 raise answer
         return answers
 
-    async def each(self, requests: Sequence[Request | Transaction]) -> list[Reply]:
+    async def each(self, requests: Sequence[Request | Together]) -> list[Reply]:
         """Reads: an answer or a failure each, in order. Those for one server travel together."""
         if not requests:
             return []
@@ -132,7 +127,7 @@ class Calls:
                 answers[index] = reply
         return answers
 
-    async def _ask(self, request: Request | Transaction, *, writes: bool) -> Reply:
+    async def _ask(self, request: Request | Together, *, writes: bool) -> Reply:
         [answer] = await self._send(await self._place(request.slot), [request], writes=writes)
         return answer
 
@@ -143,13 +138,12 @@ class Calls:
             return error
 
     async def _send(
-        self, server: Server | Unavailable, requests: Sequence[Request | Transaction], *, writes: bool
+        self, server: Server | Unavailable, requests: Sequence[Request | Together], *, writes: bool
     ) -> list[Reply]:
         if isinstance(server, Unavailable):
             return [server] * len(requests)
-        sent = [request.sent() for request in requests]
         try:
-            replies = await server.ask([command for commands in sent for command in commands])
+            replies = await server.ask_in_parts((request.packed(), request.count) for request in requests)
         except Unavailable as error:
             self.servers.doubt(server)
             return [error] * len(requests)
@@ -159,16 +153,16 @@ class Calls:
             return [failure] * len(requests)
         answers: list[Reply] = []
         at = 0
-        for request, commands in zip(requests, sent, strict=True):
-            answer = request.answer(replies[at : at + len(commands)])
-            at += len(commands)
+        for request in requests:
+            answer = request.answer(replies[at : at + request.count])
+            at += request.count
             if isinstance(answer, hiredis.ReplyError):
                 answer = await self._refused(server, request, str(answer), writes=writes)
             answers.append(answer)
         return answers
 
     async def _refused(
-        self, server: Server, request: Request | Transaction, said: str, *, writes: bool
+        self, server: Server, request: Request | Together, said: str, *, writes: bool
     ) -> Reply:
         code, _, rest = said.partition(" ")
         if code == "NOSCRIPT" and isinstance(request, Request) and request.script is not None:

@@ -4,7 +4,8 @@ Everything begins with the namespace. All keys of a shard share one hash tag, so
 may touch them together. Nothing expires, nothing is scanned for, no key is built inside Lua.
 
     {herenow.3}:h        string   the shard's header: "state head next"
-                                    state  s: settled · u<ms>: unsettled since · ?: lost something, nobody said since when
+                                    state  u<ms>: unsettled since · s<ms>: settled, after it was unsettled then ·
+                                           ?: lost something, nobody said since when
                                     head   number of the newest log entry
                                     next   earliest wake-up of the shard, "-": none
                                   missing: the shard was emptied, and absence in it says nothing (P6)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -29,6 +29,9 @@ CONNECT = 0.8
 
 DEADLINE = 1.0
 """Seconds for a reply. With `CONNECT` less than what a node waits for a call, so that the error is ours and says why."""
+
+PORTION = 150
+"""Commands that are sent together: enough to be worth a call of the kernel."""
 
 Argument = str | int | bytes
 Command = tuple[Argument, ...]
@@ -125,12 +128,45 @@ class Link(asyncio.Protocol):
     async def ask(self, commands: Sequence[Command], deadline: float = DEADLINE) -> list[Reply]:
         """One reply per command, errors of the server among them. Raises `Unavailable` when nothing was sent, `Lost` when
         there is no answer to what was sent."""
+        sent = b"".join([packed(command) for command in commands])
+        return await self._answered(self._send(sent, len(commands)), deadline)
+
+    async def ask_in_parts(
+        self, parts: Iterable[tuple[bytes, int]], deadline: float = DEADLINE
+    ) -> list[Reply]:
+        """The same for packed commands and how many they are; the server begins while the rest is still being made."""
+        asked: list[_Asked] = []
+        waiting: list[bytes] = []
+        count = 0
+        for data, commands in parts:
+            waiting.append(data)
+            count += commands
+            if count >= PORTION:
+                asked.append(self._send_on(b"".join(waiting), count, begun=bool(asked)))
+                waiting, count = [], 0
+                await asyncio.sleep(0)  # what was written goes out
+        if waiting:
+            asked.append(self._send_on(b"".join(waiting), count, begun=bool(asked)))
+        replies: list[Reply] = []
+        for each in asked:
+            replies += await self._answered(each, deadline)
+        return replies
+
+    def _send_on(self, data: bytes, count: int, *, begun: bool) -> _Asked:
+        try:
+            return self._send(data, count)
+        except Unavailable as error:
+            raise Lost(str(error)) if begun else error from None
+
+    def _send(self, data: bytes, count: int) -> _Asked:
         if self._transport is None or self._transport.is_closing():
             raise Unavailable(f"{self.address} is not connected")
-        packed = [_packed(command) for command in commands]
-        asked = _Asked(len(commands), asyncio.get_running_loop().create_future())
+        asked = _Asked(count, asyncio.get_running_loop().create_future())
         self._waiting.append(asked)
-        self._transport.write(packed[0] if len(packed) == 1 else b"".join(packed))
+        self._transport.write(data)
+        return asked
+
+    async def _answered(self, asked: _Asked, deadline: float) -> list[Reply]:
         try:
             async with asyncio.timeout(deadline):
                 return await asked.answer
@@ -147,7 +183,7 @@ class Link(asyncio.Protocol):
     def say(self, command: Command) -> None:
         """Without waiting for a reply: on a connection that listens."""
         if self._transport is not None:
-            self._transport.write(_packed(command))
+            self._transport.write(packed(command))
 
     def close(self, why: str = "closed") -> None:
         """At once. What was sent may still be executed."""
@@ -162,9 +198,10 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed(data)
+        gets, take = self._parser.gets, self._take
         try:
-            while (reply := self._parser.gets()) is not _MORE:
-                self._take(reply)
+            while (reply := gets()) is not _MORE:
+                take(reply)
         except hiredis.ProtocolError as error:
             self.close(f"it does not speak Redis: {error}")
 
@@ -176,7 +213,8 @@ class Link(asyncio.Protocol):
             return
         asked = self._waiting[0]
         asked.replies.append(reply)
-        if len(asked.replies) == asked.count:
+        asked.missing -= 1
+        if not asked.missing:
             self._waiting.popleft()
             if not asked.answer.done():
                 asked.answer.set_result(asked.replies)
@@ -194,17 +232,17 @@ class Link(asyncio.Protocol):
 
 
 class _Asked:
-    __slots__ = ("answer", "count", "replies")
+    __slots__ = ("answer", "missing", "replies")
 
     def __init__(self, count: int, answer: asyncio.Future[list[Reply]]) -> None:
-        self.count = count
+        self.missing = count
         self.answer = answer
         self.replies: list[Reply] = []
 
 
-def _packed(command: Command) -> bytes:
-    packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type] # its stub means one argument, not many
-    return packed
+def packed(command: Command) -> bytes:
+    data: bytes = hiredis.pack_command(command)  # type: ignore[arg-type] # its stub means one argument, not many
+    return data
 
 
 def _words(error: BaseException) -> str:

@@ -58,10 +58,14 @@ class Server:
         return self._link is not None and self._link.is_open
 
     async def ask(self, commands: Sequence[Command]) -> list[Reply]:
+        return await (await self._open_link()).ask(commands)
+
+    async def ask_in_parts(self, parts: Iterable[tuple[bytes, int]]) -> list[Reply]:
+        return await (await self._open_link()).ask_in_parts(parts)
+
+    async def _open_link(self) -> Link:
         link = self._link
-        if link is None or not link.is_open:
-            link = await self._connect()
-        return await link.ask(commands)
+        return link if link is not None and link.is_open else await self._connect()
 
     async def apart(self) -> Link:
         """A connection of one's own: for calls that block."""

@@ -129,6 +129,8 @@ local function read_header(header)
   return state, tonumber(head)
 end
 
+local function is_settled(state) return byte(state) == 115 end
+
 local function write_header(header, wakes, state, head)
   local next = call('ZRANGE', wakes, 0, 0, 'WITHSCORES')[2] or '-'
   call('SET', header, string.format('%s %.0f %s', state, head, next))

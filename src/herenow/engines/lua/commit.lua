@@ -9,7 +9,7 @@ if row ~= last then return {-1, row} end
 local names = read_wakes(wakes, 6)
 call('HSET', fences, epoch, next)
 local state, head = read_header(header)
-local answer, entries, marked, at, index = {state == 's' and 1 or 0}, {}, {}, 1, 0
+local answer, entries, marked, at, index = {is_settled(state) and 1 or 0}, {}, {}, 1, 0
 while at <= #rows do
   local i, field, expected, value, tail, wake, mark, entry
   i, field, expected, value, tail, wake, mark, entry, at = unpack_number(ROW, rows, at)

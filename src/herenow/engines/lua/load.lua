@@ -1,7 +1,7 @@
 -- What has a tail, read together with it. Answers {settled, body, …} of fields; an empty body is no record.
 local header, tails, rows = KEYS[1], KEYS[2], ARGV[1] -- then buckets
 -- which bucket, field
-local answer, n, at = {read_header(header) == 's' and 1 or 0}, 1, 1
+local answer, n, at = {is_settled(read_header(header)) and 1 or 0}, 1, 1
 while at <= #rows do
   local i, field
   i, field, at = unpack_number('>I3Bc0', rows, at)

@@ -5,7 +5,7 @@ local since, rows = tonumber(ARGV[1]), ARGV[2]
 -- which bucket, field, version, value, tail, wake-up, mark
 local ROW = '>I3Bc0I6I3c0I3c0I6B'
 local state, head = read_header(header)
-if state == 's' then return 0 end
+if is_settled(state) then return 0 end
 local names, marked, at = read_wakes(wakes, 4), {}, 1
 while at <= #rows do
   local i, field, version, value, tail, wake, mark

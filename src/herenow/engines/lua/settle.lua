@@ -2,11 +2,11 @@
 local header, log, wakes = KEYS[1], KEYS[2], KEYS[3]
 local now, after = ARGV[1], ARGV[2]
 local state, head = read_header(header)
-if state == 's' then return 1 end
+if is_settled(state) then return 1 end
 if state == '?' then
   unsettle(header, log, wakes, head, now)
 elseif now - sub(state, 2) >= tonumber(after) then
-  write_header(header, wakes, 's', head)
+  write_header(header, wakes, 's' .. sub(state, 2), head)
   return 1
 end
 return 0
