@@ -74,7 +74,7 @@ def run(effort: Effort) -> Result:
     return Result(
         "beats",
         [
-            Figure("heartbeats", unit, [side.per_cpu_second for side in beats], yardstick, at_least=0.6),
+            Figure("heartbeats", unit, [side.per_cpu_second for side in beats], yardstick, at_least=0.8),
             Figure("the same, with activity", unit, [side.per_cpu_second for side in active], yardstick),
         ],
         [

@@ -58,7 +58,7 @@ def run(effort: Effort) -> Result:
                 "deliveries per server CPU s",
                 [each.per_cpu_second for each in ours],
                 [each.per_cpu_second for each in theirs],
-                at_least=0.75,
+                at_least=0.85,
             )
         ],
         [

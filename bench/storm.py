@@ -70,7 +70,7 @@ def run(effort: Effort) -> Result:
                 "deliveries per server CPU s",
                 [each.deliveries for each in ours],
                 theirs,
-                at_least=10.0,
+                at_least=15.0,
             ),
             Figure(
                 "change to socket, p99, by the node", "ms", [each.node_p99 for each in ours], at_most=100.0
