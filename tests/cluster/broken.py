@@ -45,14 +45,14 @@ def drops_a_publish(node):
 
 def repeats_itself(node):
     """Sends what it has just sent."""
-    fan_out = node.hub._fan_out
+    tell = node.hub._ticks.tell
 
     def twice(channel, had):
-        fan_out(channel, had)
+        tell(channel, had)
         for outbox in list(channel.outboxes):
-            outbox.send(node.hub._frame(channel))
+            outbox.send(node.channels.frame(channel))
 
-    node.hub._fan_out = twice
+    node.hub._ticks.tell = twice
 
 
 def decides_in_unsettled_shards(node):

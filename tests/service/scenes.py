@@ -49,3 +49,19 @@ class Stalled:
                 turn.set_result(None)
         self._waiting.clear()
         await asyncio.sleep(0.001)
+
+
+async def slow_look(world, node, viewer, target):
+    """The viewer has asked for a target that its node does not know, and the store has not answered yet. It does when what
+    is returned is awaited; whoever asks meanwhile is answered at once."""
+    loads = Stalled(node.node.engine, "load")
+    looks = asyncio.create_task(viewer.watch(target))
+    await world.sleep(0.1)
+    assert loads.waiting == 1
+    loads.on = False
+
+    async def answer():
+        await loads.release()
+        await looks
+
+    return answer

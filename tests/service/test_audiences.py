@@ -5,7 +5,7 @@ import pytest
 from herenow.core.visibility import Sight
 from herenow.service import audiences
 from herenow.service.audiences import Audiences
-from herenow.service.hub import Channel
+from herenow.service.channels import Channel
 from herenow.service.outbox import Outbox
 from herenow.service.people import People
 

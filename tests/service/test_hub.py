@@ -16,10 +16,12 @@ from herenow.core.shedding import Shed
 from herenow.core.values import replace
 from herenow.core.visibility import Sight
 from herenow.service import audiences
-from herenow.service.hub import WIDEST_TICK, Hub
+from herenow.service.channels import Channels
+from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
 from herenow.service.people import People
+from herenow.service.ticks import WIDEST_TICK
 from herenow.testing.manual_clock import START, LoopClock
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -56,7 +58,9 @@ class Stage:
     def __init__(self, seed, crowds=None):
         self.random = random.Random(seed)
         self.people = People(shards=2)
-        self.hub = Hub(self.people, LoopClock(), Metrics(), crowds=crowds)
+        clock = LoopClock()
+        self.channels = Channels(self.people, clock)
+        self.hub = Hub(self.people, self.channels, clock, Metrics(), crowds=crowds)
         self.viewers = [Viewer(f"v{number}") for number in range(4)]
         for user in PEOPLE:
             self.people.get(user).pins += 1
@@ -161,11 +165,11 @@ async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_
             assert viewer.outbox.ready
             assert not viewer.outbox.dirty
             frames += viewer.frames
-        assert not stage.hub._touched
+        assert not stage.hub._ticks._touched
         stage.hub.catch_up()
-        assert not stage.hub._audiences
-        assert not stage.hub._waves.waiting
-        assert not stage.hub._given_up
+        assert not stage.hub._ticks.audiences
+        assert not stage.hub.paced_waiting
+        assert not stage.channels.behind
     assert frames > 200  # or nothing was shown by all this
 
 

@@ -29,8 +29,8 @@ async def test_two_minutes_after_everybody_left_nobody_is_known(world):
     metrics = node.node.metrics
     assert (metrics.connections, metrics.sessions) == (0, 0)
     assert sum(metrics.users.values()) == 0
-    assert not node.node.hub._cooling
-    assert not node.node.hub._paused
+    assert not node.node.hub._ticks._cooling
+    assert not node.node.hub.stuck(0)
     assert len(node.node.silence._wheel) == 0
     assert world.everybody_stored() == {}
 

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.service.scenes import Stalled, meet
+from tests.service.scenes import Stalled, meet, slow_look
 
 from herenow.core.model import Mode, Platform
 from herenow.errors import Unavailable
@@ -242,18 +242,13 @@ async def test_what_a_viewers_read_finds_before_the_log_tells_it_reaches_the_use
     await world.befriend("ana", "cy")
     ana, cy = world.client("ana"), world.client("cy")
     await cy.connect(n2)
-    loads = Stalled(n2.node.engine, "load")
-    looks = asyncio.create_task(cy.watch("ana"))
-    await world.sleep(0.1)
-    assert loads.waiting == 1
-    loads.on = False
+    answer = await slow_look(world, n2, cy, "ana")
     await ana.connect(n2)
     await world.sleep(0.1)
     log = Stalled(n2.node.engine, "tail")
     await world.sleep(1.1)
     await n1.node.choices.set_mode("ana", Mode.BUSY, None)
-    await loads.release()
-    await looks
+    await answer()
     await log.release()
     await world.sleep(5)
     assert cy.saw("ana")[-1] == "busy"
@@ -267,16 +262,11 @@ async def test_a_guess_that_anothers_read_confirms_is_no_longer_stale_for_anybod
     await bob.connect(n1)
     await cy.connect(n1)
     await world.sleep(1)
-    loads = Stalled(n1.node.engine, "load")
-    looks = asyncio.create_task(cy.watch("ana"))
-    await world.sleep(0.05)
-    assert loads.waiting == 1
-    loads.on = False
+    answer = await slow_look(world, n1, cy, "ana")
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("load",), times=1)):
         await bob.watch("ana")
     assert bob.last("ana").stale
-    await loads.release()
-    await looks
+    await answer()
     await world.sleep(5)
     assert [viewer.last("ana").stale for viewer in (bob, cy)] == [False, False]
 

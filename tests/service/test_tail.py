@@ -1,9 +1,7 @@
 """The log is the inbox: gaps, restarts and silence are noticed."""
 
-import asyncio
-
 import pytest
-from tests.service.scenes import Stalled
+from tests.service.scenes import Stalled, slow_look
 
 from herenow.core.model import Mode
 from herenow.core.shards import shard_of
@@ -149,17 +147,12 @@ async def test_what_a_later_reader_finds_before_the_log_tells_it_is_told_to_who_
     ana, bob, cy = world.client("ana"), world.client("bob"), world.client("cy")
     await bob.connect(n2)
     await cy.connect(n2)
-    loads = Stalled(n2.node.engine, "load")
-    asks = asyncio.create_task(cy.watch("ana"))
-    await world.sleep(0.1)
-    assert loads.waiting == 1
-    loads.on = False
+    answer = await slow_look(world, n2, cy, "ana")
     await bob.watch("ana")
     log = Stalled(n2.node.engine, "tail")
     await world.sleep(1.1)
     await ana.connect(n1)
-    await loads.release()
-    await asks
+    await answer()
     await world.sleep(0.1)
     assert cy.saw("ana") == ["online"]
     assert bob.saw("ana") == ["offline", "online"]

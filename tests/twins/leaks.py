@@ -11,7 +11,7 @@ from herenow.core.model import Status, truth
 from herenow.core.values import replace
 from herenow.core.visibility import Sight
 from herenow.errors import ProtocolError
-from herenow.service import hub, typing, views
+from herenow.service import channels, typing, views
 from herenow.testing.twins.cases import FRIEND, TARGET
 from herenow.wire.shapes import status_frame
 
@@ -46,18 +46,20 @@ def spoil_seen(monkeypatch, module, spoil):
 @leak("socket")
 def the_truth_is_pushed(stage, monkeypatch):
     spoil_seen(
-        monkeypatch, hub, lambda presence, view, sight: truth(presence) if sight == Sight.FULL else view
+        monkeypatch, channels, lambda presence, view, sight: truth(presence) if sight == Sight.FULL else view
     )
 
 
 @leak("stream")
 def platforms_are_pushed(stage, monkeypatch):
-    spoil_seen(monkeypatch, hub, lambda presence, view, _: replace(view, platforms=tuple(presence.platforms)))
+    spoil_seen(
+        monkeypatch, channels, lambda presence, view, _: replace(view, platforms=tuple(presence.platforms))
+    )
 
 
 @leak("socket")
 def hidden_text_is_pushed(stage, monkeypatch):
-    spoil_seen(monkeypatch, hub, lambda presence, view, _: replace(view, custom=presence.custom))
+    spoil_seen(monkeypatch, channels, lambda presence, view, _: replace(view, custom=presence.custom))
 
 
 @leak("socket")
@@ -66,12 +68,12 @@ def last_seen_follows_hidden_life(stage, monkeypatch):
         stamps = [session.seen_at for session in presence.sessions]
         return replace(view, last_seen=max([view.last_seen or 0, *stamps])) if presence.hidden else view
 
-    spoil_seen(monkeypatch, hub, spoil)
+    spoil_seen(monkeypatch, channels, spoil)
 
 
 @leak("newcomer")
 def what_is_hidden_is_stale(stage, monkeypatch):
-    monkeypatch.setattr(stage.node.hub, "_says_stale", lambda person: person.presence.hidden)
+    monkeypatch.setattr(stage.node.channels, "_says_stale", lambda person: person.presence.hidden)
 
 
 @leak("GET /api/v1/presence/{user}")
@@ -80,12 +82,14 @@ def as_of_is_the_records_version(stage, monkeypatch):
 
     async def spoiled(viewer, users):
         monkeypatch.setattr(
-            stage.node.hub, "as_of", lambda *_: getattr(stage.node.people.find(TARGET).presence, "version", 0)
+            stage.node.channels,
+            "as_of",
+            lambda *_: getattr(stage.node.people.find(TARGET).presence, "version", 0),
         )
         try:
             return await statuses(viewer, users)
         finally:
-            monkeypatch.setattr(stage.node.hub, "as_of", lambda *_: stage.node.clock.now())
+            monkeypatch.setattr(stage.node.channels, "as_of", lambda *_: stage.node.clock.now())
 
     monkeypatch.setattr(stage.node.views, "statuses", spoiled)
 

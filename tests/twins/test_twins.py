@@ -133,8 +133,7 @@ def test_the_crowd_is_one(crowds, delivery):
 
 
 def at_once(self, outbox, channel, _before):
-    self._send_now(channel, [outbox])
-    self._schedule()
+    self._ticks.send(channel, [outbox])
 
 
 def viewers_by(kinds):
@@ -144,14 +143,14 @@ def viewers_by(kinds):
 @pytest.mark.parametrize(
     ("name", "spoiled", "crowds", "hiding"),
     [
-        ("Hub._offer", at_once, PACED, Blocked),  # a block is told sooner than a leaving
-        ("Hub._offer", at_once, ON_DEMAND, Blocked),  # and where a leaving is not
-        ("_viewers", viewers_by({Kind.SHOWN}), CROWDS[2], Blocked),  # who is blocked is not in the crowd
-        ("_viewers", viewers_by({*Kind}), CROWDS[3], Invisible),  # the hidden one's own devices are
+        ("Popular.offer", at_once, PACED, Blocked),  # a block is told sooner than a leaving
+        ("Popular.offer", at_once, ON_DEMAND, Blocked),  # and where a leaving is not
+        ("viewers", viewers_by({Kind.SHOWN}), CROWDS[2], Blocked),  # who is blocked is not in the crowd
+        ("viewers", viewers_by({*Kind}), CROWDS[3], Invisible),  # the hidden one's own devices are
     ],
 )
 def test_a_leak_beside_a_crowd_is_found(monkeypatch, name, spoiled, crowds, hiding):
-    monkeypatch.setattr(f"herenow.service.hub.{name}", spoiled)
+    monkeypatch.setattr(f"herenow.service.popular.{name}", spoiled)
     assert beside(crowds, hiding()).differences(TOUR)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from herenow.service.hub import Channel
+    from herenow.service.channels import Channel
     from herenow.service.outbox import Outbox
 
 MANY = 100

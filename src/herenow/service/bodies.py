@@ -33,13 +33,8 @@ class Bodies:
         for by, shown, said_stale, day, body in kept:
             if by is sight and shown is presence and said_stale is stale and day == today:
                 return body
-        for (
-            by,
-            shown,
-            said_stale,
-            day,
-            body,
-        ) in kept:  # equal ones are mostly the same one, and slow to compare
+        # Equal sights are mostly the same one, and slow to compare.
+        for by, shown, said_stale, day, body in kept:
             if shown is presence and said_stale is stale and day == today and by == sight:
                 return body
         body = status_body(user, seen(presence, sight, today), stale=stale)

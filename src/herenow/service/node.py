@@ -15,19 +15,16 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-import msgspec
 import structlog
 
 from herenow.core.bucket import Rate
-from herenow.core.machine import Edit, Timings, wake_at
+from herenow.core.machine import Edit, Timings
 from herenow.core.pacing import Crowds
-from herenow.core.record import encode
-from herenow.core.shards import shard_of
-from herenow.core.values import replace
 from herenow.errors import HerenowError, Unavailable
-from herenow.ports import Choice, Engine, Ledger, LedgerChange, Offer, Relations, SourceHealth
-from herenow.service.calls import DEADLINE, reading, writing
+from herenow.ports import Engine, Ledger, LedgerChange, Relations, SourceHealth
+from herenow.service.calls import writing
 from herenow.service.census import Census
+from herenow.service.channels import Channels
 from herenow.service.choices import Choices
 from herenow.service.clock import NodeClock
 from herenow.service.decide import Decider
@@ -36,22 +33,24 @@ from herenow.service.graph import Graph
 from herenow.service.healing import Healing
 from herenow.service.hub import Hub
 from herenow.service.inquiries import Inquiries
+from herenow.service.last_run import take_over
 from herenow.service.lease import LeaseKeeper
+from herenow.service.mail import Mail
 from herenow.service.metrics import Metrics
-from herenow.service.news import ChangedMessage, News
+from herenow.service.news import News
 from herenow.service.overload import Overload
 from herenow.service.people import HeldSession, People, Person
 from herenow.service.polling import Polling
 from herenow.service.privacy import Privacy
 from herenow.service.pulse import LOOK, Pulse
-from herenow.service.reader import Reader, from_ledger
+from herenow.service.reader import Reader
 from herenow.service.reaper import Reaper
 from herenow.service.recorder import STAMP_EVERY, Recorder
 from herenow.service.relations import POLL, Acquaintances
 from herenow.service.rest_beats import RestBeats
 from herenow.service.revocations import FORGET_EVERY, Revocations
 from herenow.service.sessions import Sessions
-from herenow.service.shares import Reaping, ReapsMessage, Shares
+from herenow.service.shares import Reaping, Shares
 from herenow.service.silence import Silence
 from herenow.service.standing import Standing, new_epoch
 from herenow.service.streams import Streams
@@ -59,8 +58,8 @@ from herenow.service.subscriptions import Subscriptions
 from herenow.service.sweep import Sweep
 from herenow.service.tail import Tail
 from herenow.service.tasks import Tasks
-from herenow.service.typing import TypingMessage, TypingRooms
-from herenow.service.users import EndMessage, Users, VoidMessage
+from herenow.service.typing import TypingRooms
+from herenow.service.users import Users
 from herenow.service.views import Views
 from herenow.service.writer import Writer
 from herenow.wire.codes import Close
@@ -76,9 +75,6 @@ LAST_WORDS = 5.0
 
 RENEW_AGAIN = 0.5
 """Seconds after which a renewal that failed is tried again: several times before the lease is in doubt."""
-
-Message = TypingMessage | EndMessage | VoidMessage | ChangedMessage | ReapsMessage
-"""What nodes say to each other."""
 
 log = structlog.get_logger(__name__)
 
@@ -139,8 +135,10 @@ class Node:
         timings, clock_, metrics, tasks = settings.timings, self.clock, self.metrics, self._tasks
         self.standing = Standing(clock_, settings.node_lease, make_epoch)
         self.people = People(engine.shards)
+        self.channels = Channels(self.people, clock_)
         self.hub = Hub(
             self.people,
+            self.channels,
             clock_,
             metrics,
             settings.flush_every,
@@ -265,6 +263,7 @@ class Node:
         self.subscriptions = Subscriptions(
             people=self.people,
             hub=self.hub,
+            channels=self.channels,
             reader=self.reader,
             clock=clock_,
             metrics=metrics,
@@ -274,6 +273,7 @@ class Node:
         self.streams = Streams(
             people=self.people,
             hub=self.hub,
+            channels=self.channels,
             subscriptions=self.subscriptions,
             clock=clock_,
             metrics=metrics,
@@ -325,7 +325,7 @@ class Node:
         )
         self.views = Views(
             people=self.people,
-            hub=self.hub,
+            channels=self.channels,
             reader=self.reader,
             decider=self.decider,
             subscriptions=self.subscriptions,
@@ -336,6 +336,14 @@ class Node:
         self.views.attach(self.relations)
         self.news = News(engine, self.relations, self.subscriptions, self.typing)
         self.graph = Graph(ledger, self.news, clock_)
+        self.mail = Mail(
+            engine=engine,
+            typing=self.typing,
+            news=self.news,
+            shares=self.shares,
+            users=self.users,
+            tasks=tasks,
+        )
         self.inquiries = Inquiries(engine, self.relations, self.decider, self.views, timings)
         self.privacy = Privacy(ledger, self.relations, self.reader, self.news, clock_)
         self.sessions.on_gone = self.typing.leave_all
@@ -346,7 +354,7 @@ class Node:
         """Engine and ledger are reached, what was left open is closed, and everything runs. `ledger` is open already."""
         await self.engine.open(terms)
         if self.settings.embedded:
-            await self._take_over_last_run()
+            await take_over(self.engine, self.ledger, self.clock, self.settings.timings)
         await self.lease.start()
         await self.relations.start()
         await self.revocations.start()  # after the cursor of what changes: nothing is missed between them
@@ -365,7 +373,7 @@ class Node:
         every(third, self.shares.tell, "shares")
         every(POLL, self.relations.poll, "relations")
         every(FORGET_EVERY, self.revocations.forget_old, "voids")
-        every(0, self._receive, "mail")
+        every(0, self.mail.receive, "mail")
         every(TURN, self._turn, "wheel")
         every(1.0, self._look_around, "round")
         every(LOOK, self._note, "pulse")
@@ -444,27 +452,6 @@ class Node:
         except Unavailable:
             await asyncio.sleep(0.2)
 
-    async def _receive(self) -> None:
-        try:
-            messages = await reading(self.engine.receive(1.0), 1.0 + DEADLINE)
-        except Unavailable:
-            await asyncio.sleep(0.2)
-            return
-        for message in messages:
-            try:
-                told = msgspec.json.decode(message, type=Message)
-            except msgspec.DecodeError:
-                continue  # of a newer node: best effort
-            if isinstance(told, TypingMessage):
-                self._tasks.spawn(self.typing.receive(told), "typing")  # who may hear it may take its time
-            elif isinstance(told, ChangedMessage):
-                self.news.receive(told)
-            elif isinstance(told, ReapsMessage):
-                if self.shares.receive(told):
-                    self._tasks.spawn(self.shares.tell(), "shares")
-            else:
-                self.users.receive(told)
-
     async def _turn(self) -> None:
         self.hub.catch_up()
         self.overload.look()
@@ -489,31 +476,6 @@ class Node:
         if self.relations.in_doubt:
             self._tasks.spawn(self.relations.resolve(), "doubts")  # a source may take its time
         await self.census.keep(self.tail.cursors)
-
-    async def _take_over_last_run(self) -> None:
-        """The store is empty: what the ledger knows of modes and custom statuses is put there, ends included, so that
-        "not in the store" means "chose nothing" as it does with every other engine."""
-        left = await self.ledger.close_runs()
-        if left:
-            log.info("run.closed", users=left)
-        shards = range(self.engine.shards)
-        for shard in shards:  # while we put something back, absence says nothing
-            await self.engine.unsettle(shard, self.clock.now())
-        after = ""
-        while choices := await self.ledger.chosen(after, 1_000):
-            after = choices[-1].user
-            await self._put_back(choices)
-        for shard in shards:
-            await self.engine.settle(shard, self.clock.now(), 0)
-
-    async def _put_back(self, choices: list[Choice]) -> None:
-        remembered = await self.ledger.remembered([choice.user for choice in choices])
-        for user, known in remembered.items():
-            presence = from_ledger(known)
-            presence = replace(presence, version=presence.chosen)
-            wake = wake_at(presence, self.settings.timings)
-            offer = Offer(user, presence.version, encode(presence), wake, unsaved=False)
-            await self.engine.offer(shard_of(user, self.engine.shards), [offer])
 
     # Between the parts
 

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from herenow.service.hub import Channel, News
+    from herenow.service.channels import Channel
+    from herenow.service.ticks import News
 
 
 NOBODY: frozenset[str] = frozenset()
@@ -57,7 +58,7 @@ class Outbox:
         self.had_own: int | None = None
         """The user's own view changed: this one it last heard of (`Person.own_view`). None: it is up to date."""
         self.dirty: dict[Channel, bytes] = {}
-        """Channels that changed, with the body this viewer last had of them, where the hub does not know it."""
+        """Channels that changed, with the body this viewer last had of them, where `ticks` does not know it."""
         self.unheard: list[News] | None = None
         """Filled and emptied at the end of a tick: what changed in it."""
         self.watching: dict[str, Channel] = {}

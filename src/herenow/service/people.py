@@ -19,8 +19,8 @@ from herenow.core.record import decode
 from herenow.core.shards import shard_of
 
 if TYPE_CHECKING:
+    from herenow.service.channels import Channel
     from herenow.service.connection import Connection
-    from herenow.service.hub import Channel
     from herenow.service.outbox import Outbox
 
 REMEMBER_ENDED = 120_000

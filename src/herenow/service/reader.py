@@ -376,6 +376,5 @@ def _known(person: Person, found: tuple[Presence, bool] | None) -> tuple[Presenc
 
 
 _STRANGER = Presence()
-_OFFLINE = (
-    Status.OFFLINE
-)  # an attribute of an enum costs more than all else that is asked of somebody at hand
+# An attribute of an enum costs more than all else that is asked of somebody at hand.
+_OFFLINE = Status.OFFLINE

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from herenow.core.model import NOBODY_HERE
 from herenow.core.shards import shard_of
 from herenow.errors import ProtocolError
+from herenow.service.channels import Channels
 from herenow.service.clock import Clock
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
@@ -49,6 +50,7 @@ class Streams:
         *,
         people: People,
         hub: Hub,
+        channels: Channels,
         subscriptions: Subscriptions,
         clock: Clock,
         metrics: Metrics,
@@ -58,6 +60,7 @@ class Streams:
     ) -> None:
         self._people = people
         self._hub = hub
+        self._channels = channels
         self._subscriptions = subscriptions
         self._clock = clock
         self._metrics = metrics
@@ -144,5 +147,5 @@ class Streams:
 
     def _unseen(self, user: str) -> tuple[bytes, int]:
         shard = shard_of(user, self._shards)
-        body = status_body(user, NOBODY_HERE, stale=self._hub.is_stale(shard))
-        return body, self._hub.as_of(shard)
+        body = status_body(user, NOBODY_HERE, stale=self._channels.is_stale(shard))
+        return body, self._channels.as_of(shard)

@@ -19,6 +19,7 @@ from herenow.core.model import NOBODY_HERE
 from herenow.core.visibility import Kind, Sight
 from herenow.errors import Unavailable
 from herenow.ports import LedgerChange
+from herenow.service.channels import Channels
 from herenow.service.clock import Clock
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
@@ -54,6 +55,7 @@ class Subscriptions:
         *,
         people: People,
         hub: Hub,
+        channels: Channels,
         reader: Reader,
         clock: Clock,
         metrics: Metrics,
@@ -62,6 +64,7 @@ class Subscriptions:
     ) -> None:
         self._people = people
         self._hub = hub
+        self._channels = channels
         self._reader = reader
         self._clock = clock
         self._metrics = metrics
@@ -166,7 +169,7 @@ class Subscriptions:
     ) -> None:
         if outbox.closed:
             return
-        watching, watch, as_of = outbox.watching, self._hub.watch, self._hub.as_of
+        watching, watch, as_of = outbox.watching, self._hub.watch, self._channels.as_of
         for person, sight in admitted:
             if following and not _follows(outbox, person.user):
                 continue  # as wanted now, not as it was when we began to read

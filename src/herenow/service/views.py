@@ -12,8 +12,8 @@ from herenow.core.model import Bucket, Presence, Status, View
 from herenow.core.shards import shard_of
 from herenow.core.visibility import Facts, Kind, Sight, judge, seen, seen_by_oneself
 from herenow.service.bodies import Bodies
+from herenow.service.channels import Channels
 from herenow.service.decide import Decider
-from herenow.service.hub import Hub
 from herenow.service.people import People
 from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
@@ -28,14 +28,14 @@ class Views:
         self,
         *,
         people: People,
-        hub: Hub,
+        channels: Channels,
         reader: Reader,
         decider: Decider,
         subscriptions: Subscriptions,
         shards: int,
     ) -> None:
         self._people = people
-        self._hub = hub
+        self._channels = channels
         self._reader = reader
         self._decider = decider
         self._subscriptions = subscriptions
@@ -52,8 +52,8 @@ class Views:
         Who may not be seen is not looked up: strangers and the unknown answer alike, and take the same time."""
         sights = await self._sights(viewer, users)
         looked = await self._look(users, sights)
-        if not self._hub.stale_shards:  # then all are true as of now, and nobody's shard matters
-            closing, open_status = closing_as_of(self._hub.as_of(0)), self._open_status
+        if not self._channels.stale_shards:  # then all are true as of now, and nobody's shard matters
+            closing, open_status = closing_as_of(self._channels.as_of(0)), self._open_status
             return [
                 open_status(user, sights[user], known, stale=False) + closing
                 for user, known in zip(users, looked, strict=True)
@@ -61,8 +61,8 @@ class Views:
         shards = [shard_of(user, self._shards) for user in users]
         return [
             with_as_of(
-                self._open_status(user, sights[user], known, stale=self._hub.is_stale(shard)),
-                self._hub.as_of(shard),
+                self._open_status(user, sights[user], known, stale=self._channels.is_stale(shard)),
+                self._channels.as_of(shard),
             )
             for user, known, shard in zip(users, looked, shards, strict=True)
         ]
@@ -86,11 +86,11 @@ class Views:
         sights = await self._sights(viewer, [user for user, _ in records])
         found: list[bytes] = []
         for user, presence in records:
-            view = seen(presence, sights[user], self._hub.today)
+            view = seen(presence, sights[user], self._channels.today)
             if view.status in wanted:
                 shard = shard_of(user, self._shards)
-                body = status_body(user, view, stale=self._hub.is_stale(shard))
-                found.append(with_as_of(body, self._hub.as_of(shard)))
+                body = status_body(user, view, stale=self._channels.is_stale(shard))
+                found.append(with_as_of(body, self._channels.as_of(shard)))
         return found
 
     async def me(self, user: str) -> bytes:
@@ -116,34 +116,34 @@ class Views:
         preferences = await self._relations.preferences(user)
         if not preferences.public:
             return None
-        sights = self._hub.as_answered({user: judge(Facts(contact=True, target=preferences)).sight})
+        sights = self._channels.as_answered({user: judge(Facts(contact=True, target=preferences)).sight})
         [known] = await self._reader.look([user], frozen=_frozen(sights))
         shard = shard_of(user, self._shards)
-        body = self._open_status(user, sights[user], known, stale=self._hub.is_stale(shard))
-        return body, self._hub.as_of(shard)
+        body = self._open_status(user, sights[user], known, stale=self._channels.is_stale(shard))
+        return body, self._channels.as_of(shard)
 
     async def _contacts(self, viewer: str) -> list[tuple[str, View]]:
         contacts = await self._relations.contacts(viewer)
         sights = await self._sights(viewer, contacts)
         found = await self._reader.look(contacts, frozen=_frozen(sights))
         return [
-            (user, seen(presence, sights[user], self._hub.today))
+            (user, seen(presence, sights[user], self._channels.today))
             for user, (presence, _) in zip(contacts, found, strict=True)
         ]
 
     async def _sights(self, viewer: str | None, users: Sequence[str]) -> Mapping[str, Sight]:
         if viewer is None:
             return dict.fromkeys(users, Sight.TRUTH)
-        return self._hub.as_answered(await self._subscriptions.sights(viewer, users))
+        return self._channels.as_answered(await self._subscriptions.sights(viewer, users))
 
     def _open_status(self, user: str, sight: Sight, known: tuple[Presence, bool], *, stale: bool) -> bytes:
         person, kind = self._people.find(user), sight.kind
         if person is not None and person.channels and kind is not _NONE:
-            return self._hub.body(person, sight)
+            return self._channels.body(person, sight)
         presence, fresh = known
         if kind is _FROZEN:  # shows nothing of it, so nothing that happens to it makes a new body
             presence = _UNSEEN[0]
-        return self._bodies.body(user, sight, presence, self._hub.today, stale=stale or not fresh)
+        return self._bodies.body(user, sight, presence, self._channels.today, stale=stale or not fresh)
 
 
 _UNSEEN = Presence(), True

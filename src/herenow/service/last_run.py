@@ -1,0 +1,46 @@
+"""An embedded store is empty when its node starts: what of the last run is put into it?
+
+What users chose (modes and custom statuses, ends included) stands in the ledger, and who was here when the process ended is
+closed there. Afterwards "not in the store" means "chose nothing", as it does with every other engine.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from herenow.core.machine import Timings, wake_at
+from herenow.core.record import encode
+from herenow.core.shards import shard_of
+from herenow.core.values import replace
+from herenow.ports import Choice, Engine, Ledger, Offer
+from herenow.service.clock import Clock
+from herenow.service.reader import from_ledger
+
+AT_A_TIME = 1_000
+
+log = structlog.get_logger(__name__)
+
+
+async def take_over(engine: Engine, ledger: Ledger, clock: Clock, timings: Timings) -> None:
+    left = await ledger.close_runs()
+    if left:
+        log.info("run.closed", users=left)
+    shards = range(engine.shards)
+    for shard in shards:  # while we put something back, absence says nothing
+        await engine.unsettle(shard, clock.now())
+    after = ""
+    while choices := await ledger.chosen(after, AT_A_TIME):
+        after = choices[-1].user
+        await _put_back(engine, ledger, choices, timings)
+    for shard in shards:
+        await engine.settle(shard, clock.now(), 0)
+
+
+async def _put_back(engine: Engine, ledger: Ledger, choices: list[Choice], timings: Timings) -> None:
+    remembered = await ledger.remembered([choice.user for choice in choices])
+    for user, known in remembered.items():
+        presence = from_ledger(known)
+        presence = replace(presence, version=presence.chosen)
+        wake = wake_at(presence, timings)
+        offer = Offer(user, presence.version, encode(presence), wake, unsaved=False)
+        await engine.offer(shard_of(user, engine.shards), [offer])

@@ -1,0 +1,100 @@
+"""Somebody is watched by very many here: how do their changes reach the viewers?
+
+At once, as anybody's; or in waves (`waves`), which leaves everybody else their milliseconds; or beyond a ceiling not at
+all, and viewers ask when they look. From how many on is a rule of `core.pacing`. It is chosen whenever somebody comes or
+goes, for a person and not for one kind of eyes: else the way in which one hears of something would tell what others see.
+"""
+
+from __future__ import annotations
+
+from herenow.core.pacing import Crowds, Delivery
+from herenow.core.visibility import Kind
+from herenow.service.channels import ASKS, Channel, Channels, is_news, viewers
+from herenow.service.outbox import Outbox
+from herenow.service.people import People, Person
+from herenow.service.ticks import Ticks
+from herenow.service.waves import Told, Waves
+
+
+class Popular:
+    def __init__(self, people: People, channels: Channels, ticks: Ticks, crowds: Crowds) -> None:
+        self._people = people
+        self._channels = channels
+        self._ticks = ticks
+        self._crowds = crowds
+        self._few = min(crowds.pace_above, crowds.push_ceiling)
+        self.waves = Waves(self._is_active, self._tell)
+
+    def choose(self, person: Person) -> None:
+        """By the number of those who look, whatever they get to see. Own devices and services are no part of the crowd."""
+        count = viewers(person)
+        deliveries = self._channels.deliveries
+        if count <= self._few and person.user not in deliveries:
+            return
+        present = deliveries.get(person.user)
+        chosen = self._crowds.delivery(count, present)
+        if chosen is not present:
+            self._deliver(person, present, chosen)
+
+    def _deliver(self, person: Person, present: Delivery | None, chosen: Delivery | None) -> None:
+        if chosen is None:
+            del self._channels.deliveries[person.user]
+        else:
+            self._channels.deliveries[person.user] = chosen
+        for channel in person.channels:
+            if channel.sight.kind is Kind.TRUTH:
+                continue
+            self._ticks.remember(channel)
+            channel.delivery = chosen
+            if Delivery.POLL in (present, chosen):  # that has to be known: who is not told, must ask
+                had = channel.body
+                self._channels.encode(channel)
+                self.pace(channel, ASKS if present is Delivery.POLL else had)
+        if chosen is None:
+            self.waves.finish(person)
+
+    def pace(self, channel: Channel, had: bytes) -> None:
+        """Each hears of it at its turn; who has something else to hear of at the end of this tick hears of it then."""
+        outboxes = [outbox for outbox in channel.outboxes if channel not in outbox.dirty]
+        self.waves.add(channel.person, outboxes, had, self._crowds.lasts(viewers(channel.person)))
+
+    def offer(self, outbox: Outbox, channel: Channel, before: Channel) -> None:
+        """This one alone sees through other eyes now. Beside a crowd its turn comes as for any other change, and does not
+        tell the reason; what is on demand is not pushed for this reason either."""
+        person = channel.person
+        asks = before.delivery is Delivery.POLL
+        if channel.delivery is None:
+            waited = self.waves.withdraw(person, outbox)
+            had = waited if waited is not None else ASKS if asks else before.body
+            if not is_news(channel, had):
+                return
+            if outbox.ready:
+                self._ticks.send(channel, [outbox])
+            else:
+                outbox.dirty[channel] = had
+        elif channel.body != before.body and not (asks and channel.delivery is Delivery.POLL):
+            self.waves.add(person, [outbox], before.body, self._crowds.lasts(viewers(person)))
+
+    def hasten(self, viewer: Person) -> None:
+        """The turn of those who are active comes first."""
+        if self._is_active(viewer.user):
+            for outbox in viewer.outboxes:
+                self.waves.hasten(outbox)
+
+    def _is_active(self, user: str) -> bool:
+        viewer = self._people.find(user)
+        return viewer is not None and viewer.presence.active
+
+    def _tell(self, person: Person, told: Told) -> None:
+        """A part of a wave: what there is to see now, under the rules of now."""
+        ready: dict[Channel, list[Outbox]] = {}
+        for outbox, had in told:
+            channel = outbox.watching.get(person.user)
+            if channel is None or not is_news(channel, had):
+                continue
+            if outbox.ready:
+                ready.setdefault(channel, []).append(outbox)
+            else:
+                outbox.dirty.setdefault(channel, had)
+        for channel, outboxes in ready.items():
+            self._ticks.send(channel, outboxes)
