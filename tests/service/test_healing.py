@@ -95,12 +95,30 @@ async def test_who_was_retired_in_a_store_from_which_it_was_cut_off_takes_a_new_
     await n2.node.engine.drop_lease(old)
     await world.sleep(60)
     assert n1.node.standing.epoch != old
+    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 0, "nothing was"
     assert world.stored("ana").sessions[0].holder == n1.node.standing.epoch
     assert world.store.leases.keys() == {n1.node.standing.epoch, n2.node.standing.epoch}
     assert all(shard.settled for shard in world.store.shards)
     assert as_it_was(bob)
     assert as_it_was(far)
     assert not bob.last("ana").stale
+
+
+async def test_who_is_retired_and_cannot_begin_anew_keeps_no_shard_from_settling(world):
+    """In a Cluster it may be cut off from the master with the leases alone."""
+    n1, n2, ana, bob, far = await cast(world)
+    leases = ("renew", "leases", "store_time", "mark_dead", "drop_lease")
+    with world.faults.during(Rule(Fault.UNAVAILABLE, node="n1", calls=leases)):
+        await world.sleep(60)
+        assert world.store.leases.keys() == {n2.node.standing.epoch}
+        await n2.node.engine.unsettle(0, world.now)
+        await world.sleep(60)
+        assert world.store.shards[0].settled
+        assert not n2.node.channels.is_stale(0)
+    await world.sleep(60)
+    assert all(shard.settled for shard in world.store.shards)
+    assert far.saw("ana")[-1] == "online"
+    assert not far.last("ana").stale
 
 
 async def test_who_cannot_rule_out_that_it_was_retired_takes_a_new_epoch(world):

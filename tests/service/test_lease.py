@@ -325,3 +325,27 @@ async def test_an_epoch_is_told_before_anything_is_written_under_it(world):
     await world.sleep(5)
     assert told == [(n1.node.standing.epoch, old)]
     assert world.stored("ana").sessions[0].holder == n1.node.standing.epoch
+
+
+async def test_e4_what_is_refused_to_a_node_that_leaves_was_not_lost(world):
+    """Its last commits are looked after, and its lease is kept, until it is gone: also between the shards it leaves."""
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    await world.sleep(5)
+    engine = n1.node.engine
+    retire, drop_lease = engine.retire, engine.drop_lease
+
+    async def retire_and_look(shard, epoch):
+        await retire(shard, epoch)
+        await n1.node.writer.verify_lately()
+
+    async def drop_and_keep(epoch):
+        await drop_lease(epoch)
+        await n1.node.lease.keep()
+
+    engine.retire, engine.drop_lease = retire_and_look, drop_and_keep
+    await n1.stop()
+    assert rows(world) == {n2.node.standing.epoch: False}
+    await world.sleep(5)
+    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 0
+    assert all(shard.settled for shard in world.store.shards)

@@ -317,3 +317,44 @@ async def test_who_is_let_go_and_watched_anew_within_a_read_is_answered_as_last_
     assert b'"online"' in of_ana
     assert b'"offline"' in of_gil
     await watching
+
+
+async def test_what_the_ledger_said_before_something_happened_is_not_kept_beside_a_newer_question(world):
+    node, *_ = await meet(world)
+    reader, ledger = node.node.reader, world.ledger
+    asks, remembered = [], ledger.remembered
+
+    async def slowly(users):
+        found = await remembered(users)
+        asks.append(asyncio.Event())
+        await asks[-1].wait()
+        return found
+
+    ledger.remembered = slowly
+    first = asyncio.create_task(reader.look(["zoe"]))
+    await world.sleep(0.1)
+    await ledger.save_last_seen({"zoe": world.now})
+    reader.forget("zoe")
+    second = asyncio.create_task(reader.look(["zoe"]))
+    await world.sleep(0.1)
+    asks[0].set()
+    [(old, _)] = await first
+    asks[1].set()
+    [(new, _)] = await second
+    ledger.remembered = remembered
+    [(kept, _)] = await reader.look(["zoe"])
+    assert old.last_seen is None
+    assert kept.last_seen == new.last_seen is not None
+
+
+async def test_who_asks_for_many_while_the_ledger_is_away_leaves_nothing_behind(world):
+    node, *_ = await meet(world)
+    reader = node.node.reader
+
+    async def away(users):
+        raise Unavailable("away")
+
+    world.ledger.remembered = away
+    for number in range(20):
+        await reader.look([f"{number}-{other}" for other in range(100)])
+    assert not reader._asking

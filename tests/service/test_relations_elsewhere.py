@@ -9,6 +9,9 @@ from herenow.core.model import Mode
 from herenow.core.visibility import Sight
 from herenow.errors import Unavailable
 from herenow.ports import LedgerChange, Relation
+from herenow.relations.open import OpenRelations
+from herenow.service.subscriptions import UNWANTED
+from herenow.testing.memory_ledger import MemoryLedger
 from herenow.testing.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -346,3 +349,22 @@ async def test_away_it_leaves_no_trace_of_who_is_a_stranger(world, app):
     await world.sleep(3)
     assert cy.saw("ana") == ["offline", "online"]
     assert cy.saw("bob") == ["offline"]
+
+
+async def test_where_all_may_look_at_all_a_socket_cannot_fill_memory_with_names_it_does_not_want():
+    ledger = MemoryLedger()
+    world = World(ledger=ledger, relations=OpenRelations(ledger))
+    try:
+        node = await world.start("n1")
+        ana = world.client("ana")
+        await ana.connect(node)
+        outbox, subscriptions = ana.connection.outbox, node.node.subscriptions
+        await ana.watch_contacts()
+        for number in range(UNWANTED // 500 + 5):
+            names = [f"{number}-{other}" for other in range(500)]
+            await subscriptions.subscribe(outbox, names)
+            subscriptions.unsubscribe(outbox, names)
+        assert not outbox.watching
+        assert len(outbox.unwanted) <= UNWANTED
+    finally:
+        await world.close()

@@ -129,12 +129,14 @@ class Link(asyncio.Protocol):
         """One reply per command, errors of the server among them. Raises `Unavailable` when nothing was sent, `Lost` when
         there is no answer to what was sent."""
         sent = b"".join([packed(command) for command in commands])
-        return await self._answered(self._send(sent, len(commands)), deadline)
+        until = asyncio.get_running_loop().time() + deadline
+        return await self._answered(self._send(sent, len(commands)), until)
 
     async def ask_in_parts(
         self, parts: Iterable[tuple[bytes, int]], deadline: float = DEADLINE
     ) -> list[Reply]:
         """The same for packed commands and how many they are; the server begins while the rest is still being made."""
+        until = asyncio.get_running_loop().time() + deadline  # for all of them
         asked: list[_Asked] = []
         waiting: list[bytes] = []
         count = 0
@@ -149,7 +151,7 @@ class Link(asyncio.Protocol):
             asked.append(self._send_on(b"".join(waiting), count, begun=bool(asked)))
         replies: list[Reply] = []
         for each in asked:
-            replies += await self._answered(each, deadline)
+            replies += await self._answered(each, until)
         return replies
 
     def _send_on(self, data: bytes, count: int, *, begun: bool) -> _Asked:
@@ -166,15 +168,15 @@ class Link(asyncio.Protocol):
         self._transport.write(data)
         return asked
 
-    async def _answered(self, asked: _Asked, deadline: float) -> list[Reply]:
+    async def _answered(self, asked: _Asked, until: float) -> list[Reply]:
         try:
-            async with asyncio.timeout(deadline):
+            async with asyncio.timeout_at(until):
                 return await asked.answer
         except TimeoutError:
             if asked.answer.done() and not asked.answer.cancelled():
                 return asked.answer.result()  # it was this process that stood still
-            self.close(f"no answer within {deadline:g} s")
-            raise Lost(f"{self.address} did not answer within {deadline:g} s") from None
+            self.close("no answer in time")
+            raise Lost(f"{self.address} did not answer in time") from None
 
     def listen(self, listener: Callable[[Reply], None]) -> None:
         """From now on whatever comes is a message, as after SUBSCRIBE; None is the last one."""

@@ -105,6 +105,8 @@ class Healing:
         await _until_done(lambda: self._sweep.orphans(shard))
 
     async def _settle(self, shard: int) -> None:
+        if self._standing.retired:  # our offers would have no receipt, and each gives the shard more time
+            raise Unavailable("this node's epoch has ended, and another has not begun yet")
         too_late = True
         while too_late:
             await writing(self._engine.unsettle(shard, self._clock.now()))

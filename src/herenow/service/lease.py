@@ -100,6 +100,8 @@ class LeaseKeeper:
 
     async def keep(self) -> None:
         """Once every third of the lease."""
+        if self._standing.left:
+            return
         try:
             asked = self._clock.monotonic()
             store_time = await reading(self._engine.store_time())
@@ -138,6 +140,7 @@ class LeaseKeeper:
 
     async def end(self) -> None:
         """Last act of a node that stops, after all its commits are acknowledged: nobody need look for it."""
+        self._standing.left = True  # whatever is refused from now on was not lost
         epoch = self._standing.epoch
         for shard in range(self._engine.shards):
             await writing(self._engine.retire(shard, epoch))
@@ -164,7 +167,9 @@ class LeaseKeeper:
     async def _is_still_ours(self, store_time: int) -> bool:
         if self._standing.retired:
             return False
-        return await self._renew() or (self._cannot_be_dead(store_time) and await self._put_back())
+        if await self._renew() or self._standing.left:
+            return True
+        return self._cannot_be_dead(store_time) and await self._put_back()
 
     async def _renew(self, *, begins: bool = False) -> bool:
         asked = self._clock.monotonic()

@@ -66,8 +66,8 @@ class Reader:
         self._metrics = metrics
         self._on_loss = on_loss
         self._cold: OrderedDict[str, tuple[int, Presence]] = OrderedDict()
-        self._asking: set[str] = set()
-        """Whom the ledger is being asked about, as long as nothing was heard of them meanwhile."""
+        self._asking: dict[str, object] = {}
+        """Whom the ledger is being asked about, as long as nothing was heard of them meanwhile, and by which question."""
         self._asked: OrderedDict[str, int] = OrderedDict()
         """Who is in the store and looks offline, and until when the ledger need not be asked for them all the same. What
         happens to them does not shorten it: somebody hidden may be busy."""
@@ -256,7 +256,7 @@ class Reader:
     def forget(self, user: str) -> None:
         """Something happened to this user: what the ledger said is old."""
         self._cold.pop(user, None)
-        self._asking.discard(user)
+        self._asking.pop(user, None)
 
     def forget_all(self) -> None:
         """We may have missed something, of whom we do not know."""
@@ -315,7 +315,8 @@ class Reader:
                 missing.append(user)
         if not missing and not decoys:
             return known
-        self._asking.update(missing)
+        question = object()
+        self._asking.update(dict.fromkeys(missing, question))
         try:
             rows = await reading(self._ledger.remembered([*missing, *decoys]), LEDGER_DEADLINE)
         except Unavailable:
@@ -323,12 +324,13 @@ class Reader:
             if sure:
                 raise
             return known
-        for user in missing:
-            presence = from_ledger(rows.get(user))
-            known[user] = presence
-            if user in self._asking:
-                self._asking.discard(user)
-                self._cold[user] = now + KEEP_COLD, presence
+        finally:
+            latest = [user for user in missing if self._asking.get(user) is question]
+            for user in latest:
+                self._asking.pop(user, None)
+        known |= {user: from_ledger(rows.get(user)) for user in missing}
+        for user in latest:
+            self._cold[user] = now + KEEP_COLD, known[user]
         while len(self._cold) > COLD_USERS:
             self._cold.popitem(last=False)
         return known

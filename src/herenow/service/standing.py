@@ -28,6 +28,8 @@ class Standing:
         """Monotonic time of the last renewal that was asked for and granted."""
         self.retired = False
         """A shard said that this epoch has ended there."""
+        self.left = False
+        """This node stops, and gives its epoch up shard by shard."""
         self.closed_shards: set[int] = set()
 
     def may_decide(self, shard: int) -> bool:
@@ -36,7 +38,8 @@ class Standing:
     @property
     def holds_lease(self) -> bool:
         """Not sure of it from two thirds on: an observer may be about to mark us."""
-        return not self.retired and self._clock.monotonic() - self.renewed < self._node_lease * 2 / 3
+        held = self._clock.monotonic() - self.renewed < self._node_lease * 2 / 3
+        return held and not self.retired and not self.left
 
     @property
     def renewed_ago(self) -> float | None:

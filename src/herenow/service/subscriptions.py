@@ -34,6 +34,10 @@ from herenow.wire.shapes import dated_statuses_frame, status_body
 HIDE_AFTER = 0.5
 """Seconds that a viewer goes on seeing what may be forbidden since, while its source takes its time to say so."""
 
+UNWANTED = 10_000
+"""People one socket that follows contacts may have said it does not want. Beyond them, one may come back when the graph
+changes: where everybody may look at everybody, names cost nothing."""
+
 AT_A_TIME = 100
 """Viewers who look again together after an outage: each may ask for a list of contacts."""
 
@@ -205,7 +209,7 @@ class Subscriptions:
 
     def unsubscribe(self, outbox: Outbox, targets: Sequence[str]) -> list[str]:
         """Nothing for those targets after this."""
-        if outbox.follows_contacts:
+        if outbox.follows_contacts and len(outbox.unwanted) < UNWANTED:
             outbox.unwanted |= {target for target in targets if self._may_come_back(outbox, target)}
         for target in targets:
             self._hub.unwatch(outbox, target)

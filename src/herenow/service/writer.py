@@ -160,7 +160,7 @@ class Writer:
             await self._resolve(lane, batch)
             raise
         if isinstance(result, Fenced):
-            self._refused(lane.shard, result.row)
+            await self._refused(lane, result.row)
             raise Unavailable(f"shard {lane.shard} does not know this node's last commits")
         lane.number = batch.next
         if not result.settled:
@@ -169,11 +169,14 @@ class Writer:
 
     async def _join(self, lane: _Lane, number: int) -> None:
         epoch = self._standing.epoch
-        if not await writing(self._engine.join(lane.shard, epoch, number)):
+        await self._ask_in(lane.shard, epoch, number)
+        lane.epoch, lane.number = epoch, number
+
+    async def _ask_in(self, shard: int, epoch: str, number: int) -> None:
+        if not await writing(self._engine.join(shard, epoch, number)):
             if epoch == self._standing.epoch:
                 self._standing.retired = True  # `lease` begins a new one
-            raise Unavailable(f"this node's epoch was ended in shard {lane.shard}")
-        lane.epoch, lane.number = epoch, number
+            raise Unavailable(f"this node's epoch was ended in shard {shard}")
 
     async def _resolve(self, lane: _Lane, batch: Batch) -> None:
         """Bar the doubtful batch from running late, and learn whether the shard still has what we know of."""
@@ -181,18 +184,21 @@ class Writer:
         while batch.epoch == self._standing.epoch:
             try:
                 row = await writing(self._engine.jump(lane.shard, batch.epoch, number))
+                lane.number = number
+                if row is None or row < batch.last:
+                    await self._refused(lane, row)
+                return
             except (Unavailable, UnknownOutcome):
                 await asyncio.sleep(RETRY)
-                continue
-            lane.number = number
-            if row is None or row < batch.last:
-                self._refused(lane.shard, row)
-            return
 
-    def _refused(self, shard: int, row: int | None) -> None:
-        """The shard lost our writes; or we lost our lease and were retired, which is for `lease` to find out."""
-        if self._standing.holds_lease:
-            self._on_loss(shard, row)
+    async def _refused(self, lane: _Lane, row: int | None) -> None:
+        """The shard lost our writes; or we lost our lease and were retired, which is for `lease` to find out, or for the
+        shard to say: then nothing is lost."""
+        if not self._standing.holds_lease or lane.epoch != self._standing.epoch:
+            return
+        if row is None:
+            await self._ask_in(lane.shard, lane.epoch, 0)
+        self._on_loss(lane.shard, row)
 
 
 def _fail(items: list[_Waiting], error: HerenowError) -> None:
