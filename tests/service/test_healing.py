@@ -39,6 +39,12 @@ def as_it_was(viewer):
     return [viewer.saw(user) for user in ("ana", "iris", "zoe")] == [["online"], ["offline"], ["offline"]]
 
 
+def assert_nobody_noticed(world, *viewers):
+    assert all(shard.settled for shard in world.store.shards)
+    assert all(as_it_was(viewer) for viewer in viewers)
+    assert not any(viewer.last("ana").stale for viewer in viewers)
+
+
 @pytest.mark.parametrize("what", ["everything", "each shard"])
 async def test_e16_a_store_that_was_emptied_is_written_again_and_nobody_notices(world, what):
     n1, n2, ana, bob, far = await cast(world)
@@ -80,10 +86,7 @@ async def test_leases_put_back_into_an_empty_store_go_on_in_the_replica_that_has
     await world.sleep(60)
     assert {n1.node.standing.epoch, n2.node.standing.epoch} == before
     assert not any(lease.dead for lease in world.store.leases.values())
-    assert all(shard.settled for shard in world.store.shards)
-    assert as_it_was(bob)
-    assert as_it_was(far)
-    assert not bob.last("ana").stale
+    assert_nobody_noticed(world, bob, far)
 
 
 async def test_who_was_retired_in_a_store_from_which_it_was_cut_off_takes_a_new_epoch(world):
@@ -98,10 +101,7 @@ async def test_who_was_retired_in_a_store_from_which_it_was_cut_off_takes_a_new_
     assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 0, "nothing was"
     assert world.stored("ana").sessions[0].holder == n1.node.standing.epoch
     assert world.store.leases.keys() == {n1.node.standing.epoch, n2.node.standing.epoch}
-    assert all(shard.settled for shard in world.store.shards)
-    assert as_it_was(bob)
-    assert as_it_was(far)
-    assert not bob.last("ana").stale
+    assert_nobody_noticed(world, bob, far)
 
 
 async def test_who_is_retired_and_cannot_begin_anew_keeps_no_shard_from_settling(world):
