@@ -182,7 +182,7 @@ async def test_over_tls_with_a_ca_of_ones_own(tmp_path):
 
 
 async def test_buckets_stay_compact_whatever_lies_in_them(valkey_server):
-    engine = make_engine(valkey_server.url, namespace="compact", shards=1, capacity=40)
+    engine = make_engine(valkey_server.url, namespace="compact", shards=1, capacity=20)
     await engine.open(TERMS)
     node = await joined(engine)
     users = ["x" * 128, "y" * 65, *(f"user-{number:06d}" for number in range(48))]
