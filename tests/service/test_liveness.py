@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 from tests.service.scenes import Stalled, meet
 
 from herenow.core.model import Mode, Platform
 from herenow.service.silence import PORTION
+from herenow.testing.world import World
 from herenow.wire.inputs import Activity
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -220,3 +222,30 @@ async def test_thousands_who_fall_silent_at_once_are_lost_a_portion_in_a_turn_of
     await world.sleep(91)
     assert sum(turns) == 3 * PORTION
     assert max(turns) <= PORTION
+
+
+async def test_a_mistake_with_one_of_the_silent_takes_no_other_for_alive():
+    world = World()
+    node = await world.start("n1")
+    clients = [world.client(f"user{number}") for number in range(PORTION + 2)]
+    for client in clients:
+        await client.connect(node)
+        client.vanish()
+    lose, unlucky = node.node.silence.on_silent, []
+
+    def stumble(session, lost_at):
+        if not unlucky:
+            unlucky.append(session)
+            raise RuntimeError("a mistake")
+        lose(session, lost_at)
+
+    node.node.silence.on_silent = stumble
+    with capture_logs() as logs:
+        await world.sleep(91)
+        assert unlucky[0].lost_at is None
+        assert node.node.metrics.sessions == 1
+        await world.sleep(2)
+        assert node.node.metrics.sessions == 0
+        assert unlucky[0].lost_at == unlucky[0].seen_at + 90_000
+    assert [line["event"] for line in logs if line.get("exc_info")] == ["silence.failed"]
+    await world.close()

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import structlog
+
 from herenow.core.machine import Timings
 from herenow.core.model import Idle, Session
 from herenow.core.sessions import idle_limit
@@ -36,6 +38,11 @@ sockets, so that what had arrived is read by then."""
 PORTION = 200
 """How many are lost in one turn of the loop, about 20 ms of work: ten thousand at once would hold it for seconds, and
 every other time-out with it."""
+
+AFTER_FAILURE = 1_000
+"""Milliseconds until somebody is looked at again who could not be lost by a mistake of ours."""
+
+log = structlog.get_logger(__name__)
 
 
 class Silence:
@@ -89,7 +96,7 @@ class Silence:
             for start in range(0, len(suspects), PORTION):
                 now = self._clock.now()
                 for session in suspects[start : start + PORTION]:
-                    self._look_closely(session, now)
+                    self._look_for_sure(session, now)
                 await asyncio.sleep(0)
         finally:
             self._losing = False
@@ -118,6 +125,14 @@ class Silence:
             session.look_at = None
             self._suspects.append(session)
         return session.look_at
+
+    def _look_for_sure(self, session: HeldSession, now: int) -> None:
+        """What goes wrong with one is no reason to take the others for alive."""
+        try:
+            self._look_closely(session, now)
+        except Exception as error:
+            log.error("silence.failed", error=repr(error), exc_info=True)
+            self.look_by(session, now + AFTER_FAILURE)
 
     def _look_closely(self, session: HeldSession, now: int) -> None:
         if session.lost_at is not None or session not in session.person.sessions:
