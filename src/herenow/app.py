@@ -203,6 +203,7 @@ async def running(
                 with suppress(asyncio.CancelledError):
                     await serving
                 sockets.abort_all()
+                gateway.departures.finish()  # when they went is known, and is not when we stop
                 await node.stop()
                 await gateway.stop()
                 await auth.stop()

@@ -1,5 +1,7 @@
 """Who leaves is lost at the moment that was read, however late the rest of it is done."""
 
+from types import SimpleNamespace
+
 import pytest
 from tests.gateway.test_expiry import a_door
 from tests.processes import SECRET
@@ -92,3 +94,17 @@ async def test_who_came_back_before_its_turn_came_is_not_lost():
         ana.on_closed(None, "")
         assert await lost_at(door) is None
         assert again.expires_at is not None
+
+
+async def test_who_is_reset_is_lost_when_that_is_told_and_not_when_its_turn_comes():
+    async with a_door() as door:
+        ana = come(door)
+        await door.world.sleep(5)
+        waiting = []
+        door.gateway.departures = SimpleNamespace(take=waiting.append, finish=lambda: None)
+        ana.on_closed(None, "")
+        left = door.gateway.node.clock.now()
+        await door.world.sleep(2)
+        [depart] = waiting
+        depart()
+        assert await lost_at(door) == left

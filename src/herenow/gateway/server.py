@@ -17,6 +17,7 @@ import structlog
 
 from herenow.errors import ProtocolError
 from herenow.gateway.auth import SUBPROTOCOL, Auth, find_token
+from herenow.gateway.departures import Departures
 from herenow.gateway.keyring import KeysPending
 from herenow.gateway.origins import is_allowed
 from herenow.gateway.session import ClientSession
@@ -61,6 +62,7 @@ class Gateway:
         self.node = node
         self.auth = auth
         self.tasks = Tasks()
+        self.departures = Departures()
         self.beat_every = settings.beat_every
         self.limits = Limits(settings.max_subscriptions, settings.max_frame, settings.max_bulk)
         self._settings = settings
@@ -82,6 +84,7 @@ class Gateway:
 
     async def stop(self) -> None:
         self._sweep.stop()
+        self.departures.finish()
         await self.tasks.end()
 
     async def _end_expired(self) -> None:

@@ -169,6 +169,11 @@ class ClientSession:
 
     def on_closed(self, code: int | None, reason: str) -> None:
         connection, self._connection = self._connection, None
+        if self._left_at is None:
+            self._left_at = self._gateway.node.clock.now()
+        self._gateway.departures.take(lambda: self._depart(connection, code, reason))
+
+    def _depart(self, connection: Connection | None, code: int | None, reason: str) -> None:
         self._gateway.closed(self, code, reason)
         if connection is not None:
             # A FIN, an RST or a CLOSE of the peer is a sign of life; an end that we chose is none.
