@@ -38,8 +38,7 @@ class Loaded(Value, frozen=True):
     settled: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Value, frozen=True):
     """One user's part of a batch."""
 
     user: str
@@ -55,8 +54,7 @@ class Write:
     """Set the mark "not yet in the ledger"; False leaves the mark as it is. Without a record there is no mark."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Value, frozen=True):
     """What one node writes to one shard in one act. A node has at most one batch per shard in flight."""
 
     shard: int
@@ -75,15 +73,13 @@ class Written:
     """This write took place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(Value, frozen=True):
     """The record was not the expected one; this is what stands there now (None: nothing)."""
 
     current: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Value, frozen=True):
     """The batch was taken: one result per write, in order. A conflict of one does not stop the others."""
 
     results: tuple[Written | Conflict, ...]
@@ -135,8 +131,7 @@ class Page:
     cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Value, frozen=True):
     """One line of a shard's log."""
 
     number: int
@@ -145,8 +140,7 @@ class Entry:
     note: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class LogPart:
+class LogPart(Value, frozen=True):
     """What a shard's log holds after a cursor. `gap`: entries between cursor and the first one here are lost, or the
     log restarted (its numbers went back): re-read what is watched. `head` is the cursor to go on with."""
 

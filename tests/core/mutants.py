@@ -94,9 +94,9 @@ MUTANTS = (
     ),
     mutant(
         "a mode keeps who is gone",
-        "    if not presence.sessions:\n        return stated(presence, Status.OFFLINE, at)",
+        "    if not presence.sessions:\n        return stated(presence, _OFFLINE, at)",
         "    if not presence.sessions and presence.mode is Mode.AUTO:\n"
-        "        return stated(presence, Status.OFFLINE, at)",
+        "        return stated(presence, _OFFLINE, at)",
         "test_modes.py::test_modes",
     ),
     mutant(
@@ -174,8 +174,8 @@ MUTANTS = (
     ),
     mutant(
         "a lost session does not count as active",
-        "if session.idle is Idle.NO:\n            return Status.ONLINE",
-        "if session.idle is Idle.NO and session.live:\n            return Status.ONLINE",
+        "if session.idle is _ACTS:\n            return _ONLINE",
+        "if session.idle is _ACTS and session.live:\n            return _ONLINE",
         "test_status.py::test_the_status_follows_the_rules",
     ),
     mutant(

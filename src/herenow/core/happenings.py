@@ -19,6 +19,8 @@ REMEMBER_SIGN_OUT = 600_000
 """Milliseconds a sign-out (or a deletion) is kept for a holder that missed it: a node frozen for longer has lost its
 sockets anyway."""
 
+_ACTS = Idle.NO  # an attribute of an enum is slow to get
+
 
 def next_happening(
     presence: Presence, losses: Sequence[Held], now: int, timings: Timings
@@ -33,14 +35,13 @@ def next_happening(
 def next_due(presence: Presence, timings: Timings) -> int | None:
     dues: list[int] = []
     live = presence.live
-    idle_after = idle_limit(presence, timings)
     for session in presence.sessions:
         if session.lost_at is not None:
             dues.append(session.lost_at + timings.grace)
         elif session.holder == UNLEASED:
             dues.append(session.seen_at + timings.dead_after)
-        if live and session.idle is Idle.NO:  # frozen while all are in grace: no idleness falls due then
-            dues.append(session.active_at + idle_after)
+        if live and session.idle is _ACTS:  # frozen while all are in grace: no idleness falls due then
+            dues.append(session.active_at + idle_limit(presence, timings))
     if live and presence.arriving_until is not None:
         dues.append(presence.arriving_until)
     if presence.mode_until is not None:
@@ -88,6 +89,8 @@ def _sessions_at(presence: Presence, at: int, timings: Timings) -> Presence:
 
 def reported_losses(held: Sequence[Held]) -> list[Held]:
     """In the order of their times. Once a device is back and stands in the record, its loss before that is history."""
+    if not held:
+        return []
     back = {(h.device, h.holder) for h in held if h.lost_at is None and h.asserted}
     losses = [h for h in held if h.lost_at is not None and (h.device, h.holder) not in back]
     losses.sort(key=_lost_at)

@@ -31,6 +31,8 @@ from herenow.core.stamping import stamped
 from herenow.core.stating import restated
 from herenow.core.values import Value, replace
 
+_AUTO = Mode.AUTO  # an attribute of an enum is slow to get
+
 __all__ = ["Change", "Edit", "Held", "Outcome", "Timings", "droppable", "settle", "wake_at"]
 
 
@@ -83,7 +85,7 @@ def settle(
             presence = with_loss(presence, loss, at, timings)
         presence = restated(presence, at)
         if public(presence) != seen:
-            rest = bool(edits or losses or held) or any(s.holder == epoch for s in presence.sessions)
+            rest = bool(edits or losses or held) or _has_session_of(epoch, presence)
             return _outcome(record, presence, now, timings, seen, applied=not edits, more=rest)
 
     if edits:
@@ -108,7 +110,7 @@ def wake_at(presence: Presence, timings: Timings) -> int | None:
 def droppable(presence: Presence) -> bool:
     """May this record leave the store once the ledger has it? Not while it says more than the ledger could."""
     return not (presence.sessions or presence.custom or presence.signed_out or presence.extra) and (
-        presence.mode is Mode.AUTO and presence.erased_at is None
+        presence.mode is _AUTO and presence.erased_at is None
     )
 
 
@@ -155,6 +157,10 @@ def _outcome(
         signed_out=signed_out,
         refused=refused,
     )
+
+
+def _has_session_of(epoch: str, presence: Presence) -> bool:
+    return epoch in [session.holder for session in presence.sessions]
 
 
 def _choices(presence: Presence) -> tuple[Mode, int | None, Custom | None]:

@@ -18,7 +18,7 @@ A plain online user with one device of an 8-character id takes about 36 bytes.
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from herenow.core.model import (
     UNLEASED,
@@ -69,7 +69,7 @@ def encode(presence: Presence) -> bytes:
     out = bytearray(_HEAD)
     version = presence.version
     out[0] = FORMAT
-    out[1] = presence.status | presence.mode << 2 | sum(1 << (4 + p) for p in presence.platforms)
+    out[1] = presence.status | presence.mode << 2 | _platform_bits(presence.platforms)
     out[2:_HEAD] = version.to_bytes(6, "big")
     _put_time(out, _SINCE, presence.since, version)
     _put_time(out, _LAST_SEEN, presence.last_seen, version)
@@ -155,6 +155,11 @@ _MODES = tuple(Mode)
 _PLATFORMS = tuple(Platform)
 _IDLES = tuple(Idle)
 _PLATFORM_SETS = tuple(frozenset(p for p in Platform if mask >> p & 1) for mask in range(16))
+
+
+@cache
+def _platform_bits(platforms: frozenset[Platform]) -> int:
+    return sum(1 << (4 + platform) for platform in platforms)
 
 
 def _session_bytes(session: Session, version: int) -> bytes:
@@ -252,7 +257,9 @@ def _put(out: bytearray, tag: int, content: bytes) -> None:
 
 def _put_time(out: bytearray, tag: int, at: int | None, version: int) -> None:
     if at is not None:
-        _put(out, tag, _varint(_zigzag(version - at)))
+        content = _varint(_zigzag(version - at))
+        out += bytes((tag, len(content)))
+        out += content
 
 
 def _zigzag(value: int) -> int:
@@ -264,8 +271,12 @@ def _unzigzag(value: int) -> int:
 
 
 def _varint(value: int) -> bytes:
-    if value < 128:
+    if value < 1 << 7:
         return _ONE_BYTE[value]
+    if value < 1 << 14:  # seconds
+        return bytes((value & 127 | 128, value >> 7))
+    if value < 1 << 21:  # a quarter of an hour
+        return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
     out = bytearray()
     while value >= 128:
         out.append(value & 127 | 128)

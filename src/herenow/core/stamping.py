@@ -15,6 +15,9 @@ from herenow.core.sessions import find, idle_limit
 from herenow.core.stating import restated
 from herenow.core.values import replace
 
+# An attribute of an enum is slow to get.
+_ACTS, _SAID, _TIMED_OUT = Idle.NO, Idle.SAID, Idle.TIMED_OUT
+
 
 def stamped(presence: Presence, held: Sequence[Held], now: int, timings: Timings) -> Presence:
     """The record's live sessions with the stamps their holder knows."""
@@ -38,13 +41,13 @@ def _freshened(session: Session, held: Held, now: int, idle_after: int, dead_aft
     """Life alone is not committed (`seen_at` moves with something else), unless it is what keeps a REST session."""
     acted = held.active_at > session.active_at
     if says_idle(held, session.active_at):
-        idle = Idle.SAID
+        idle = _SAID
     elif not acted:
         idle = session.idle
-    elif session.idle is Idle.NO or now < held.active_at + idle_after:
-        idle = Idle.NO
+    elif session.idle is _ACTS or now < held.active_at + idle_after:
+        idle = _ACTS
     else:
-        idle = Idle.TIMED_OUT  # we learn late of activity that is too old to wake anybody
+        idle = _TIMED_OUT  # we learn late of activity that is too old to wake anybody
     if not acted and idle is session.idle and not _prolongs(session, held, now, dead_after):
         return session
     return replace(

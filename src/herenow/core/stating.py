@@ -11,39 +11,44 @@ from functools import cache
 from herenow.core.model import Idle, Mode, Platform, Presence, Status
 from herenow.core.values import replace
 
+# An attribute of an enum is slow to get.
+_OFFLINE, _ONLINE, _AWAY, _BUSY = Status.OFFLINE, Status.ONLINE, Status.AWAY, Status.BUSY
+_CHOSE_BUSY, _CHOSE_AWAY = Mode.BUSY, Mode.AWAY
+_ACTS = Idle.NO
+
 
 def restated(presence: Presence, at: int) -> Presence:
     """The record says again what it amounts to: DESIGN section 3, rules 1 to 5."""
     if not presence.sessions:
-        return stated(presence, Status.OFFLINE, at)
+        return stated(presence, _OFFLINE, at)
     if not presence.live:
         return presence  # frozen: what it was when the last live one was lost
     return stated(presence, judged(presence), at)
 
 
 def judged(presence: Presence) -> Status:
-    if presence.mode is Mode.BUSY:
-        return Status.BUSY
-    if presence.mode is Mode.AWAY:
-        return Status.AWAY
+    if presence.mode is _CHOSE_BUSY:
+        return _BUSY
+    if presence.mode is _CHOSE_AWAY:
+        return _AWAY
     for session in presence.sessions:
-        if session.idle is Idle.NO:
-            return Status.ONLINE
-    return Status.AWAY
+        if session.idle is _ACTS:
+            return _ONLINE
+    return _AWAY
 
 
 def stated(presence: Presence, status: Status, at: int) -> Presence:
-    if status is Status.OFFLINE:
-        if presence.status is Status.OFFLINE and presence.arriving_until is None:
+    if status is _OFFLINE:
+        if presence.status is _OFFLINE and presence.arriving_until is None:
             return presence
         return replace(
-            presence, status=status, since=None, platforms=frozenset(), arriving_until=None, shown_at=None
+            presence, status=status, since=None, platforms=_NOWHERE, arriving_until=None, shown_at=None
         )
     here = platforms_of(presence)
     if status is presence.status:
         return presence if presence.platforms <= here else replace(presence, platforms=here)
     since = at
-    if status is Status.AWAY and presence.mode is not Mode.AWAY:
+    if status is _AWAY and presence.mode is not _CHOSE_AWAY:
         since = max(max(s.active_at for s in presence.sessions), presence.shown_at or 0)
     return replace(presence, status=status, since=since, platforms=here)
 
@@ -56,6 +61,8 @@ def shown(presence: Presence, at: int) -> Presence:
 
 
 def platforms_of(presence: Presence) -> frozenset[Platform]:
+    if len(presence.sessions) == 1:  # nearly everybody
+        return _ON_ONE[presence.sessions[0].platform]
     return _same(frozenset([s.platform for s in presence.sessions]))
 
 
@@ -63,3 +70,7 @@ def platforms_of(presence: Presence) -> frozenset[Platform]:
 def _same(platforms: frozenset[Platform]) -> frozenset[Platform]:
     """There are sixteen sets of platforms, and a set takes more memory than the rest of a plain record."""
     return platforms
+
+
+_NOWHERE = _same(frozenset())
+_ON_ONE = tuple([_same(frozenset((platform,))) for platform in Platform])

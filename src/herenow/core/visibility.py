@@ -146,6 +146,8 @@ class Sight:
         return "truth" if self.kind is Kind.TRUTH else "offline"
 
 
+_TRUTH, _SHOWN, _FROZEN = Kind.TRUTH, Kind.SHOWN, Kind.FROZEN  # an attribute of an enum is slow to get
+
 Sight.TRUTH = Sight(Kind.TRUTH)
 Sight.FULL = Sight(Kind.SHOWN)
 Sight.BLURRED = Sight(Kind.SHOWN, blurred=True)
@@ -250,11 +252,11 @@ def seen(presence: Presence, sight: Sight, today: int | None = None) -> View:
     """The one projection: every exit shows a presence through this. `today` (see `day_of`) is what buckets are counted
     from; sights that are not blurred can do without it."""
     kind = sight.kind
-    if kind is Kind.SHOWN:
+    if kind is _SHOWN:
         view = public(presence)
-    elif kind is Kind.FROZEN:
+    elif kind is _FROZEN:
         view = View(since=sight.last_seen, last_seen=sight.last_seen)
-    elif kind is Kind.TRUTH:
+    elif kind is _TRUTH:
         view = truth(presence)
     else:
         view = NOBODY_HERE

@@ -21,6 +21,8 @@ from herenow.service.calls import reading
 from herenow.service.metrics import Metrics
 from herenow.service.walk import pages
 
+_OFFLINE = int(Status.OFFLINE)
+
 
 @dataclass(slots=True)
 class _Walk:
@@ -88,6 +90,6 @@ class Census:
 
     def _add(self, shard: int, counts: Mapping[int, int]) -> None:
         for status, count in counts.items():
-            if status != Status.OFFLINE:
+            if status != _OFFLINE:
                 self._counts[shard][status] += count
                 self._metrics.users[status] += count

@@ -29,6 +29,8 @@ from herenow.wire.shapes import (
 FEW = 64
 """Viewers that a channel keeps in a list, which has a fifth of a dictionary's size; who leaves is searched for there."""
 
+_POLL, _TRUTH = Delivery.POLL, Kind.TRUTH  # an attribute of an enum is slow to get
+
 ASKS = b""
 """What a viewer had who was told to ask: we do not know."""
 
@@ -92,7 +94,7 @@ class Channels:
     def open(self, person: Person, sight: Sight) -> Channel:
         """The first one looks at this person through these eyes."""
         channel = Channel(person, sight)
-        channel.delivery = None if sight.kind is Kind.TRUTH else self.deliveries.get(person.user)
+        channel.delivery = None if sight.kind is _TRUTH else self.deliveries.get(person.user)
         self.encode(channel)
         person.channels = (*person.channels, channel)
         return channel
@@ -111,7 +113,7 @@ class Channels:
         channel.shown = person.presence
         view = seen(person.presence, self._sight(channel), self.today)
         channel.body = status_body(person.user, view, stale=self._says_stale(person))
-        if channel.delivery is Delivery.POLL:
+        if channel.delivery is _POLL:
             channel.body = with_delivery(channel.body, channel.delivery)
 
     def frame(self, channel: Channel) -> bytes:
@@ -131,14 +133,14 @@ class Channels:
         return seen(channel.shown, sight, self.today), seen(channel.person.presence, sight, self.today)
 
     def _sight(self, channel: Channel) -> Sight:
-        return coarse(channel.sight) if channel.delivery is Delivery.POLL else channel.sight
+        return coarse(channel.sight) if channel.delivery is _POLL else channel.sight
 
     # Answers
 
     def body(self, person: Person, sight: Sight) -> bytes:
         """A status body for an answer: the channel's if there is one. An answer says nothing about delivery."""
         for channel in person.channels:
-            if channel.sight == sight and channel.delivery is not Delivery.POLL:
+            if channel.sight == sight and channel.delivery is not _POLL:
                 if channel not in self.behind:
                     return channel.body
                 break
@@ -151,7 +153,7 @@ class Channels:
         if Delivery.POLL not in self.deliveries.values():
             return sights
         return {
-            user: coarse(sight) if self.deliveries.get(user) is Delivery.POLL else sight
+            user: coarse(sight) if self.deliveries.get(user) is _POLL else sight
             for user, sight in sights.items()
         }
 
@@ -197,12 +199,12 @@ class Channels:
 
 def is_news(channel: Channel, had: bytes) -> bool:
     """For who had this, and knows whether to ask."""
-    return channel.body != had and not (had == ASKS and channel.delivery is Delivery.POLL)
+    return channel.body != had and not (had == ASKS and channel.delivery is _POLL)
 
 
 def viewers(person: Person) -> int:
     """Who looks at this person here; own devices and services are not counted."""
     if len(person.channels) == 1:  # nearly everybody
         [channel] = person.channels
-        return 0 if channel.sight.kind is Kind.TRUTH else len(channel.outboxes)
-    return sum([len(c.outboxes) for c in person.channels if c.sight.kind is not Kind.TRUTH])
+        return 0 if channel.sight.kind is _TRUTH else len(channel.outboxes)
+    return sum([len(c.outboxes) for c in person.channels if c.sight.kind is not _TRUTH])

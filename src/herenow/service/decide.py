@@ -25,6 +25,7 @@ from herenow.ports import Conflict, Write
 from herenow.service.clock import Clock
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
+from herenow.service.patience import Patience
 from herenow.service.people import Ask, HeldSession, People, Person, Writing
 from herenow.service.reader import Reader
 from herenow.service.recorder import Recorder
@@ -77,6 +78,7 @@ class Decider:
         self._bar = bar
         self._waiting: dict[Person, None] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._patience = Patience(PATIENCE)
         self._trouble = ""
 
     def touch(self, person: Person) -> None:
@@ -110,8 +112,7 @@ class Decider:
         person.asks.append(ask)
         try:
             self.touch(person)
-            async with asyncio.timeout(PATIENCE):
-                await asyncio.shield(ask.done)
+            await self._patience.wait_for(ask.done)
             return person.presence
         except TimeoutError:
             if ask in person.asks:
@@ -198,6 +199,7 @@ class Decider:
         return self._trouble if self._waiting and self._trouble else None
 
     def close(self) -> None:
+        self._patience.close()
         if self._timer is not None:
             self._timer.cancel()
 

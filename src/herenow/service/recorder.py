@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from dataclasses import dataclass
 
 import structlog
 
@@ -21,6 +20,7 @@ from herenow.core.machine import droppable
 from herenow.core.model import Presence, Status
 from herenow.core.record import UnknownFormat, decode
 from herenow.core.shards import shard_of
+from herenow.core.values import Value
 from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.ports import Choice, Engine, Ledger
@@ -50,11 +50,12 @@ that take the interpreter from the event loop."""
 STAMP_EVERY = 1.0
 """Seconds between two stamps of an embedded run: how far off last seen may be after a kill."""
 
+_OFFLINE = Status.OFFLINE  # an attribute of an enum is slow to get
+
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Value, frozen=True):
     shard: int
     record: bytes
     presence: Presence
@@ -253,7 +254,7 @@ class Recorder:
 
 
 def _in_view(presence: Presence) -> bool:
-    return status_in_public(presence) is not Status.OFFLINE
+    return status_in_public(presence) is not _OFFLINE
 
 
 def _last_evidence(presence: Presence) -> int:

@@ -25,6 +25,8 @@ from herenow.service.standing import Standing
 from herenow.wire.codes import Close
 from herenow.wire.inputs import Activity
 
+_ACTS = Idle.NO  # an attribute of an enum is slow to get
+
 
 class Sessions:
     def __init__(
@@ -98,7 +100,7 @@ class Sessions:
     def stands(self, session: HeldSession) -> None:
         """The session stands in the record, as of now. From when on is activity news to it?"""
         committed = session.in_record(self._standing.epoch)
-        if committed is None or committed.idle is not Idle.NO:
+        if committed is None or committed.idle is not _ACTS:
             session.fresh_until = 0
         else:
             session.fresh_until = self._silence.fresh_until(session, committed)
