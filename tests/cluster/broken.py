@@ -13,19 +13,18 @@ from herenow.service.standing import Standing
 
 def forgets_what_it_holds(node):
     """Decides by the record alone once there is one: a device that comes second is never asserted."""
-    settle = node.decider._settle
+    weigh = node.decider._weigh
 
-    async def forgetful(person):
+    def forgetful(person):
         held = person.sessions
         if person.record is not None:
             person.sessions = [session for session in held if session.asserted or session.lost_at is not None]
         try:
-            await settle(person)
+            return weigh(person)
         finally:
-            left = [session for session in held if session in person.sessions or not session.asserted]
-            person.sessions = left + [session for session in person.sessions if session not in held]
+            person.sessions = held
 
-    node.decider._settle = forgetful
+    node.decider._weigh = forgetful
 
 
 def drops_a_publish(node):

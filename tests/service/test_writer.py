@@ -1,6 +1,7 @@
 """One batch in flight per shard, and no doubt left behind."""
 
 import asyncio
+from itertools import islice
 
 import pytest
 
@@ -12,8 +13,8 @@ from herenow.service.clock import NodeClock
 from herenow.service.metrics import Metrics
 from herenow.service.standing import Standing
 from herenow.service.tasks import Tasks
-from herenow.service.writer import Writer
-from herenow.testing.engine_contract import record, user_of
+from herenow.service.writer import BATCH, Writer
+from herenow.testing.engine_contract import record, user_of, users_of
 from herenow.testing.faulty_engine import Fault, Faults, FaultyEngine, Rule
 from herenow.testing.manual_clock import START
 
@@ -45,7 +46,11 @@ class Desk:
         self.user = user_of(self.engine, 0)
 
     async def write(self, expected, new, user=None):
-        return await self.writer.commit(0, Write(user or self.user, expected, new), self.standing.epoch)
+        [result] = await self.write_all(Write(user or self.user, expected, new))
+        return result
+
+    async def write_all(self, *writes):
+        return await self.writer.commit(0, writes, self.standing.epoch)
 
     def stored(self, user=None):
         return self.store.shards[0].records.get(user or self.user)
@@ -175,7 +180,7 @@ async def test_what_was_decided_under_an_epoch_that_ended_is_not_written_under_t
     desk.standing.begin_epoch()
     renew(desk)
     with pytest.raises(Unavailable):
-        await desk.writer.commit(0, Write(desk.user, None, record(1)), old)
+        await desk.writer.commit(0, (Write(desk.user, None, record(1)),), old)
     assert desk.stored() is None
     assert await desk.write(None, record(1)) == Written()
 
@@ -194,3 +199,38 @@ async def test_a_commit_into_a_shard_that_is_not_whole_says_so(desk):
     desk.store.empty(0)
     await desk.write(None, record(1))
     assert desk.losses == [(0, 1)]
+
+
+async def test_what_was_decided_together_is_written_together_and_answered_in_order(desk):
+    others = list(islice(users_of(desk.engine, 0, "other-"), 3))
+    await desk.write(None, record(1), others[1])
+    batches, commit = [], desk.engine.commit
+
+    async def noted(batch):
+        batches.append([write.user for write in batch.writes])
+        return await commit(batch)
+
+    desk.engine.commit = noted
+    together = desk.write_all(*[Write(user, None, record(2)) for user in others])
+    alone = desk.write(None, record(3))
+    answers, one = await asyncio.gather(together, alone)
+    assert answers == (Written(), Conflict(record(1)), Written())
+    assert one == Written()
+    assert batches == [[*others, desk.user]]
+
+
+async def test_a_full_batch_leaves_what_was_decided_together_for_the_next(desk):
+    sizes, commit = [], desk.engine.commit
+
+    async def noted(batch):
+        sizes.append(len(batch.writes))
+        return await commit(batch)
+
+    desk.engine.commit = noted
+    users = list(islice(users_of(desk.engine, 0, "other-"), BATCH + 2))
+    first, second = users[: BATCH - 1], users[BATCH - 1 :]
+    await asyncio.gather(
+        desk.write_all(*[Write(user, None, record(1)) for user in first]),
+        desk.write_all(*[Write(user, None, record(1)) for user in second]),
+    )
+    assert sizes == [BATCH - 1, 3]

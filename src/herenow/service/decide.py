@@ -4,6 +4,9 @@ A connect, a close, activity, a sign-out, a wake-up, an audit, the end of an out
 Looking again is always the same: take the record as we know it, merge what we truly hold *now*, apply what was asked,
 let the core settle, commit over the old bytes; on conflict again, until nothing changes. So a close that overtakes its
 connect leaves no ghost, and what was kept while the store was away is asserted by the same lines as anything else.
+
+Those of one shard who are marked in the same turn of the event loop are decided together (`_decide_together`): a task, a
+wait and a wake-up for all of them. Whoever needs more than one plain commit goes on alone (`_decide`).
 """
 
 from __future__ import annotations
@@ -39,7 +42,39 @@ AGAIN = 0.25
 PATIENCE = 5.0
 """Seconds somebody who asked for something waits for its commit."""
 
+TOGETHER = 100
+"""Decisions that share a task: enough for its price not to matter, and less than a batch of the writer."""
+
 log = structlog.get_logger(__name__)
+
+
+class _Weighed:
+    """What is to be done about somebody, and what that was decided by."""
+
+    __slots__ = ("asks", "before", "epoch", "expected", "held", "outcome", "person", "unsaved", "write")
+
+    def __init__(
+        self,
+        person: Person,
+        outcome: Outcome,
+        epoch: str,
+        held: list[tuple[HeldSession, Held]],
+        asks: tuple[Ask, ...],
+    ) -> None:
+        self.person = person
+        self.before = person.presence
+        self.expected = person.record
+        self.outcome = outcome
+        self.epoch = epoch
+        self.held = held
+        self.asks = asks
+        self.unsaved = False
+        """The ledger must hear of it."""
+        self.write: Write
+        """Made when it is committed."""
+
+
+_Lost = tuple[_Weighed, Conflict]
 
 
 class Decider:
@@ -76,6 +111,8 @@ class Decider:
         self._on_ended = on_ended
         self._on_standing = on_standing
         self._bar = bar
+        self._touched: dict[int, list[Person]] = {}
+        """Shard → who is to be decided there, when their task begins."""
         self._waiting: dict[Person, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._patience = Patience(PATIENCE)
@@ -86,7 +123,11 @@ class Decider:
         person.dirty = True
         if not person.deciding:
             person.deciding = True
-            self._tasks.spawn(self._decide(person), "decide")
+            together = self._touched.get(person.shard)
+            if together is None or len(together) >= TOGETHER:
+                together = self._touched[person.shard] = []
+                self._tasks.spawn(self._decide_touched(person.shard, together), "decide")
+            together.append(person)
 
     def resume(self, person: Person) -> None:
         """After a loss, and after the record was read again: what we hold and stands there we have asserted. Everything else
@@ -158,17 +199,25 @@ class Decider:
         try:
             if afresh:
                 await self._reader.refresh([person for person in people if person.known])
-            deciding = [self._begin(person) for person in people]
+            deciding = [self._tasks.spawn(self._is_decided(p), "decided") for p in people if p.deciding]
+            deciding += self._begin([person for person in people if not person.deciding])
+            if not deciding:
+                return True
             await asyncio.wait(deciding, timeout=PATIENCE)
             return all(task.done() and not task.cancelled() and task.result() for task in deciding)
         finally:
             self._release(people)
 
-    def _begin(self, person: Person) -> asyncio.Task[bool]:
-        if person.deciding:
-            return self._tasks.spawn(self._is_decided(person), "decided")
-        person.dirty = person.deciding = True
-        return self._tasks.spawn(self._decide(person), "decide")
+    def _begin(self, people: list[Person]) -> list[asyncio.Task[bool]]:
+        by_shard: dict[int, list[Person]] = {}
+        for person in people:
+            person.dirty = person.deciding = True
+            by_shard.setdefault(person.shard, []).append(person)
+        return [
+            self._tasks.spawn(self._decide_together(shard, found[start : start + TOGETHER]), "decide")
+            for shard, found in by_shard.items()
+            for start in range(0, len(found), TOGETHER)
+        ]
 
     async def _is_decided(self, person: Person) -> bool:
         try:
@@ -203,9 +252,117 @@ class Decider:
         if self._timer is not None:
             self._timer.cancel()
 
-    async def _decide(self, person: Person) -> bool:
-        """Whether it is done."""
+    # Many at once
+
+    async def _decide_touched(self, shard: int, people: list[Person]) -> None:
+        if self._touched.get(shard) is people:
+            del self._touched[shard]  # whoever is touched from here on is for the next
+        await self._begin_together(shard, people)
+
+    async def _decide_together(self, shard: int, people: list[Person]) -> bool:
+        """Whether all of them are done; those who go on alone, too."""
+        done, alone = await self._begin_together(shard, people)
+        for task in alone:
+            done = await task and done
+        return done
+
+    async def _begin_together(
+        self, shard: int, people: list[Person]
+    ) -> tuple[bool, list[asyncio.Task[bool]]]:
+        """All of one shard, with one plain commit. Whether that was possible, and who goes on alone."""
+        unfinished = dict.fromkeys(people)
+        alone: list[asyncio.Task[bool]] = []
         try:
+            if not self._standing.may_decide(shard):
+                for person in people:
+                    self._wait(person)
+                return False, alone
+            plain: list[_Weighed] = []
+            for person in people:
+                weighed = self._weigh_plainly(person)
+                if weighed is not None and weighed.outcome.presence is not weighed.before:
+                    plain.append(weighed)
+                    continue
+                del unfinished[person]
+                alone += [self._go_on_alone(person)] if weighed is None else self._conclude_plainly(weighed)
+            done = not plain or await self._commit_together(shard, plain, unfinished, alone)
+            return done, alone
+        finally:
+            for person in unfinished:
+                person.committing = None
+                self._finish(person)
+
+    def _weigh_plainly(self, person: Person) -> _Weighed | None:
+        """Ready to be written, if there is anything to write. None: it may take more than that, or goes wrong."""
+        if not person.known or person.guessed:
+            return None
+        try:
+            weighed = self._weigh(person)
+            outcome = weighed.outcome
+            if outcome.signed_out or outcome.refused:
+                return None
+            if outcome.presence is not weighed.before:
+                self._prepare(weighed)
+            elif _says_something(outcome, weighed.asks):
+                return None
+        except Exception:  # noqa: BLE001 - told by whoever tries it alone
+            return None
+        return weighed
+
+    async def _commit_together(
+        self,
+        shard: int,
+        plain: list[_Weighed],
+        unfinished: dict[Person, None],
+        alone: list[asyncio.Task[bool]],
+    ) -> bool:
+        try:
+            results = await self._writer.commit(shard, tuple([w.write for w in plain]), plain[0].epoch)
+        except HerenowError as error:
+            people = [weighed.person for weighed in plain]
+            for person in people:
+                person.committing = None
+            await self._failed(people, error)
+            return False
+        for weighed, result in zip(plain, results, strict=True):
+            weighed.person.committing = None
+            del unfinished[weighed.person]
+            if isinstance(result, Conflict):
+                alone.append(self._go_on_alone(weighed.person, (weighed, result)))
+            else:
+                alone += self._conclude_plainly(weighed)
+        return True
+
+    def _conclude_plainly(self, weighed: _Weighed) -> list[asyncio.Task[bool]]:
+        """What is left to do alone, if anything is."""
+        person = weighed.person
+        try:
+            if weighed.outcome.presence is not weighed.before:
+                self._take_effect(weighed)
+            self._conclude(weighed)
+            if person.unpublished:
+                self._hub.publish(person)
+        except Exception as error:
+            log.error("decide.failed", error=repr(error), exc_info=True)
+            self._give_up(person, error)
+            self._finish(person)
+            return []
+        if weighed.outcome.more or person.dirty:
+            return [self._go_on_alone(person)]
+        self._finish(person)
+        return []
+
+    def _go_on_alone(self, person: Person, lost: _Lost | None = None) -> asyncio.Task[bool]:
+        person.dirty = True
+        return self._tasks.spawn(self._decide(person, lost), "decide")
+
+    # One alone
+
+    async def _decide(self, person: Person, lost: _Lost | None = None) -> bool:
+        """Whether it is done. `lost`: what we wanted to write, and found something else instead."""
+        try:
+            if lost is not None:
+                await self._relearn(*lost)
             while person.dirty:
                 person.dirty = False
                 if not self._standing.may_decide(person.shard):
@@ -215,59 +372,80 @@ class Decider:
                 if person.unpublished:
                     self._hub.publish(person)
             return True
-        except UnknownOutcome:
-            for ask in person.asks:
-                ask.doubtful = ask.edit is not _as_it_is
-            await self._read_again(person)
-        except Unavailable as error:
-            self._metrics.engine_errors += 1
-            self._trouble = str(error)
-            self._wait(person)
-        except UnknownFormat as error:
-            self._give_up(
-                person, ProtocolError("unavailable", f"This user's record cannot be read: {error}.")
-            )
-        except Exception as error:
-            log.error("decide.failed", error=repr(error), exc_info=True)
-            self._give_up(person, error)
+        except Exception as error:  # noqa: BLE001 - told there
+            await self._failed([person], error)
         finally:
-            person.deciding = False
-            if person.dirty and person not in self._waiting:
-                self.touch(person)
-            self._people.release(person, self._clock.now())
+            self._finish(person)
         return False
+
+    async def _failed(self, people: list[Person], error: Exception) -> None:
+        """They could not be decided: what then?"""
+        match error:
+            case UnknownOutcome():
+                await self._read_again(people)
+            case Unavailable():
+                self._metrics.engine_errors += 1
+                self._trouble = str(error)
+                for person in people:
+                    self._wait(person)
+            case UnknownFormat():
+                unreadable = ProtocolError("unavailable", f"This user's record cannot be read: {error}.")
+                for person in people:
+                    self._give_up(person, unreadable)
+            case _:
+                log.error("decide.failed", error=repr(error), exc_info=error)
+                for person in people:
+                    self._give_up(person, error)
+
+    def _finish(self, person: Person) -> None:
+        person.deciding = False
+        if person.dirty and person not in self._waiting:
+            self.touch(person)
+        self._people.release(person, self._clock.now())
 
     async def _settle(self, person: Person) -> None:
         """Until nothing changes any more."""
         while True:
-            await self._learn(person)
-            person.dirty = False  # all that was marked until now is looked at now
-            first = self._bar(person)
-            epoch = self._standing.epoch
-            asks = tuple(person.asks)
-            held = [(session, session.facts(epoch)) for session in person.sessions]
-            before = person.presence
-            outcome = settle(
-                before,
-                self._clock.now(),
-                self._timings,
-                epoch=epoch,
-                held=[facts for _, facts in held],
-                edits=[*first, *_restored(person), *(ask.edit for ask in asks)],
-            )
-            if outcome.presence is not before:
-                if not await self._commit(person, outcome, epoch):
+            if not person.known or person.guessed:
+                await self._learn(person)
+            weighed = self._weigh(person)
+            outcome = weighed.outcome
+            if outcome.presence is not weighed.before:
+                if not await self._commit(weighed):
                     continue
-            elif _says_something(outcome, asks) and await self._is_behind(person):
+            elif _says_something(outcome, weighed.asks) and await self._is_behind(person):
                 continue
             if outcome.signed_out:
                 await self._writer.verify(person.shard)  # or did the shard lose them?
-            self._note_held(person, outcome, held)
-            if outcome.applied:
-                person.lost_choice = None
-                self._answer(person, asks)
+            self._conclude(weighed)
             if not outcome.more:
                 return
+
+    # What both do
+
+    def _weigh(self, person: Person) -> _Weighed:
+        """What we know and hold now, and what was asked for: what does it amount to?"""
+        person.dirty = False  # all that was marked until now is looked at now
+        first = self._bar(person)
+        epoch = self._standing.epoch
+        asks = tuple(person.asks)
+        held = [(session, session.facts(epoch)) for session in person.sessions]
+        outcome = settle(
+            person.presence,
+            self._clock.now(),
+            self._timings,
+            epoch=epoch,
+            held=[facts for _, facts in held],
+            edits=[*first, *_restored(person), *[ask.edit for ask in asks]],
+        )
+        return _Weighed(person, outcome, epoch, held, asks)
+
+    def _conclude(self, weighed: _Weighed) -> None:
+        person = weighed.person
+        self._note_held(person, weighed.outcome, weighed.held)
+        if weighed.outcome.applied:
+            person.lost_choice = None
+            self._answer(person, weighed.asks)
 
     async def _is_behind(self, person: Person) -> bool:
         """Does the store know more than we do? A commit finds that out by itself; an answer without one must ask."""
@@ -277,43 +455,57 @@ class Decider:
         return changed
 
     async def _learn(self, person: Person) -> None:
-        if not person.known or person.guessed:
-            await self._reader.learn_one(person)
-            if not self._standing.may_decide(person.shard):
-                raise Unavailable(f"shard {person.shard} is not whole")
+        await self._reader.learn_one(person)
+        if not self._standing.may_decide(person.shard):
+            raise Unavailable(f"shard {person.shard} is not whole")
 
-    async def _commit(self, person: Person, outcome: Outcome, epoch: str) -> bool:
+    async def _commit(self, weighed: _Weighed) -> bool:
         """False: somebody else was first, and we know now what they wrote."""
-        before, expected = person.presence, person.record
-        record = encode(outcome.presence)
-        unsaved = outcome.unsaved or droppable(outcome.presence)
-        silent = not outcome.news and _differ_in_stamps_only(before, outcome.presence)
-        note = None if silent else _note(before, outcome.presence)
-        started = self._clock.monotonic()
-        person.committing = Writing(record, outcome.presence, news=outcome.news)
-        if outcome.news:
-            person.changed_at = started
+        person = weighed.person
+        self._prepare(weighed)
         try:
-            result = await self._writer.commit(
-                person.shard, Write(person.user, expected, record, outcome.wake_at, note, unsaved), epoch
-            )
+            [result] = await self._writer.commit(person.shard, (weighed.write,), weighed.epoch)
         finally:
             person.committing = None
         if isinstance(result, Conflict):
-            self._metrics.conflicts += 1
-            if not self._standing.may_decide(person.shard):
-                raise Unavailable(f"shard {person.shard} is not whole")
-            await self._reader.relearn(person, expected, result.current)
+            await self._relearn(weighed, result)
             return False
+        self._take_effect(weighed)
+        return True
+
+    def _prepare(self, weighed: _Weighed) -> None:
+        """From here on it is being written, until the caller says otherwise."""
+        person, before, outcome = weighed.person, weighed.before, weighed.outcome
+        record = encode(outcome.presence)
+        weighed.unsaved = outcome.unsaved or droppable(outcome.presence)
+        silent = not outcome.news and _differ_in_stamps_only(before, outcome.presence)
+        note = None if silent else _note(before, outcome.presence)
+        weighed.write = Write(person.user, weighed.expected, record, outcome.wake_at, note, weighed.unsaved)
+        person.committing = Writing(record, outcome.presence, news=outcome.news)
+        if outcome.news:
+            person.changed_at = self._clock.monotonic()
+
+    async def _relearn(self, weighed: _Weighed, conflict: Conflict) -> None:
+        person = weighed.person
+        self._metrics.conflicts += 1
+        if not self._standing.may_decide(person.shard):
+            raise Unavailable(f"shard {person.shard} is not whole")
+        await self._reader.relearn(person, weighed.expected, conflict.current)
+
+    def _take_effect(self, weighed: _Weighed) -> None:
+        """It is written."""
+        person, outcome, record = weighed.person, weighed.outcome, weighed.write.record
+        assert record is not None
         if outcome.presence.version > person.presence.version:  # else the log was faster than our answer
             person.adopt(record, outcome.presence, news=outcome.news)
         self._reader.forget(person.user)
-        self._recorder.note(person.user, person.shard, before, outcome.presence, record, unsaved=unsaved)
+        self._recorder.note(
+            person.user, person.shard, weighed.before, outcome.presence, record, unsaved=weighed.unsaved
+        )
         if outcome.change is not None:
             self._metrics.changes += 1
         if person.unpublished:
             self._hub.publish(person)
-        return True
 
     def _note_held(self, person: Person, outcome: Outcome, held: list[tuple[HeldSession, Held]]) -> None:
         """What stands in the record now, we have asserted; a loss that was reported need not be reported again."""
@@ -352,13 +544,17 @@ class Decider:
                 ask.done.set_exception(error)
                 ask.done.exception()
 
-    async def _read_again(self, person: Person) -> None:
+    async def _read_again(self, people: list[Person]) -> None:
         """We do not know what our commit did: the store does."""
-        person.dirty = True
+        for person in people:
+            person.dirty = True
+            for ask in person.asks:
+                ask.doubtful = ask.edit is not _as_it_is
         try:
-            await self._reader.refresh([person])
+            await self._reader.refresh(people)
         except HerenowError:
-            self._wait(person)
+            for person in people:
+                self._wait(person)
 
     def _wait(self, person: Person) -> None:
         person.dirty = True

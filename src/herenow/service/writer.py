@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.ports import Batch, Conflict, Engine, Fenced, Write, Written
@@ -34,11 +33,18 @@ VERIFY = 30.0
 """Seconds after a commit in which the shard is asked whether it still has it: a failover loses the last ten or so."""
 
 
-@dataclass(slots=True)
+Results = tuple[Written | Conflict, ...]
+
+
 class _Waiting:
-    write: Write
-    epoch: str
-    answer: asyncio.Future[Written | Conflict]
+    """Writes that were decided together, of different users."""
+
+    __slots__ = ("answer", "epoch", "writes")
+
+    def __init__(self, writes: tuple[Write, ...], epoch: str, answer: asyncio.Future[Results]) -> None:
+        self.writes = writes
+        self.epoch = epoch
+        self.answer = answer
 
 
 class _Lane:
@@ -76,12 +82,12 @@ class Writer:
         self._on_loss = on_loss
         self._lanes = [_Lane(shard) for shard in range(engine.shards)]
 
-    async def commit(self, shard: int, write: Write, epoch: str) -> Written | Conflict:
-        """`epoch` is the one the write was decided under: it is not taken under another. Raises `Unavailable` (nothing
-        happened; try again later) or `UnknownOutcome` (read, then decide again)."""
+    async def commit(self, shard: int, writes: tuple[Write, ...], epoch: str) -> Results:
+        """All in one batch. `epoch` is the one the writes were decided under: they are not taken under another. Raises
+        `Unavailable` (nothing happened; try again later) or `UnknownOutcome` (read, then decide again)."""
         lane = self._lanes[shard]
-        answer: asyncio.Future[Written | Conflict] = asyncio.get_running_loop().create_future()
-        lane.queue.append(_Waiting(write, epoch, answer))
+        answer: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
+        lane.queue.append(_Waiting(writes, epoch, answer))
         if not lane.draining:
             lane.draining = True
             self._tasks.spawn(self._drain(lane), f"writer-{shard}")
@@ -130,10 +136,10 @@ class Writer:
 
     async def _commit_waiting(self, lane: _Lane) -> None:
         """Each waiting write gets its result or its error."""
-        items, lane.queue = lane.queue[:BATCH], lane.queue[BATCH:]
+        items = _batch_of(lane)
         current = [item for item in items if item.epoch == self._standing.epoch]
         try:
-            results = await self._commit_batch(lane, tuple(item.write for item in current))
+            results = await self._commit_batch(lane, tuple([w for item in current for w in item.writes]))
         except HerenowError as error:
             _fail(items, error)
         except BaseException as error:
@@ -141,12 +147,15 @@ class Writer:
             raise
         else:
             lane.committed_at = self._clock.monotonic()
-            for item, result in zip(current, results, strict=True):
+            start = 0
+            for item in current:
+                end = start + len(item.writes)
                 if not item.answer.done():
-                    item.answer.set_result(result)
+                    item.answer.set_result(results[start:end])
+                start = end
             _fail(items, Unavailable("decided under an epoch that has ended"))
 
-    async def _commit_batch(self, lane: _Lane, writes: tuple[Write, ...]) -> tuple[Written | Conflict, ...]:
+    async def _commit_batch(self, lane: _Lane, writes: tuple[Write, ...]) -> Results:
         if not self._standing.holds_lease:
             raise Unavailable("this node's lease is in doubt")
         if lane.epoch != self._standing.epoch:
@@ -199,6 +208,17 @@ class Writer:
         if row is None:
             await self._ask_in(lane.shard, lane.epoch, 0)
         self._on_loss(lane.shard, row)
+
+
+def _batch_of(lane: _Lane) -> list[_Waiting]:
+    """What waits, in order, as much of it as a batch should hold."""
+    count, size = 0, 0
+    for item in lane.queue:
+        if count and size + len(item.writes) > BATCH:
+            break
+        count, size = count + 1, size + len(item.writes)
+    items, lane.queue = lane.queue[:count], lane.queue[count:]
+    return items
 
 
 def _fail(items: list[_Waiting], error: HerenowError) -> None:

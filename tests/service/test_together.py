@@ -1,0 +1,141 @@
+"""Those who are marked in the same turn of the loop are decided together, and each as if it were alone."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+from tests.service.scenes import Stalled
+
+from herenow.core.edits import set_mode
+from herenow.core.model import Mode
+from herenow.errors import Unavailable, UnknownOutcome
+from herenow.service.decide import TOGETHER
+from herenow.testing.world import World
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+@pytest.fixture
+async def world():
+    with capture_logs() as logs:
+        world = World(shards=1)
+        world.logs = logs
+        yield world
+        await world.close()
+    assert not [line for line in logs if line["event"] == "task.died"]
+
+
+async def crowd(world, node, count):
+    clients = [world.client(f"user{number:03}") for number in range(count)]
+    for client in clients:
+        await client.connect(node)
+    await world.sleep(1)
+    return clients
+
+
+def in_grace(world, clients):
+    found = [world.stored(client.user) for client in clients]
+    return sum(1 for presence in found if presence.sessions and not presence.live)
+
+
+async def test_those_who_go_in_the_same_turn_are_one_commit(world):
+    node = await world.start("n1")
+    clients = await crowd(world, node, 50)
+    before = node.node.metrics.commits
+    for client in clients:
+        client.close()
+    await world.sleep(1)
+    assert in_grace(world, clients) == 50
+    assert node.node.metrics.commits == before + 1
+
+
+async def test_more_than_fit_into_one_are_all_decided(world):
+    node = await world.start("n1")
+    clients = await crowd(world, node, 2 * TOGETHER + 7)
+    for client in clients:
+        client.close()
+    await world.sleep(1)
+    assert in_grace(world, clients) == 2 * TOGETHER + 7
+    await world.sleep(31)
+    assert not any(presence.sessions for presence in world.everybody_stored().values())
+
+
+async def test_of_whom_somebody_else_wrote_first_is_decided_again_and_alone(world):
+    n1 = await world.start("n1")
+    clients = await crowd(world, n1, 20)
+    n2 = await world.start("n2")
+    tail = Stalled(n1.node.engine, "tail")
+    await world.sleep(1.1)
+    await n2.node.choices.set_mode("user007", Mode.AWAY, None)  # which n1 has not heard of
+    for client in clients:
+        client.close()
+    await world.sleep(0.2)
+    assert in_grace(world, clients) == 20
+    assert world.stored("user007").mode is Mode.AWAY
+    assert n1.node.metrics.conflicts == 1
+    await tail.release()
+
+
+async def test_what_goes_wrong_with_one_is_told_to_who_asked_and_to_nobody_else(world):
+    node = await world.start("n1")
+    await crowd(world, node, 3)
+
+    def mistake(presence, now, timings):
+        raise RuntimeError("a mistake")
+
+    decider = node.node.decider
+    asked = [
+        asyncio.ensure_future(decider.ask("user000", set_mode(Mode.BUSY, None))),
+        asyncio.ensure_future(decider.ask("user001", mistake)),
+        asyncio.ensure_future(decider.ask("user002", set_mode(Mode.BUSY, None))),
+    ]
+    first, second, third = await asyncio.gather(*asked, return_exceptions=True)
+    assert (first.mode, third.mode) == (Mode.BUSY, Mode.BUSY)
+    assert isinstance(second, RuntimeError)
+    assert [line["event"] for line in world.logs if line["event"] == "decide.failed"] == ["decide.failed"]
+    assert not any(person.deciding for person in node.node.people)
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
+async def test_a_commit_of_which_nobody_knows_what_it_did_is_found_out_for_all(world, done):
+    node = await world.start("n1")
+    clients = await crowd(world, node, 20)
+    commit, doubts = node.node.engine.commit, []
+
+    async def doubtful(batch):
+        if batch.writes and not doubts:
+            doubts.append(batch)
+            if done:
+                await commit(batch)
+            raise UnknownOutcome("no answer")
+        return await commit(batch)
+
+    node.node.engine.commit = doubtful
+    for client in clients:
+        client.close()
+    await world.sleep(2)
+    assert len(doubts[0].writes) == 20
+    assert in_grace(world, clients) == 20
+    assert not any(person.deciding or person.dirty for person in node.node.people)
+
+
+async def test_while_the_store_is_away_all_of_them_wait_and_none_is_forgotten(world):
+    node = await world.start("n1")
+    clients = await crowd(world, node, 20)
+    commit, away = node.node.engine.commit, [True]
+
+    async def unreachable(batch):
+        if away:
+            raise Unavailable("away")
+        return await commit(batch)
+
+    node.node.engine.commit = unreachable
+    for client in clients:
+        client.close()
+    await world.sleep(0.9)
+    assert node.node.decider.waiting == 20
+    assert in_grace(world, clients) == 0
+    away.clear()
+    await world.sleep(1)
+    assert in_grace(world, clients) == 20
+    assert node.node.decider.waiting == 0
