@@ -67,7 +67,7 @@ def parts(count):
 
 
 async def test_only_so_many_portions_are_under_way_and_each_is_taken_as_it_is_answered():
-    taken = []
+    taken: list[list[object]] = []
     async with linked() as (slow, link):
         asking = asyncio.create_task(link.ask_in_parts(parts(5 * PORTION), taken.append, deadline=20))
         await slow.has_heard(AHEAD * PORTION)
@@ -83,7 +83,7 @@ async def test_only_so_many_portions_are_under_way_and_each_is_taken_as_it_is_an
 
 
 async def test_replies_that_come_in_pieces_are_taken_by_whole_portions():
-    taken = []
+    taken: list[list[object]] = []
     async with linked() as (slow, link):
         asking = asyncio.create_task(link.ask_in_parts(parts(PORTION + 3), taken.append, deadline=20))
         await slow.has_heard(PORTION + 3)
@@ -98,7 +98,7 @@ async def test_replies_that_come_in_pieces_are_taken_by_whole_portions():
 async def test_all_portions_have_one_deadline_together():
     """Each of them comes in less than it: together they do not."""
     async with linked() as (slow, link):
-        taken = []
+        taken: list[list[object]] = []
         asking = asyncio.create_task(link.ask_in_parts(parts(10 * PORTION), taken.append, deadline=1.0))
         while not asking.done():
             await asyncio.sleep(0.4)
@@ -112,7 +112,7 @@ async def test_all_portions_have_one_deadline_together():
 async def test_a_connection_that_ends_in_the_middle_is_lost_not_unavailable():
     """Some of it was sent."""
     async with linked() as (slow, link):
-        taken = []
+        taken: list[list[object]] = []
         asking = asyncio.create_task(link.ask_in_parts(parts(5 * PORTION), taken.append, deadline=20))
         await slow.has_heard(AHEAD * PORTION)
         slow.answer(PORTION)
@@ -125,7 +125,7 @@ async def test_a_connection_that_ends_in_the_middle_is_lost_not_unavailable():
 
 async def test_others_may_ask_in_between_and_get_their_own_replies():
     async with linked() as (slow, link):
-        taken = []
+        taken: list[list[object]] = []
         asking = asyncio.create_task(link.ask_in_parts(parts(4 * PORTION), taken.append, deadline=20))
         await slow.has_heard(AHEAD * PORTION)
         other = asyncio.create_task(link.ask([("PING", "x")], 20))
