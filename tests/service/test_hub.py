@@ -16,7 +16,7 @@ from herenow.core.shedding import Shed
 from herenow.core.values import replace
 from herenow.core.visibility import Sight
 from herenow.service import audiences
-from herenow.service.channels import Channels
+from herenow.service.channels import Channels, watched_by
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
@@ -33,7 +33,8 @@ SIGHTS = (Sight.FULL, Sight.TRUTH, Sight.NONE)
 class Viewer:
     """A connection, and what the model knows of it."""
 
-    def __init__(self, name):
+    def __init__(self, name, people):
+        self.people = people
         self.outbox = Outbox(name, self.receive, lambda: None)
         self.has = {}
         self.frames = 0
@@ -47,7 +48,7 @@ class Viewer:
             user, value = _value(status)
             assert user in self.outbox.watching, f"{user} is not watched any more"
             assert self.has[user] != value, f"{user} was sent twice: {value}"
-            channel = self.outbox.watching[user]
+            channel = watched_by(self.outbox, self.people.get(user))
             assert value == _body_value(channel.body), (
                 "it is what there is to see now, under the rules of now"
             )
@@ -61,7 +62,7 @@ class Stage:
         clock = LoopClock()
         self.channels = Channels(self.people, clock)
         self.hub = Hub(self.people, self.channels, clock, Metrics(), crowds=crowds)
-        self.viewers = [Viewer(f"v{number}") for number in range(4)]
+        self.viewers = [Viewer(f"v{number}", self.people) for number in range(4)]
         for user in PEOPLE:
             self.people.get(user).pins += 1
         for viewer in self.viewers:
@@ -110,7 +111,7 @@ class Stage:
     def leave(self):
         viewer = self.anybody()
         self.hub.forget(viewer.outbox)
-        new = self.viewers[self.viewers.index(viewer)] = Viewer(viewer.outbox.user)
+        new = self.viewers[self.viewers.index(viewer)] = Viewer(viewer.outbox.user, self.people)
         self.people.get(new.outbox.user).outboxes[:] = [new.outbox]
 
     async def rest(self):
@@ -156,12 +157,14 @@ async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_
             stage.random.choice(verbs)()
         await stage.settle()
         for viewer in stage.viewers:
-            for user, channel in viewer.outbox.watching.items():
+            for user in viewer.outbox.watching:
+                channel = watched_by(viewer.outbox, stage.people.get(user))
+                assert viewer.outbox in channel.outboxes
                 if channel.delivery is Delivery.POLL:
                     assert viewer.has[user]["delivery"] == "poll", f"seed {seed}"
                 else:
                     assert viewer.has[user] == _body_value(channel.body), f"seed {seed}"
-            assert viewer.has.keys() == viewer.outbox.watching.keys()
+            assert sorted(viewer.has) == list(viewer.outbox.watching)
             assert viewer.outbox.ready
             assert not viewer.outbox.dirty
             frames += viewer.frames
@@ -225,7 +228,7 @@ async def crowd(size, **limits):
     """Many viewers of ana; every third is active."""
     stage = Stage(0, Crowds(**limits))
     ana = stage.people.get("ana")
-    viewers = [Viewer(f"w{number}") for number in range(size)]
+    viewers = [Viewer(f"w{number}", stage.people) for number in range(size)]
     for number, viewer in enumerate(viewers):
         person = stage.people.get(viewer.outbox.user)
         person.outboxes.append(viewer.outbox)
@@ -364,7 +367,7 @@ async def test_a_newcomer_gets_the_truth_from_an_overloaded_node_and_so_does_eve
     becomes(stage, ana, Status.ONLINE)
     stage.hub.shed(Shed.IDLENESS)
     becomes(stage, ana, Status.AWAY)
-    newcomer = Viewer("newcomer")
+    newcomer = Viewer("newcomer", stage.people)
     newcomer.has["ana"] = _body_value(stage.hub.watch(newcomer.outbox, ana, Sight.FULL).body)
     await asyncio.sleep(1)
     assert newcomer.has["ana"]["status"] == viewer.has["ana"]["status"] == "away"

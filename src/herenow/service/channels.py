@@ -200,6 +200,15 @@ def is_news(channel: Channel, had: bytes) -> bool:
     return channel.body != had and not (had == ASKS and channel.delivery is Delivery.POLL)
 
 
+def watched_by(outbox: Outbox, person: Person) -> Channel:
+    """The channel of this person through which it watches them, which it does: where there is one, there is none to find."""
+    *others, last = person.channels
+    for channel in others:
+        if outbox in channel.outboxes:
+            return channel
+    return last
+
+
 def viewers(person: Person) -> int:
     """Who looks at this person here; own devices and services are not counted."""
     if len(person.channels) == 1:  # nearly everybody

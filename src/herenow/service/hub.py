@@ -11,17 +11,18 @@ What a node that cannot keep up gives up (`core.shedding`) waits here until it c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from herenow.core.pacing import Crowds, Delivery
 from herenow.core.shedding import Shed, may_wait
 from herenow.core.visibility import Sight, seen_by_oneself
-from herenow.service.channels import Channel, Channels, is_news, viewers
+from herenow.service.channels import Channel, Channels, is_news, viewers, watched_by
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
 from herenow.service.people import People, Person
 from herenow.service.popular import Popular
+from herenow.service.sorted_ids import NO_IDS, having, lacking
 from herenow.service.ticks import Ticks
 
 CATCH_UP = 0.05
@@ -58,34 +59,53 @@ class Hub:
     # Watching
 
     def watch(self, outbox: Outbox, person: Person, sight: Sight) -> Channel:
-        """From now on this connection gets what changes. The caller sends the channel's body first, in this very step,
-        so that clean means up to date."""
-        present = outbox.watching.get(person.user)
-        if present is not None and present.sight != sight:
-            self.resight(outbox, person, sight)
-        channel = self._channel(person, sight)
-        self._ticks.remember(channel)
-        if present is None:
-            self._join(outbox, channel)
-        self._popular.choose(person)
-        if self._waves:
-            self._waves.withdraw(person, outbox)
-        if outbox.dirty:
-            outbox.dirty.pop(channel, None)
+        """As `watch_all`, of one."""
+        [channel] = self.watch_all(outbox, [(person, sight)])
         return channel
 
+    def watch_all(self, outbox: Outbox, wanted: Sequence[tuple[Person, Sight]]) -> list[Channel]:
+        """From now on this connection gets what changes about these people, each named once. The caller sends the
+        channels' bodies first, in this very step, so that clean means up to date."""
+        watching, new, channels = frozenset(outbox.watching), list[str](), list[Channel]()
+        try:
+            for person, sight in wanted:
+                if person.user in watching:
+                    self.resight(outbox, person, sight)
+                    channel = self._channel(person, sight)
+                    self._ticks.remember(channel)
+                else:
+                    channel = self._channel(person, sight)
+                    self._ticks.remember(channel)
+                    new.append(person.user)
+                    self._join(outbox, channel)
+                self._popular.choose(person)
+                if self._waves:
+                    self._waves.withdraw(person, outbox)
+                if outbox.dirty:
+                    outbox.dirty.pop(channel, None)
+                channels.append(channel)
+        finally:
+            outbox.watching = having(outbox.watching, new)
+        return channels
+
     def unwatch(self, outbox: Outbox, user: str) -> None:
-        channel = outbox.watching.pop(user, None)
-        if channel is not None:
-            outbox.dirty.pop(channel, None)
-            if self._waves:
-                self._waves.withdraw(channel.person, outbox)
-            self._leave(outbox, channel)
-            self._popular.choose(channel.person)
+        without = lacking(outbox.watching, user)
+        if without is not outbox.watching:
+            outbox.watching = without
+            self._look_away(outbox, user)
+
+    def _look_away(self, outbox: Outbox, user: str) -> None:
+        person = self._people.get(user)
+        channel = watched_by(outbox, person)
+        outbox.dirty.pop(channel, None)
+        if self._waves:
+            self._waves.withdraw(person, outbox)
+        self._leave(outbox, channel)
+        self._popular.choose(person)
 
     def resight(self, outbox: Outbox, person: Person, sight: Sight) -> None:
         """The rules now give this viewer another view of the same target: it hears of it if that looks different."""
-        old = outbox.watching[person.user]
+        old = watched_by(outbox, person)
         if old.sight == sight:
             return
         person.changed_at = self._clock.monotonic()
@@ -115,8 +135,9 @@ class Hub:
         """The connection is gone: so is its interest, everywhere."""
         outbox.closed = True
         self._ticks.forget(outbox)
-        for user in list(outbox.watching):
-            self.unwatch(outbox, user)
+        watched, outbox.watching = outbox.watching, NO_IDS
+        for user in watched:
+            self._look_away(outbox, user)
         outbox.dirty.clear()
 
     def _channel(self, person: Person, sight: Sight) -> Channel:
@@ -129,7 +150,6 @@ class Hub:
 
     def _join(self, outbox: Outbox, channel: Channel) -> None:
         channel.add(outbox)
-        outbox.watching[channel.person.user] = channel
         self._ticks.audiences.changed(channel)
 
     def _leave(self, outbox: Outbox, channel: Channel) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from herenow.service.sorted_ids import NO_IDS
+
 if TYPE_CHECKING:
     from herenow.service.channels import Channel
     from herenow.service.ticks import News
@@ -61,7 +63,8 @@ class Outbox:
         """Channels that changed, with the body this viewer last had of them, where `ticks` does not know it."""
         self.unheard: list[News] | None = None
         """Filled and emptied at the end of a tick: what changed in it."""
-        self.watching: dict[str, Channel] = {}
+        self.watching = NO_IDS
+        """Whom it watches. Through which channel follows from the person: it is among the viewers of one of theirs."""
         self.truth = False
         """A service looks, in nobody's name: it sees what is."""
         self.wishes = NOBODY

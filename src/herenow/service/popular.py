@@ -89,7 +89,7 @@ class Popular:
         """A part of a wave: what there is to see now, under the rules of now."""
         ready: dict[Channel, list[Outbox]] = {}
         for outbox, had in told:
-            channel = outbox.watching.get(person.user)
+            channel = next((c for c in person.channels if outbox in c.outboxes), None)
             if channel is None or not is_news(channel, had):
                 continue
             if outbox.ready:
