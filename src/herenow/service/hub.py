@@ -81,8 +81,7 @@ class Hub:
                 self._popular.choose(person)
                 if self._waves:
                     self._waves.withdraw(person, outbox)
-                if outbox.dirty:
-                    outbox.dirty.pop(channel, None)
+                outbox.heard(channel)
                 channels.append(channel)
         finally:
             outbox.watching = having(outbox.watching, new)
@@ -97,7 +96,7 @@ class Hub:
     def _look_away(self, outbox: Outbox, user: str) -> None:
         person = self._people.get(user)
         channel = watched_by(outbox, person)
-        outbox.dirty.pop(channel, None)
+        outbox.heard(channel)
         if self._waves:
             self._waves.withdraw(person, outbox)
         self._leave(outbox, channel)
@@ -110,7 +109,7 @@ class Hub:
             return
         person.changed_at = self._clock.monotonic()
         self._ticks.remember(old)
-        missed = outbox.dirty.pop(old, None)
+        missed = outbox.heard(old)
         new = self._channel(person, sight)
         self._ticks.remember(new)
         self._join(outbox, new)
@@ -118,7 +117,7 @@ class Hub:
         if missed is None:
             self._popular.offer(outbox, new, old)
         elif is_news(new, missed):
-            outbox.dirty[new] = missed
+            outbox.misses(new, missed)
         self._popular.choose(person)
 
     def join_own(self, outbox: Outbox, person: Person) -> None:
@@ -138,7 +137,7 @@ class Hub:
         watched, outbox.watching = outbox.watching, NO_IDS
         for user in watched:
             self._look_away(outbox, user)
-        outbox.dirty.clear()
+        outbox.dirty = None
 
     def _channel(self, person: Person, sight: Sight) -> Channel:
         for channel in person.channels:

@@ -59,7 +59,7 @@ class Outbox:
         """It is one of the user's own devices, and has been told how they are."""
         self.had_own: int | None = None
         """The user's own view changed: this one it last heard of (`Person.own_view`). None: it is up to date."""
-        self.dirty: dict[Channel, bytes] = {}
+        self.dirty: dict[Channel, bytes] | None = None
         """Channels that changed, with the body this viewer last had of them, where `ticks` does not know it."""
         self.unheard: list[News] | None = None
         """Filled and emptied at the end of a tick: what changed in it."""
@@ -69,3 +69,14 @@ class Outbox:
         """A service looks, in nobody's name: it sees what is."""
         self.wishes = NOBODY
         """Whom it asked for and may not see; whoever of them it may see later is watched then."""
+
+    def misses(self, channel: Channel, had: bytes) -> None:
+        """It has not heard of a change there, and had this; unless it missed one already, and had something older."""
+        if self.dirty is None:
+            self.dirty = {channel: had}
+        else:
+            self.dirty.setdefault(channel, had)
+
+    def heard(self, channel: Channel) -> bytes | None:
+        """There is nothing left to hear of there. Answers what it had, if it missed something."""
+        return self.dirty.pop(channel, None) if self.dirty else None
