@@ -69,13 +69,17 @@ class Stage:
             self.people.get(viewer.outbox.user).outboxes.append(viewer.outbox)
 
     def watch(self):
-        viewer, person = self.anybody(), self.somebody()
-        channel = self.hub.watch(viewer.outbox, person, self.random.choice(SIGHTS))
-        viewer.has[person.user] = _body_value(channel.body)  # the answer to the subscribe
+        some = self.random.sample(PEOPLE, self.random.choice([1, 1, 1, 3]))
+        self.looks(self.anybody(), *some, sight=self.random.choice(SIGHTS))
+
+    def looks(self, viewer, *users, sight=Sight.FULL):
+        channels = self.hub.watch(viewer.outbox, [(self.people.get(user), sight) for user in users])
+        for user, channel in zip(users, channels, strict=True):
+            viewer.has[user] = _body_value(channel.body)  # the answer to the subscribe
 
     def unwatch(self):
         viewer, person = self.anybody(), self.somebody()
-        self.hub.unwatch(viewer.outbox, person.user)
+        self.hub.unwatch(viewer.outbox, [person.user])
         viewer.has.pop(person.user, None)
 
     def resight(self):
@@ -180,7 +184,7 @@ async def test_f7_ten_changes_within_a_tick_are_one_frame_now_and_one_at_its_end
     stage = Stage(0)
     viewer = stage.viewers[0]
     ana = stage.people.get("ana")
-    viewer.has["ana"] = _body_value(stage.hub.watch(viewer.outbox, ana, Sight.FULL).body)
+    stage.looks(viewer, "ana")
     for number in range(10):
         ana.presence = replace(Presence(), status=Status.ONLINE, since=START + number)
         stage.hub.publish(ana)
@@ -195,8 +199,8 @@ async def test_one_who_was_told_at_once_hears_that_it_changed_back_and_one_who_r
     ready, resting = stage.viewers[:2]
     ana, bob = stage.people.get("ana"), stage.people.get("bob")
     for viewer in (ready, resting):
-        viewer.has["ana"] = _body_value(stage.hub.watch(viewer.outbox, ana, Sight.FULL).body)
-    resting.has["bob"] = _body_value(stage.hub.watch(resting.outbox, bob, Sight.FULL).body)
+        stage.looks(viewer, "ana")
+    stage.looks(resting, "bob")
     for person, status in (
         (bob, Status.ONLINE),
         (ana, Status.ONLINE),
@@ -233,7 +237,7 @@ async def crowd(size, **limits):
         person = stage.people.get(viewer.outbox.user)
         person.outboxes.append(viewer.outbox)
         acts(stage, person, active=number % 3 == 0)
-        viewer.has["ana"] = _body_value(stage.hub.watch(viewer.outbox, ana, Sight.FULL).body)
+        stage.looks(viewer, "ana")
     return stage, ana, viewers
 
 
@@ -338,10 +342,10 @@ async def test_on_demand_and_back_within_a_wave_is_no_news():
     becomes(stage, ana, Status.ONLINE)
     frames = [viewer.frames for viewer in viewers[20:]]
     for viewer in viewers[:20]:
-        stage.hub.unwatch(viewer.outbox, "ana")
+        stage.hub.unwatch(viewer.outbox, ["ana"])
     assert stage.hub.popular == {Delivery.PACED: 1, Delivery.POLL: 0}
     for viewer in viewers[:20]:
-        viewer.has["ana"] = _body_value(stage.hub.watch(viewer.outbox, ana, Sight.FULL).body)
+        stage.looks(viewer, "ana")
     becomes(stage, ana, Status.BUSY)
     await asyncio.sleep(12)
     assert [viewer.frames for viewer in viewers[20:]] == frames
@@ -368,7 +372,7 @@ async def test_a_newcomer_gets_the_truth_from_an_overloaded_node_and_so_does_eve
     stage.hub.shed(Shed.IDLENESS)
     becomes(stage, ana, Status.AWAY)
     newcomer = Viewer("newcomer", stage.people)
-    newcomer.has["ana"] = _body_value(stage.hub.watch(newcomer.outbox, ana, Sight.FULL).body)
+    stage.looks(newcomer, "ana")
     await asyncio.sleep(1)
     assert newcomer.has["ana"]["status"] == viewer.has["ana"]["status"] == "away"
     assert newcomer.frames == 0

@@ -17,7 +17,7 @@ from typing import Any
 from herenow.core.visibility import Block, Facts, Preferences, Sight, Verdict, earliest, judge
 from herenow.ports import IN_CONTACT, MUTUAL, BlockRow, Relation
 from herenow.ports import STRANGERS as UNRELATED
-from herenow.service.sorted_ids import NO_IDS, Ids, having, lacking
+from herenow.service.sorted_ids import MANY, NO_IDS, Ids, having, lacking
 
 VIEWERS = 50_000
 TARGETS_PER_VIEWER = 20_000
@@ -31,9 +31,6 @@ would walk past the places of all who were forgotten before; an OrderedDict does
 USUAL = 512
 """Targets with the usual tie that are kept as ids, which are copied when there is another. Beyond them, as with a viewer who
 asks about thousands, each has an entry of its own."""
-
-MANY = 8
-"""Questions about one viewer's ties from which on all are unfolded for the moment, which takes as long as three."""
 
 FOREVER = 1 << 62
 
@@ -140,7 +137,7 @@ class Ties:
                 self.others.update(others)
 
     def forget(self, target: str) -> None:
-        self.users = lacking(self.users, target)
+        self.users = lacking(self.users, (target,))
         if self.others is not None:
             self.others.pop(target, None)
 

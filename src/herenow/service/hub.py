@@ -22,7 +22,7 @@ from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
 from herenow.service.people import People, Person
 from herenow.service.popular import Popular
-from herenow.service.sorted_ids import NO_IDS, having, lacking
+from herenow.service.sorted_ids import among, having, lacking
 from herenow.service.ticks import Ticks
 
 CATCH_UP = 0.05
@@ -58,15 +58,11 @@ class Hub:
 
     # Watching
 
-    def watch(self, outbox: Outbox, person: Person, sight: Sight) -> Channel:
-        """As `watch_all`, of one."""
-        [channel] = self.watch_all(outbox, [(person, sight)])
-        return channel
-
-    def watch_all(self, outbox: Outbox, wanted: Sequence[tuple[Person, Sight]]) -> list[Channel]:
+    def watch(self, outbox: Outbox, wanted: Sequence[tuple[Person, Sight]]) -> list[Channel]:
         """From now on this connection gets what changes about these people, each named once. The caller sends the
         channels' bodies first, in this very step, so that clean means up to date."""
-        watching, new, channels = frozenset(outbox.watching), list[str](), list[Channel]()
+        watching = among(outbox.watching, [person.user for person, _ in wanted])
+        new, channels = list[str](), list[Channel]()
         try:
             for person, sight in wanted:
                 if person.user in watching:
@@ -87,11 +83,13 @@ class Hub:
             outbox.watching = having(outbox.watching, new)
         return channels
 
-    def unwatch(self, outbox: Outbox, user: str) -> None:
-        without = lacking(outbox.watching, user)
-        if without is not outbox.watching:
-            outbox.watching = without
-            self._look_away(outbox, user)
+    def unwatch(self, outbox: Outbox, users: Sequence[str]) -> None:
+        """Nothing about these after this; those whom it does not watch are passed over."""
+        watching = among(outbox.watching, users)
+        outbox.watching = lacking(outbox.watching, users)
+        for user in dict.fromkeys(users):
+            if user in watching:
+                self._look_away(outbox, user)
 
     def _look_away(self, outbox: Outbox, user: str) -> None:
         person = self._people.get(user)
@@ -134,9 +132,7 @@ class Hub:
         """The connection is gone: so is its interest, everywhere."""
         outbox.closed = True
         self._ticks.forget(outbox)
-        watched, outbox.watching = outbox.watching, NO_IDS
-        for user in watched:
-            self._look_away(outbox, user)
+        self.unwatch(outbox, outbox.watching)
         outbox.dirty = None
 
     def _channel(self, person: Person, sight: Sight) -> Channel:

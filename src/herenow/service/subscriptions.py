@@ -27,7 +27,7 @@ from herenow.service.outbox import NOBODY, Outbox
 from herenow.service.people import People, Person
 from herenow.service.reader import Reader, is_at_hand
 from herenow.service.relations import Acquaintances
-from herenow.service.sorted_ids import holds
+from herenow.service.sorted_ids import among, holds
 from herenow.service.tasks import Tasks
 from herenow.service.turns import Turns
 from herenow.wire.shapes import dated_statuses_frame, status_body
@@ -130,8 +130,8 @@ class Subscriptions:
     ) -> list[tuple[Person, Sight | None]]:
         """Who may be watched, as things stand, and is worth being read."""
         admitted: list[tuple[Person, Sight | None]] = []
-        watching, get = frozenset(outbox.watching), self._people.get
-        room = self._max - len(watching)
+        watching, get = among(outbox.watching, targets), self._people.get
+        room = self._max - len(outbox.watching)
         for target, sight in zip(targets, sights, strict=True):
             if target not in watching:
                 if _is_nothing(sight):
@@ -174,8 +174,8 @@ class Subscriptions:
     ) -> None:
         if outbox.closed:
             return
-        watching = frozenset(outbox.watching)
-        room, wanted = self._max - len(watching), list[tuple[Person, Sight]]()
+        watching = among(outbox.watching, [person.user for person, _ in admitted])
+        room, wanted = self._max - len(outbox.watching), list[tuple[Person, Sight]]()
         for person, sight in admitted:
             if following and not _follows(outbox, person.user):
                 continue  # as wanted now, not as it was when we began to read
@@ -189,7 +189,7 @@ class Subscriptions:
                 room -= 1
             wanted.append((person, Sight.NONE if sight is None else sight))
         as_of, now = self._channels.as_of, self._clock.now()
-        for channel in self._hub.watch_all(outbox, wanted):  # which may have told another just now
+        for channel in self._hub.watch(outbox, wanted):  # which may have told another just now
             status = channel.said, as_of(channel.person.shard, now)
             granted.statuses.append(status)
             if channel.person.user not in watching:
@@ -213,8 +213,7 @@ class Subscriptions:
         """Nothing for those targets after this."""
         if outbox.follows_contacts and len(outbox.unwanted) < UNWANTED:
             outbox.unwanted |= {target for target in targets if self._may_come_back(outbox, target)}
-        for target in targets:
-            self._hub.unwatch(outbox, target)
+        self._hub.unwatch(outbox, targets)
         return list(targets)
 
     def _may_come_back(self, outbox: Outbox, target: str) -> bool:
@@ -355,7 +354,7 @@ class Subscriptions:
         except Unavailable:
             return
         for outbox in followers:
-            watching = frozenset(outbox.watching)
+            watching = among(outbox.watching, contacts)
             new = [c for c in contacts if c not in watching and _follows(outbox, c)]
             granted = await self._subscribe(outbox, new, following=True) if new else None
             # The same change may be heard of twice: whom it watches by now, it was told of.
