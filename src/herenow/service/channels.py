@@ -201,12 +201,11 @@ def is_news(channel: Channel, had: bytes) -> bool:
 
 
 def watched_by(outbox: Outbox, person: Person) -> Channel:
-    """The channel of this person through which it watches them, which it does: where there is one, there is none to find."""
-    *others, last = person.channels
-    for channel in others:
-        if outbox in channel.outboxes:
-            return channel
-    return last
+    """The channel through which it watches this person, which it does: where there is one, it is that."""
+    channels = person.channels
+    if len(channels) == 1:  # nearly everybody
+        return channels[0]
+    return next(channel for channel in channels if outbox in channel.outboxes)
 
 
 def viewers(person: Person) -> int:

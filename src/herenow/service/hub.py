@@ -22,7 +22,7 @@ from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
 from herenow.service.people import People, Person
 from herenow.service.popular import Popular
-from herenow.service.sorted_ids import among, having, lacking
+from herenow.service.sorted_ids import NO_IDS, among, having, lacking
 from herenow.service.ticks import Ticks
 
 CATCH_UP = 0.05
@@ -92,9 +92,11 @@ class Hub:
                 self._look_away(outbox, user)
 
     def _look_away(self, outbox: Outbox, user: str) -> None:
-        person = self._people.get(user)
+        person = self._people.find(user)
+        assert person is not None  # who is watched is kept
         channel = watched_by(outbox, person)
-        outbox.heard(channel)
+        if outbox.dirty:
+            outbox.heard(channel)
         if self._waves:
             self._waves.withdraw(person, outbox)
         self._leave(outbox, channel)
@@ -132,8 +134,10 @@ class Hub:
         """The connection is gone: so is its interest, everywhere."""
         outbox.closed = True
         self._ticks.forget(outbox)
-        self.unwatch(outbox, outbox.watching)
         outbox.dirty = None
+        watched, outbox.watching = outbox.watching, NO_IDS
+        for user in watched:
+            self._look_away(outbox, user)
 
     def _channel(self, person: Person, sight: Sight) -> Channel:
         for channel in person.channels:
