@@ -54,7 +54,7 @@ def _known(count: int) -> tuple[Known, list[str]]:
     viewers = [f"user{number:05d}" for number in range(count)]
     for number, viewer in enumerate(viewers):
         block = Block(NOW - number) if number % 9 == 8 else None
-        known.learn_tie(viewer, STAR, tie(relations[number % 3], shares_room=False, block=block))
+        known.learn_ties(viewer, {STAR: tie(relations[number % 3], shares_room=False, block=block)})
         known.learn_preferences(viewer, Preferences(share_last_seen=number % 2 == 0))
     return known, viewers
 

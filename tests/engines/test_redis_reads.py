@@ -2,10 +2,12 @@
 
 import pytest
 
+from herenow.core.shards import shard_of
 from herenow.engines import make_engine
-from herenow.engines.redis_keys import Keys, ShardKeys
+from herenow.engines.redis_codec import field_of
+from herenow.engines.redis_keys import Keys, ShardKeys, bucket_of
 from herenow.engines.redis_link import packed
-from herenow.engines.redis_reads import HGET, Header, Question, questions
+from herenow.engines.redis_reads import Header, Words, question_for, questions
 from herenow.testing.engine_contract import NOW, TERMS
 
 
@@ -25,7 +27,7 @@ from herenow.testing.engine_contract import NOW, TERMS
     ],
 )
 def test_a_shard_counts_as_settled_only_if_it_was_all_the_while(before, after, settled):
-    question = Question(ShardKeys("herenow", 0))
+    question = question_for([], ShardKeys("herenow", 0), Words(1, 10))
     question.take([before, after])
     assert question.settled is settled
 
@@ -45,18 +47,21 @@ async def test_a_shard_that_was_settled_again_can_be_told_from_one_that_always_w
         await engine.close()
 
 
-@pytest.mark.parametrize("users", [["ana"], ["ana", "böb", "x" * 64, "y" * 65, "ana"]])
-def test_a_question_is_sent_as_the_library_would_pack_it(users):
-    keys = Keys("herenow", 4)
-    asked = questions(users, keys.shards, 1000)
-    assert sorted(place for question in asked for place in question.places) == list(range(len(users)))
+@pytest.mark.parametrize(
+    "users", [[], ["ana"], ["ana", "böb", "x" * 64, "y" * 65, "ana", *map(str, range(300))]]
+)
+@pytest.mark.parametrize("namespace", ["herenow", "100%d"])
+@pytest.mark.parametrize("buckets", [1, 10, 11, 1000])
+def test_a_question_is_sent_as_the_library_would_pack_it(users, namespace, buckets):
+    shards = Keys(namespace, 4).shards
+    asked, wanted = questions(users, shards, Words(4, buckets))
+    assert len(asked) == len({shard_of(user, 4) for user in users})
+    assert wanted.fields == [field_of(user) for user in users]
     for question in asked:
-        header = ("GET", question.keys.header)
-        reads = [
-            ("HGET", question.keys.bucket(bucket), field)
-            for bucket, field in zip(question.buckets, question.fields, strict=True)
-        ]
+        keys = question.keys
+        fields = [field_of(user) for user in users if shards[shard_of(user, 4)] is keys]
+        reads = [("HGET", keys.bucket(bucket_of(field, 4, buckets)), field) for field in fields]
+        header = ("GET", keys.header)
         together = question.asked()
         assert together.packed() == b"".join(map(packed, [header, *reads, header]))
         assert together.count == len(reads) + 2
-    assert packed(("HGET", "k", "f")) == HGET % (1, b"k", 1, b"f")

@@ -212,6 +212,16 @@ async def test_a_verified_token_is_remembered_but_not_past_its_end(opened):
 
 
 @moved
+async def test_only_a_token_that_may_be_shown_again_is_remembered(opened):
+    door = await opened(Scripted(jwks(ONE)))
+    opening, asking = door.token(), door.token(sub="bob")
+    assert (await door.auth.checked(opening, once=True)).user == "ana"
+    assert not door.auth._verified
+    assert await door.auth.checked(asking) is await door.auth.checked(asking, once=True)
+    assert len(door.auth._verified) == 1
+
+
+@moved
 async def test_the_secret_signs_hs256_only_where_it_is_configured(opened):
     def by_secret(door):
         return jwt.encode({"sub": "ana", "exp": door.clock.now() / 1000 + 60}, SECRET, "HS256")

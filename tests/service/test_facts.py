@@ -1,5 +1,8 @@
 """Verdicts are kept per class of equal facts; whichever way they are asked for, they are those of the rules."""
 
+from unittest import mock
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,7 +40,7 @@ def test_every_way_to_ask_gives_the_verdict_of_the_rules(pairs, theirs):
     for number, (relation, room, block, mine) in enumerate(pairs):
         viewer = f"v{number}"
         known.learn_preferences(viewer, mine)
-        known.learn_tie(viewer, "target", tie(relation, shares_room=room, block=block))
+        known.learn_ties(viewer, {"target": tie(relation, shares_room=room, block=block)})
         ends = relation.contact_until
         verdict = judge(
             Facts(
@@ -63,7 +66,7 @@ def test_every_way_to_ask_gives_the_verdict_of_the_rules(pairs, theirs):
 
 def test_what_is_not_known_gives_no_verdict():
     known = Known()
-    known.learn_tie("bob", "ana", facts.FRIENDS)
+    known.learn_ties("bob", {"ana": facts.FRIENDS})
     known.learn_preferences("ana", None)
     assert known.verdict("bob", "ana", NOW) is None  # bob's own preferences are missing
     assert known.facts("bob", "ana", NOW) is None
@@ -78,7 +81,7 @@ def test_what_is_not_known_gives_no_verdict():
         lambda: known.forget_preferences("ana"),
         known.forget_all,
     ):
-        known.learn_tie("bob", "ana", facts.FRIENDS)
+        known.learn_ties("bob", {"ana": facts.FRIENDS})
         known.learn_preferences("ana", None)
         known.learn_preferences("bob", None)
         assert known.verdict("bob", "ana", NOW) is not None
@@ -87,16 +90,17 @@ def test_what_is_not_known_gives_no_verdict():
 
 
 def test_what_is_kept_is_bounded(monkeypatch):
+    monkeypatch.setattr(facts, "USUAL", 5)
     for name in ("VIEWERS", "TARGETS_PER_VIEWER", "USERS", "CLASSES"):
         monkeypatch.setattr(facts, name, 10)
     known = Known()
     for number in range(100):
-        known.learn_tie(f"v{number}", "t", facts.FRIENDS)
-        known.learn_tie("v", f"t{number}", facts.FRIENDS)
+        known.learn_ties(f"v{number}", {"t": facts.FRIENDS})
+        known.learn_ties("v", {f"t{number}": facts.FRIENDS})
         known.learn_preferences(f"u{number}", Preferences(share_last_seen=False))
         known.learn_preferences("t", Preferences(hidden_at=number))
         known.learn_preferences("v99", None)
-        known.learn_tie("v99", "t", facts.FRIENDS)
+        known.learn_ties("v99", {"t": facts.FRIENDS})
         assert known.verdict("v99", "t", NOW)
     assert len(known._ties) <= 11
     assert max(map(len, known._ties.values())) <= 11
@@ -111,3 +115,82 @@ def test_a_block_freezes_the_side_that_is_looked_at():
     rows.append(BlockRow("bob", "ana", 4, blocker_seen=3, blocked_seen=4))
     assert block_between(rows, "ana") == Block(4)  # the earlier one
     assert block_between([], "ana") is None
+
+
+class Remembered:
+    """The plain reading: viewer and target to what stands between them."""
+
+    def __init__(self):
+        self.ties = {}
+
+    def learn_ties(self, viewer, ties):
+        self.ties |= {(viewer, target): what for target, what in ties.items()}
+
+    def forget_pair(self, a, b):
+        self._forget(lambda viewer, target: {viewer, target} == {a, b})
+
+    def forget_ties_of(self, user):
+        self._forget(lambda viewer, target: user in (viewer, target))
+
+    def forget_sights_of(self, viewer):
+        self._forget(lambda who, _: who == viewer)
+
+    def _forget(self, whether):
+        self.ties = {pair: what for pair, what in self.ties.items() if not whether(*pair)}
+
+
+users = st.sampled_from([f"u{number}" for number in range(12)])
+ties = st.sampled_from(
+    [*facts.PLAIN, facts.Tie(), tie(Relation(contact=True), shares_room=True, block=Block(5))]
+)
+verbs = st.one_of(
+    st.tuples(st.just("learn_ties"), users, st.dictionaries(users, ties, min_size=1)),
+    st.tuples(st.just("forget_pair"), users, users),
+    st.tuples(st.just("forget_ties_of"), users),
+    st.tuples(st.just("forget_sights_of"), users),
+)
+
+
+@pytest.mark.parametrize("usual", [0, 3, facts.USUAL])
+@pytest.mark.parametrize("many", [1, 4, 100])
+@given(st.lists(verbs, max_size=30))
+def test_what_stands_between_two_is_what_was_learned_last_and_not_forgotten_since(many, usual, verbs):
+    known, remembered = Known(), Remembered()
+    names = [f"u{number}" for number in range(12)]
+    with mock.patch.multiple(facts, MANY=many, USUAL=usual):
+        for verb, *arguments in verbs:
+            getattr(known, verb)(*arguments)
+            getattr(remembered, verb)(*arguments)
+        for name in names:
+            known.learn_preferences(name, None)
+        for viewer in names:
+            others = [name for name in names if name != viewer]
+            expected = {target: remembered.ties.get((viewer, target)) for target in others}
+            untied = [target for target, what in expected.items() if what is None]
+            sights = [
+                None if what is None else judge(what.facts(facts.UNDECIDED, facts.UNDECIDED, NOW)).sight
+                for what in expected.values()
+            ]
+            assert known.untied(viewer, others) == untied
+            assert known.known_sights(viewer, others, NOW) == sights
+            assert known.sights(viewer, others, NOW) == {
+                target: sight or Sight.NONE for target, sight in zip(others, sights, strict=True)
+            }
+            for target, sight in zip(others, sights, strict=True):
+                assert known.sights_of(target, [viewer], NOW) == {viewer: sight or Sight.NONE}
+                assert known.untied_to(target, [viewer]) == ([viewer] if sight is None else [])
+                verdict = known.verdict(viewer, target, NOW)
+                assert (verdict and verdict.sight) == sight
+
+
+def test_the_ids_of_those_who_are_watched_take_no_room_of_their_own():
+    known = Known()
+    known.learn_ties("bob", {"cem": facts.CONTACTS, "ana": facts.CONTACTS, "dora": facts.FRIENDS})
+    shared = known.among_ids("bob", ("ana", "cem"))
+    assert shared == ("ana", "cem")
+    assert shared is known.among_ids("bob", tuple(sorted({"ana", "cem"})))
+    for others in (("ana",), ("ana", "cem", "dora"), ()):
+        assert known.among_ids("bob", others) == others  # not of whom something else is known
+    known.forget_pair("bob", "ana")
+    assert shared == ("ana", "cem")  # whoever watches them goes on, whatever is known
+    assert known.untied("bob", ["ana", "cem"]) == ["ana"]

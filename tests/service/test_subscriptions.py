@@ -118,7 +118,7 @@ async def test_j5_a_storm_of_subscriptions_leaves_turns_of_the_loop_to_everythin
     """Otherwise no lease is renewed and no answer is taken in time until all of it is done."""
     storm = Storm()
     await storm.begin(world)
-    async with storm.counting(monkeypatch, "watch"):
+    async with storm.counting(monkeypatch, "_join"):
         await storm.watch()
     assert all(len(client.shown) == 100 for client in storm.clients)
     assert storm.done == 5_000
@@ -380,3 +380,20 @@ async def test_contacts_that_could_not_be_read_are_not_followed_later_unasked(wo
 
 def follow_each_other(a, b):
     return [RelationRow("follow", a, b), RelationRow("follow", b, a)]
+
+
+async def test_fifty_contacts_of_a_viewer_are_kept_once(world):
+    """What is watched and what stands between the two are the same ids: neither has room of its own."""
+    node = await world.start("n1")
+    names = [f"u{number}" for number in range(50)]
+    await world.ledger.apply([RelationRow("contact", "bob", name) for name in names])
+    bob = world.client("bob")
+    await bob.connect(node)
+    await bob.watch(*names)
+    watching, known = bob.connection.outbox.watching, node.node.relations._known
+    assert watching == tuple(sorted(names))
+    assert known._ties["bob"].users is watching
+    assert known._ties["bob"].others is None
+    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["u7"])
+    assert "u7" not in bob.connection.outbox.watching
+    assert known.untied("bob", names) == []

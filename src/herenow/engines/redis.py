@@ -25,7 +25,7 @@ from herenow.engines.redis_keys import Keys, ShardKeys, buckets_for
 from herenow.engines.redis_link import Argument, Reply
 from herenow.engines.redis_log import Logs
 from herenow.engines.redis_mail import Mail
-from herenow.engines.redis_reads import Header, Question, answers, question_for, questions
+from herenow.engines.redis_reads import Header, Question, Words, question_for, questions
 from herenow.engines.redis_rows import KEPT, SET, TAKEN, Rows, stored, text, time
 from herenow.engines.redis_servers import servers_of
 from herenow.engines.redis_url import Target
@@ -67,6 +67,7 @@ class RedisEngine:
         self._target = target
         self._keys = Keys(namespace, shards)
         self._buckets = buckets_for(capacity, shards)
+        self._words = Words(shards, self._buckets)
         self._servers = servers_of(target)
         self._calls = Calls(self._servers)
         self._logs = Logs(self._calls, self._keys.shards, self._heads)
@@ -115,19 +116,18 @@ class RedisEngine:
                 f"the store is laid out with {buckets} buckets per shard and was with {self._buckets}: restart this node."
             )
         self._buckets = buckets
+        self._words = Words(self.shards, buckets)
         self._terms |= terms
 
     # Records
 
     async def load(self, users: Sequence[str]) -> list[Loaded]:
-        asked = questions(users, self._keys.shards, self._buckets)
+        asked, wanted = questions(users, self._keys.shards, self._words)
         await self._read(asked)
-        return answers(asked, len(users))
+        return wanted.found
 
     async def _read(self, asked: Sequence[Question]) -> None:
-        replies = await self._calls.all([question.asked() for question in asked])
-        for question, reply in zip(asked, replies, strict=True):
-            question.take(_list(reply))
+        await self._calls.all([question.asked() for question in asked])
         halves = [question for question in asked if question.halves]
         wholes = await self._calls.all([self._wholes(question) for question in halves])
         for question, reply in zip(halves, wholes, strict=True):
@@ -136,8 +136,9 @@ class RedisEngine:
     def _wholes(self, question: Question) -> Request:
         keys = question.keys
         rows = self._rows(keys, [keys.header, keys.tails])
+        fields = question.fields
         for index in question.halves:
-            rows.add(question.fields[index])
+            rows.add(fields[index])
         return self._calls.run(keys.slot, "load", rows.keys, [rows.packed()])
 
     async def commit(self, batch: Batch) -> Committed | Fenced:
@@ -334,7 +335,7 @@ class RedisEngine:
         fields = _list(await self._calls.one(request, writes=False))
         if not fields:
             return []
-        question = question_for(fields, keys, self.shards, self._buckets)
+        question = question_for(fields, keys, self._words)
         await self._read([question])
         return list(_records(part for pair in zip(fields, question.bodies, strict=True) for part in pair))
 

@@ -70,17 +70,23 @@ class Request:
 
 @dataclass(slots=True)
 class Together:
-    """Several commands for the server of a slot, which others' may come between; its answer is the list of theirs."""
+    """Several commands for the server of a slot, which others' may come between."""
 
     slot: int
     count: int
     packed: Callable[[], bytes]
     """Made when they are sent: those of another may be under way then."""
+    take: Callable[[list[Reply]], None]
+    """Called with the replies when they are there: those to another may not be yet."""
     redirects: int = 0
 
     def answer(self, replies: list[Reply]) -> Reply:
-        """The first refusal, if there is one."""
-        return next((said for said in replies if isinstance(said, hiredis.ReplyError)), replies)
+        """The first refusal, if there is one: then nothing was taken."""
+        for said in replies:
+            if isinstance(said, hiredis.ReplyError):
+                return said
+        self.take(replies)
+        return None
 
 
 class Calls:
@@ -110,10 +116,10 @@ class Calls:
         """Reads: an answer or a failure each, in order. Those for one server travel together."""
         if not requests:
             return []
-        if len(requests) == 1:
-            return [await self._ask(requests[0], writes=False)]
-        places = await asyncio.gather(*(self._place(slot) for slot in {r.slot: None for r in requests}))
-        by_slot = dict(zip(dict.fromkeys(r.slot for r in requests), places, strict=True))
+        if self.servers.one_for_all or len(requests) == 1:
+            return await self._send(await self._place(requests[0].slot), requests, writes=False)
+        # One after the other: who has to look shares what was found, or that nothing was, with those behind.
+        by_slot = {slot: await self._place(slot) for slot in dict.fromkeys(r.slot for r in requests)}
         together: dict[int, list[int]] = {}
         for index, request in enumerate(requests):
             together.setdefault(id(by_slot[request.slot]), []).append(index)
@@ -142,8 +148,18 @@ class Calls:
     ) -> list[Reply]:
         if isinstance(server, Unavailable):
             return [server] * len(requests)
+        answers: list[Reply] = []
+        waiting = iter(requests)
+
+        def take(replies: list[Reply]) -> None:
+            at = 0
+            while at < len(replies):
+                request = next(waiting)
+                answers.append(request.answer(replies[at : at + request.count]))
+                at += request.count
+
         try:
-            replies = await server.ask_in_parts((request.packed(), request.count) for request in requests)
+            await server.ask_in_parts(((request.packed(), request.count) for request in requests), take)
         except Unavailable as error:
             self.servers.doubt(server)
             return [error] * len(requests)
@@ -151,14 +167,9 @@ class Calls:
             self.servers.doubt(server)
             failure = UnknownOutcome(str(error)) if writes else Unavailable(str(error))
             return [failure] * len(requests)
-        answers: list[Reply] = []
-        at = 0
-        for request in requests:
-            answer = request.answer(replies[at : at + request.count])
-            at += request.count
+        for index, answer in enumerate(answers):
             if isinstance(answer, hiredis.ReplyError):
-                answer = await self._refused(server, request, str(answer), writes=writes)
-            answers.append(answer)
+                answers[index] = await self._refused(server, requests[index], str(answer), writes=writes)
         return answers
 
     async def _refused(

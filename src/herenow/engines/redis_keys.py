@@ -50,10 +50,10 @@ class ShardKeys:
         self.fences = self._tag + b":f"
         self.retired = self._tag + b":r"
         self.marks = self._tag + b":u"
-        self._bucket = self._tag + b":b:%d"
+        self.bucket_begins = self._tag + b":b:"
 
     def bucket(self, number: int) -> bytes:
-        return self._bucket % number
+        return b"%b%d" % (self.bucket_begins, number)
 
 
 class Keys:

@@ -30,8 +30,12 @@ CONNECT = 0.8
 DEADLINE = 1.0
 """Seconds for a reply. With `CONNECT` less than what a node waits for a call, so that the error is ours and says why."""
 
-PORTION = 150
+PORTION = 100
 """Commands that are sent together: enough to be worth a call of the kernel."""
+
+AHEAD = 2
+"""Portions that may be under way: a server never waits for the next one, and answers the first before it has read the last.
+Given all of them at once it answers when it is through, and what the answers say is read afterwards."""
 
 Argument = str | int | bytes
 Command = tuple[Argument, ...]
@@ -133,26 +137,32 @@ class Link(asyncio.Protocol):
         return await self._answered(self._send(sent, len(commands)), until)
 
     async def ask_in_parts(
-        self, parts: Iterable[tuple[bytes, int]], deadline: float = DEADLINE
-    ) -> list[Reply]:
-        """The same for packed commands and how many they are; the server begins while the rest is still being made."""
+        self,
+        parts: Iterable[tuple[bytes, int]],
+        take: Callable[[list[Reply]], None],
+        deadline: float = DEADLINE,
+    ) -> None:
+        """The same for packed commands and how many they are. The server begins while the rest is still being made, and
+        `take` gets the replies to some whole parts while it is at work on others. If this fails, some may have been taken.
+        """
         until = asyncio.get_running_loop().time() + deadline  # for all of them
-        asked: list[_Asked] = []
+        asked: deque[_Asked] = deque()
         waiting: list[bytes] = []
         count = 0
+        begun = False
         for data, commands in parts:
             waiting.append(data)
             count += commands
             if count >= PORTION:
-                asked.append(self._send_on(b"".join(waiting), count, begun=bool(asked)))
-                waiting, count = [], 0
+                if len(asked) == AHEAD:
+                    take(await self._answered(asked.popleft(), until))
+                asked.append(self._send_on(b"".join(waiting), count, begun=begun))
+                waiting, count, begun = [], 0, True
                 await asyncio.sleep(0)  # what was written goes out
         if waiting:
-            asked.append(self._send_on(b"".join(waiting), count, begun=bool(asked)))
-        replies: list[Reply] = []
-        for each in asked:
-            replies += await self._answered(each, until)
-        return replies
+            asked.append(self._send_on(b"".join(waiting), count, begun=begun))
+        while asked:
+            take(await self._answered(asked.popleft(), until))
 
     def _send_on(self, data: bytes, count: int, *, begun: bool) -> _Asked:
         try:

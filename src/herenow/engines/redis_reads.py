@@ -6,22 +6,22 @@ evidence only where the shard was settled at that moment (P6). It was settled al
 name the same moment: one that was emptied or unsettled in between is settled of a later one.
 
 What has a tail is read again, together with it, by a script.
+
+A thousand users are an everyday question. So whatever can wait is done while the server is at work: a shard's commands are
+made when it is their turn to be sent, and its answers are read as soon as they are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
 from herenow.engines.redis_calls import Together
 from herenow.engines.redis_codec import LONGEST, field_of, has_tail, inline, record_of
-from herenow.engines.redis_keys import ShardKeys, bucket_of
+from herenow.engines.redis_keys import ShardKeys
 from herenow.engines.redis_link import Reply, packed
 from herenow.ports import Loaded
-
-HGET = b"*3\r\n$4\r\nHGET\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n"
-"""As `packed` would write it, for half of the price: it was a third of what reading a thousand users costs here."""
 
 
 class Header:
@@ -40,31 +40,50 @@ class Header:
         return self.state.startswith(b"s")
 
 
+class Wanted:
+    """All who are asked for, in whatever shards, and what was found of them."""
+
+    __slots__ = ("fields", "found", "hashes", "shortened")
+
+    def __init__(self, fields: list[bytes]) -> None:
+        self.fields = fields
+        self.hashes = list(map(crc32, fields))
+        self.found = [_UNREAD] * len(fields)
+        self.shortened = False
+        """Some fields are digests of ids."""
+
+    def shorten(self, place: int, field: bytes) -> None:
+        self.fields[place], self.hashes[place] = field, crc32(field)
+        self.shortened = True
+
+
 class Question:
     """What is asked of one shard, and what it said."""
 
-    __slots__ = ("bodies", "buckets", "fields", "halves", "keys", "places", "settled")
+    __slots__ = ("_places", "_wanted", "_words", "bodies", "halves", "keys", "settled")
 
-    def __init__(self, keys: ShardKeys) -> None:
+    def __init__(self, keys: ShardKeys, words: Words, wanted: Wanted, places: Sequence[int]) -> None:
         self.keys = keys
-        self.places: list[int] = []
-        """Of those who are asked for, among all of them."""
-        self.fields: list[bytes] = []
-        self.buckets: list[int] = []
+        self._words = words
+        self._wanted = wanted
+        self._places = places
         self.bodies: list[bytes] = []
-        """By field; an empty one is no record."""
+        """By place; an empty one is no record."""
         self.halves: list[int] = []
-        """Indices of fields whose bodies are elsewhere."""
+        """Indices of those whose bodies are elsewhere."""
         self.settled = False
 
+    @property
+    def fields(self) -> list[bytes]:
+        fields = self._wanted.fields
+        return [fields[place] for place in self._places]
+
     def asked(self) -> Together:
-        return Together(self.keys.slot, len(self.fields) + 2, self._packed)
+        return Together(self.keys.slot, len(self._places) + 2, self._packed, self.take)
 
     def _packed(self) -> bytes:
-        header, bucket = packed(("GET", self.keys.header)), self.keys.bucket
-        keys = [bucket(number) for number in self.buckets]
-        asked = [HGET % (len(k), k, len(f), f) for k, f in zip(keys, self.fields, strict=True)]
-        return b"".join((header, *asked, header))
+        hashes = self._wanted.hashes
+        return self._words.packed(self.keys, self.fields, [hashes[place] for place in self._places])
 
     def take(self, reply: Sequence[Any]) -> None:
         before, *values, after = reply
@@ -73,6 +92,8 @@ class Question:
         self.bodies = [b"" if value is None else inline(value) for value in values]
         if not all(self.bodies):
             self.halves = [i for i, value in enumerate(values) if value is not None and has_tail(value)]
+        if not self.halves:
+            self._answer()
 
     def complete(self, reply: Sequence[Any]) -> None:
         """With the halves' bodies, and whether the shard was settled when those were read."""
@@ -80,44 +101,69 @@ class Question:
         self.settled = self.settled and settled == 1
         for index, body in zip(self.halves, bodies, strict=True):
             self.bodies[index] = body
+        self._answer()
+
+    def _answer(self) -> None:
+        found, settled = self._wanted.found, self.settled
+        records: Sequence[bytes | None] = self.bodies
+        if self._wanted.shortened:
+            records = [record_of(f, b) for f, b in zip(self.fields, self.bodies, strict=True)]
+        for place, record in zip(self._places, records, strict=True):
+            found[place] = Loaded(record or None, settled)
 
 
-def questions(users: Iterable[str], shards: Sequence[ShardKeys], buckets: int) -> list[Question]:
+class Words:
+    """The bytes that questions are made of: as `packed` would write them, for a third of the price."""
+
+    __slots__ = ("_buckets", "_numbers", "_shards", "_widths")
+
+    def __init__(self, shards: int, buckets: int) -> None:
+        self._shards = shards
+        self._buckets = buckets
+        self._numbers = [b"%d\r\n$" % number for number in range(buckets)]
+        """What stands between the beginning of a bucket's key and the length of the field."""
+        self._widths = range(1, len(str(buckets)) + 1)
+
+    def packed(self, keys: ShardKeys, fields: Sequence[bytes], hashes: Sequence[int]) -> bytes:
+        shards, buckets, numbers = self._shards, self._buckets, self._numbers
+        begin = keys.bucket_begins
+        heads = {
+            len(b"\r\n$") + width: b"*3\r\n$4\r\nHGET\r\n$%d\r\n%b" % (len(begin) + width, begin)
+            for width in self._widths
+        }
+        header = packed(("GET", keys.header))
+        words = [header]
+        for field, hashed in zip(fields, hashes, strict=True):
+            number = numbers[hashed // shards % buckets]  # as `bucket_of` has it
+            words += (heads[len(number)], number, _LENGTHS[len(field)], field, b"\r\n")
+        words.append(header)
+        return b"".join(words)
+
+
+def questions(
+    users: Sequence[str], shards: Sequence[ShardKeys], words: Words
+) -> tuple[list[Question], Wanted]:
     """One for each shard that has somebody of them."""
     count = len(shards)
-    found: dict[int, Question] = {}
-    for place, user in enumerate(users):
-        field = user.encode()
-        hashed = crc32(field)  # once, for the shard (as `shard_of` has it) and for the bucket
-        shard = hashed % count
-        question = found.get(shard)
-        if question is None:
-            question = found[shard] = Question(shards[shard])
-        if len(field) > LONGEST:
-            field = field_of(user)
-            hashed = crc32(field)
-        question.places.append(place)
-        question.fields.append(field)
-        question.buckets.append(hashed // count % buckets)
-    return list(found.values())
+    wanted = Wanted([user.encode() for user in users])
+    places: dict[int, list[int]] = {}
+    for place, hashed in enumerate(wanted.hashes):
+        shard = hashed % count  # as `shard_of` has it
+        if shard in places:
+            places[shard].append(place)
+        else:
+            places[shard] = [place]
+    if max(map(len, wanted.fields), default=0) > LONGEST:
+        for place, user in enumerate(users):
+            if len(wanted.fields[place]) > LONGEST:
+                wanted.shorten(place, field_of(user))
+    return [Question(shards[shard], words, wanted, some) for shard, some in places.items()], wanted
 
 
-def question_for(fields: Iterable[bytes], shard: ShardKeys, shards: int, buckets: int) -> Question:
+def question_for(fields: list[bytes], shard: ShardKeys, words: Words) -> Question:
     """Of one shard."""
-    question = Question(shard)
-    question.fields = list(fields)
-    question.buckets = [bucket_of(field, shards, buckets) for field in question.fields]
-    return question
+    return Question(shard, words, Wanted(fields), range(len(fields)))
 
 
-def answers(asked: Sequence[Question], count: int) -> list[Loaded]:
-    """In the order of the users."""
-    found = [_UNREAD] * count
-    for question in asked:
-        settled = question.settled
-        for place, field, body in zip(question.places, question.fields, question.bodies, strict=True):
-            found[place] = Loaded(record_of(field, body), settled)
-    return found
-
-
+_LENGTHS = [b"%d\r\n" % length for length in range(LONGEST + 1)]
 _UNREAD = Loaded(None, settled=False)

@@ -60,8 +60,10 @@ class Server:
     async def ask(self, commands: Sequence[Command]) -> list[Reply]:
         return await (await self._open_link()).ask(commands)
 
-    async def ask_in_parts(self, parts: Iterable[tuple[bytes, int]]) -> list[Reply]:
-        return await (await self._open_link()).ask_in_parts(parts)
+    async def ask_in_parts(
+        self, parts: Iterable[tuple[bytes, int]], take: Callable[[list[Reply]], None]
+    ) -> None:
+        await (await self._open_link()).ask_in_parts(parts, take)
 
     async def _open_link(self) -> Link:
         link = self._link

@@ -27,7 +27,7 @@ SUBPROTOCOL = "herenow.v1"
 _TOKEN_SUBPROTOCOL = "herenow.token."  # noqa: S105 - a prefix, not a secret
 
 REMEMBERED = 20_000
-"""Verified tokens, the least recently used go first: about 10 MB."""
+"""Verified tokens of those who show one with every request, the least recently used go first: about 10 MB."""
 
 
 class Auth:
@@ -64,32 +64,34 @@ class Auth:
         """What is wrong with the keys, in a sentence."""
         return None if self._keys is None else self._keys.trouble
 
-    def check(self, token: str | None) -> Claims:
-        """Raises `ProtocolError` with one of the `token_*` codes or `keys_unavailable`; as `KeysPending` where `checked`
+    def check(self, token: str | None, *, once: bool = False) -> Claims:
+        """`once`: it opens a connection, and is not shown again for as long as that lives: it need not be remembered.
+
+        Raises `ProtocolError` with one of the `token_*` codes or `keys_unavailable`; as `KeysPending` where `checked`
         would wait."""
         if not token:
             raise ProtocolError("token_missing", "A token is needed: Authorization: Bearer <token>.")
-        claims = self._claims(token)
-        if self.is_void(claims):
+        claims = self._claims(token, once=once)
+        if self.is_void(claims.user, claims.issued_at_ms):
             raise ProtocolError(
                 "token_revoked", "The token was issued before the user's tokens were revoked."
             )
         return claims
 
-    async def checked(self, token: str | None) -> Claims:
+    async def checked(self, token: str | None, *, once: bool = False) -> Claims:
         """As `check`, but waits where the answer depends on keys that are being read. Raises `ProtocolError`."""
         try:
-            return self.check(token)
+            return self.check(token, once=once)
         except KeysPending:
             assert self._keys is not None
             await self._keys.looked()
-            return self.check(token)
+            return self.check(token, once=once)
 
-    def is_void(self, claims: Claims) -> bool:
-        """They were good, but may have been revoked since."""
-        return self._revocations is not None and self._revocations.is_void(claims.user, claims.issued_at_ms)
+    def is_void(self, user: str, issued_at: int | None) -> bool:
+        """A token was good, but may have been revoked since."""
+        return self._revocations is not None and self._revocations.is_void(user, issued_at)
 
-    def _claims(self, token: str) -> Claims:
+    def _claims(self, token: str, *, once: bool) -> Claims:
         now = self._clock.now()
         digest = sha256(token[: MAX_BYTES + 1].encode("utf-8", "surrogatepass")).digest()
         known = self._verified.get(digest)
@@ -104,6 +106,8 @@ class Auth:
             keys=self._keys,
             expected=self._expected,
         )
+        if once:
+            return claims
         self._verified[digest] = claims
         if len(self._verified) > REMEMBERED:
             self._verified.popitem(last=False)

@@ -7,13 +7,17 @@ where it hands a connection over. What frames mean afterwards is not known here.
 import asyncio
 import base64
 import binascii
+import contextlib
 import logging
+import socket
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from weakref import WeakMethod
 
 import httptools
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import get_remote_addr, is_ssl
 
@@ -47,7 +51,8 @@ class Door:
 
     def ask(self, request: bytes, tcp: asyncio.Transport) -> tuple[Accept, str] | Refuse:
         """The acceptor's answer and the client's key, or a refusal of our own."""
-        upgrade = read_upgrade(request, peer=get_remote_addr(tcp), secure=is_ssl(tcp))
+        with glance(tcp) as seen:
+            upgrade = read_upgrade(request, peer=get_remote_addr(seen), secure=is_ssl(seen))
         if isinstance(upgrade, Refuse):
             return upgrade
         if self.sockets.exhausted:
@@ -160,7 +165,10 @@ class Http(HttpToolsProtocol):
     """Who has been lent the transport."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        with glance(transport) as seen:
+            super().connection_made(seen)
+        self.transport = transport
+        self.flow = FlowControl(transport)
         # Who connects and says nothing would hold a descriptor for ever: uvicorn's timer starts with its first answer.
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -231,6 +239,32 @@ class Http(HttpToolsProtocol):
     def _is_answering(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
+
+
+@contextlib.contextmanager
+def glance(tcp: asyncio.Transport) -> Iterator[asyncio.Transport]:
+    """What uvicorn takes for the transport while it asks who is at both ends: uvloop's own keeps the two answers for as long
+    as the connection lives, 300 bytes of each."""
+    known: socket.socket | None = tcp.get_extra_info("socket")
+    if known is None or known.fileno() < 0:
+        yield tcp
+        return
+    unkept = socket.socket(known.family, known.type, known.proto, known.fileno())
+    try:
+        yield Glance(tcp, unkept)  # type: ignore[misc]  # as much of a transport as is asked for
+    finally:
+        unkept.detach()
+
+
+class Glance:
+    __slots__ = ("_socket", "_tcp")
+
+    def __init__(self, tcp: asyncio.Transport, socket: socket.socket) -> None:
+        self._tcp = tcp
+        self._socket = socket
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self._socket if name == "socket" else self._tcp.get_extra_info(name, default)
 
 
 class Joining:

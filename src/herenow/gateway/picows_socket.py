@@ -143,7 +143,9 @@ class Listener(WSListener):
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         # picows keeps both for life; nobody needs them any more, and together they are 2 KB.
-        transport.request.headers = transport.response.headers = _NO_HEADERS
+        request, response = transport.request, transport.response
+        request.headers = response.headers = _NO_HEADERS
+        request.method = request.version = response.version
         self._socket.connect(transport)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:

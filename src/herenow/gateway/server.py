@@ -138,7 +138,7 @@ class Gateway:
             return Farewell(Close.OVERLOADED, _come_back())
         token = find_token(upgrade.header("authorization"), upgrade.query, upgrade.subprotocols)
         try:
-            return self._session(upgrade, self.auth.check(token))
+            return self._session(upgrade, self.auth.check(token, once=True))
         except KeysPending:
             return Waiting(self.tasks, lambda: self._late_handler(upgrade, token))
         except ProtocolError as error:
@@ -147,7 +147,7 @@ class Gateway:
     async def _late_handler(self, upgrade: Upgrade, token: str | None) -> Handler:
         """Who it is depends on keys that are being read."""
         try:
-            claims = await self.auth.checked(token)
+            claims = await self.auth.checked(token, once=True)
         except ProtocolError as error:
             return self._turned_away(error)
         if self.node.draining:  # meanwhile

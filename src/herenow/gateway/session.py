@@ -68,15 +68,17 @@ class ClientSession:
     """A `Handler` for one authenticated connection."""
 
     __slots__ = (
-        "_claims",
         "_connection",
         "_device",
         "_ended_by_us",
+        "_expires_at",
         "_gateway",
+        "_issued_at",
         "_left_at",
         "_peer",
         "_platform",
         "_socket",
+        "_user",
         "_waiting",
         "_working",
         "look_at",
@@ -85,7 +87,10 @@ class ClientSession:
 
     def __init__(self, gateway: Gateway, claims: Claims, device: str | None, platform: Platform) -> None:
         self._gateway = gateway
-        self._claims = claims
+        # What a token says is good for as long as a connection lives, but for its end: no more of it is kept.
+        self._user = claims.user
+        self._issued_at = claims.issued_at_ms
+        self._expires_at = claims.expires_at_ms
         self._device = device
         self._platform = platform
         self._peer = Peer()
@@ -105,23 +110,24 @@ class ClientSession:
 
     def on_open(self, socket: Socket) -> None:
         self._socket = socket
-        if self._gateway.auth.is_void(self._claims):  # since the handshake
+        if self._gateway.auth.is_void(self._user, self._issued_at):  # since the handshake
             self.end(Close.UNAUTHORIZED, "token_revoked")
             return
         try:
             self._connection = self._gateway.node.sessions.connect(
-                self._claims.user,
+                self._user,
                 self._device,
                 self._platform,
                 send=socket.send_text,
                 end=self.end,
                 abort=self._stuck,
-                issued_at=self._claims.issued_at_ms or 0,
+                issued_at=self._issued_at or 0,
             )
         except ProtocolError as error:
             self._gateway.node.metrics.refusals[error.code] += 1
             self.end(Close.TOO_MANY_CONNECTIONS, error.message)
             return
+        self._user = self._connection.user  # by the string that everybody has
         self._gateway.opened(self)
         self._do_later(None)
 
@@ -197,7 +203,7 @@ class ClientSession:
     @property
     def expires_at(self) -> int | None:
         """None: there is nothing left to expire."""
-        return None if self._connection is None else self._claims.expires_at_ms
+        return None if self._connection is None else self._expires_at
 
     @property
     def last_life(self) -> int:
@@ -210,7 +216,7 @@ class ClientSession:
     @property
     def described(self) -> dict[str, str]:
         """For the log."""
-        return {"user": self._claims.user, "device": self._device or "-"}
+        return {"user": self._user, "device": self._device or "-"}
 
     # Commands, one after the other
 
@@ -371,11 +377,11 @@ class ClientSession:
         self.end(Close.NORMAL, "signed out")
 
     async def _refresh(self, connection: Connection, command: Refresh) -> None:
-        claims = await self._gateway.auth.checked(command.token)
-        if claims.user != self._claims.user:
+        claims = await self._gateway.auth.checked(command.token, once=True)
+        if claims.user != self._user:
             raise ProtocolError("token_other_user", "The new token is for another user than this connection.")
         self._gateway.node.sessions.refreshed(connection, claims.issued_at_ms or 0)
-        self._claims = claims
+        self._issued_at, self._expires_at = claims.issued_at_ms, claims.expires_at_ms
         self._gateway.refreshed(self)
 
     def _refuse(self, code: str, message: str, frame_id: FrameId) -> None:

@@ -23,7 +23,7 @@ class Sockets:
     def __init__(self, max_open: int, spare: int = SPARE) -> None:
         self.max_open = max_open
         self.spare = spare
-        self._open: set[Socket] = set()
+        self._open: dict[Socket, None] = {}  # for ten thousand, half of a set's size
         self._emptied: list[asyncio.Future[None]] = []
 
     @property
@@ -43,10 +43,10 @@ class Sockets:
         return iter(tuple(self._open))
 
     def add(self, socket: Socket) -> None:
-        self._open.add(socket)
+        self._open[socket] = None
 
     def discard(self, socket: Socket) -> None:
-        self._open.discard(socket)
+        self._open.pop(socket, None)
         if not self._open:
             for waiter in self._emptied:
                 if not waiter.done():

@@ -202,6 +202,14 @@ def is_news(channel: Channel, had: bytes) -> bool:
     return channel.body != had and not (had == ASKS and channel.delivery is _POLL)
 
 
+def watched_by(outbox: Outbox, person: Person) -> Channel:
+    """The channel through which it watches this person, which it does: where there is one, it is that."""
+    channels = person.channels
+    if len(channels) == 1:  # nearly everybody
+        return channels[0]
+    return next(channel for channel in channels if outbox in channel.outboxes)
+
+
 def viewers(person: Person) -> int:
     """Who looks at this person here; own devices and services are not counted."""
     if len(person.channels) == 1:  # nearly everybody

@@ -2,23 +2,35 @@
 
 A `Tie` is what stands between a viewer and a target; preferences are kept once per user. Thousands of pairs have the same
 facts, and nearly all have the plainest ones, so verdicts are kept per class of equal facts: judging a pair is a few
-look-ups. What is not known gives no verdict, and whoever asks must treat that as "not at all".
+look-ups. For the same reason a viewer's ties take little room: the ids of those to whom the tie is the usual one, and a
+dictionary of the others. What is not known gives no verdict, and whoever asks must treat that as "not at all".
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from herenow.core.visibility import Block, Facts, Preferences, Sight, Verdict, earliest, judge
 from herenow.ports import IN_CONTACT, MUTUAL, BlockRow, Relation
 from herenow.ports import STRANGERS as UNRELATED
+from herenow.service.sorted_ids import MANY, NO_IDS, Ids, having, lacking
 
 VIEWERS = 50_000
 TARGETS_PER_VIEWER = 20_000
 USERS = 200_000
 CLASSES = 10_000
+
+PORTION = 100
+"""Of too many viewers or users, those are forgotten who were learned first, a hundredth at a time. One by one, a dictionary
+would walk past the places of all who were forgotten before; an OrderedDict does not, and takes a hundred bytes more each."""
+
+USUAL = 512
+"""Targets with the usual tie that are kept as ids, which are copied when there is another. Beyond them, as with a viewer who
+asks about thousands, each has an entry of its own."""
 
 FOREVER = 1 << 62
 
@@ -76,22 +88,76 @@ def block_between(rows: Iterable[BlockRow], target: str) -> Block | None:
     )
 
 
+PLAIN = (CONTACTS, FRIENDS, STRANGERS)
+
+
+class Ties:
+    """What stands between one viewer and others."""
+
+    __slots__ = ("others", "users", "usual")
+
+    def __init__(self) -> None:
+        self.usual = CONTACTS
+        """What most of them have."""
+        self.users = NO_IDS
+        """Who has it."""
+        self.others: dict[str, Tie] | None = None
+        """Everybody else of whom something is known."""
+
+    def __len__(self) -> int:
+        return len(self.users) + len(self.others or ())
+
+    def get(self, target: str) -> Tie | None:
+        users = self.users
+        at = bisect_left(users, target)  # as `holds`, without a call
+        if at < len(users) and users[at] == target:
+            return self.usual
+        return None if self.others is None else self.others.get(target)
+
+    def all(self) -> dict[str, Tie]:
+        """For whoever asks for many of them now."""
+        known = dict.fromkeys(self.users, self.usual)
+        if self.others is not None:
+            known.update(self.others)
+        return known
+
+    def learn(self, ties: Mapping[str, Tie]) -> None:
+        if not self:
+            self.usual = max(PLAIN, key=lambda plain: sum([what is plain for what in ties.values()]))
+        for target in ties if self else ():
+            self.forget(target)
+        usual = [target for target, what in ties.items() if what is self.usual][: USUAL - len(self.users)]
+        self.users = having(self.users, usual)
+        if len(usual) < len(ties):
+            kept = frozenset(usual)
+            others = {target: what for target, what in ties.items() if target not in kept}
+            if self.others is None:
+                self.others = others
+            else:
+                self.others.update(others)
+
+    def forget(self, target: str) -> None:
+        self.users = lacking(self.users, (target,))
+        if self.others is not None:
+            self.others.pop(target, None)
+
+
 class Known:
     def __init__(self) -> None:
-        self._ties: OrderedDict[str, dict[str, Tie]] = OrderedDict()
-        """viewer → target → what stands between them."""
-        self._preferences: OrderedDict[str, Preferences] = OrderedDict()
+        self._ties: dict[str, Ties] = {}
+        """Of each viewer, the oldest first."""
+        self._preferences: dict[str, Preferences] = {}
         self._classes: dict[tuple[bool, Block | None, Preferences, bool], Verdict] = {}
 
     # What is not known
 
-    def untied(self, viewer: str, targets: Iterable[str]) -> list[str]:
-        ties = self._ties.get(viewer, _NONE)
+    def untied(self, viewer: str, targets: Sequence[str]) -> list[str]:
+        ties = self._between(viewer, targets)
         return _once([t for t in targets if t not in ties and t != viewer])
 
     def untied_to(self, target: str, viewers: Iterable[str]) -> list[str]:
         ties = self._ties
-        return _once([v for v in viewers if target not in ties.get(v, _NONE) and v != target])
+        return _once([v for v in viewers if v != target and (v not in ties or ties[v].get(target) is None)])
 
     def unasked(self, users: Iterable[str]) -> list[str]:
         preferences = self._preferences
@@ -99,25 +165,26 @@ class Known:
 
     # Getting to know
 
-    def learn_tie(self, viewer: str, target: str, what: Tie) -> None:
+    def learn_ties(self, viewer: str, what: Mapping[str, Tie]) -> None:
+        """Between this viewer and each of these targets."""
         ties = self._ties.get(viewer)
         if ties is None or len(ties) > TARGETS_PER_VIEWER:
-            ties = self._ties[viewer] = {}
-            if len(self._ties) > VIEWERS:
-                self._ties.popitem(last=False)
-        ties[target] = what
+            ties = self._ties[viewer] = Ties()
+            _keep_newest(self._ties, VIEWERS)
+        ties.learn(what)
 
     def learn_preferences(self, user: str, preferences: Preferences | None) -> None:
         undecided = preferences is None or preferences == UNDECIDED
         self._preferences[user] = UNDECIDED if undecided or preferences is None else preferences
-        if len(self._preferences) > USERS:
-            self._preferences.popitem(last=False)
+        _keep_newest(self._preferences, USERS)
 
     # Forgetting
 
     def forget_pair(self, a: str, b: str) -> None:
-        self._ties.get(a, {}).pop(b, None)
-        self._ties.get(b, {}).pop(a, None)
+        for viewer, target in ((a, b), (b, a)):
+            ties = self._ties.get(viewer)
+            if ties is not None:
+                ties.forget(target)
 
     def forget_preferences(self, user: str) -> None:
         self._preferences.pop(user, None)
@@ -126,11 +193,13 @@ class Known:
         """Everything between this user and anybody. Looks at every viewer."""
         self._ties.pop(user, None)
         for ties in self._ties.values():
-            ties.pop(user, None)
+            if ties.get(user) is not None:
+                ties.forget(user)
 
     def forget_sights_of(self, viewer: str) -> dict[str, Tie]:
         """All that stands between this viewer and those they look at; answers what it was."""
-        return self._ties.pop(viewer, {})
+        ties = self._ties.pop(viewer, None)
+        return {} if ties is None else ties.all()
 
     def forget_all(self) -> None:
         self._ties.clear()
@@ -138,12 +207,18 @@ class Known:
 
     # Judging
 
+    def among_ids(self, viewer: str, users: Ids) -> Ids:
+        """The same users; if they are those to whom this viewer has the usual tie, in the very tuple that is kept here."""
+        ties = self._ties.get(viewer)
+        return users if ties is None or ties.users != users else ties.users
+
     def preferences(self, user: str) -> Preferences | None:
         return self._preferences.get(user)
 
     def facts(self, viewer: str, target: str, now: int, *, invisible: bool = False) -> Facts | None:
         """All of them, for whoever wants to know why. None: not known."""
-        what = self._ties.get(viewer, _NONE).get(target)
+        ties = self._ties.get(viewer)
+        what = None if ties is None else ties.get(target)
         theirs, mine = self._preferences.get(target), self._preferences.get(viewer)
         if what is None or theirs is None or mine is None:
             return None
@@ -153,7 +228,8 @@ class Known:
         """None: not known."""
         if viewer == target:
             return ONESELF
-        what = self._ties.get(viewer, _NONE).get(target)
+        ties = self._ties.get(viewer)
+        what = None if ties is None else ties.get(target)
         theirs, mine = self._preferences.get(target), self._preferences.get(viewer)
         if what is None or theirs is None or mine is None:
             return None
@@ -161,7 +237,7 @@ class Known:
 
     def known_sights(self, viewer: str, targets: Sequence[str], now: int) -> list[Sight | None]:
         """What this user may see of each, in order; None: not known."""
-        ties, preferences = self._ties.get(viewer, _NONE), self._preferences
+        ties, preferences = self._between(viewer, targets), self._preferences
         mine = preferences.get(viewer)
         sights: list[Sight | None] = []
         for target in targets:
@@ -178,7 +254,7 @@ class Known:
 
     def sights(self, viewer: str, targets: Sequence[str], now: int) -> dict[str, Sight]:
         """What this user may see of each; unknown is nothing."""
-        ties, preferences, full = self._ties.get(viewer, _NONE), self._preferences, Sight.FULL
+        ties, preferences, full = self._between(viewer, targets), self._preferences, Sight.FULL
         mine = preferences.get(viewer)
         sights: dict[str, Sight] = {}
         for target in targets:
@@ -204,7 +280,14 @@ class Known:
         sights: dict[str, Sight] = {}
         usual = self._judged(FRIENDS, theirs, UNDECIDED, now).sight
         for viewer in viewers:
-            what, mine = ties.get(viewer, _NONE).get(target), preferences.get(viewer)
+            known, mine, what = ties.get(viewer), preferences.get(viewer), None
+            if known is not None:
+                users = known.users  # as `Ties.get`, without a call
+                at = bisect_left(users, target)
+                if at < len(users) and users[at] == target:
+                    what = known.usual
+                elif known.others is not None:
+                    what = known.others.get(target)
             if mine is UNDECIDED and (what is FRIENDS or what is CONTACTS):
                 sights[viewer] = usual
             elif what is None or mine is None:
@@ -219,6 +302,15 @@ class Known:
                 sights[viewer] = sight
         return sights
 
+    def _between(self, viewer: str, targets: Sequence[str]) -> dict[str, Tie]:
+        """What stands between this viewer and these, perhaps others as well."""
+        ties = self._ties.get(viewer)
+        if ties is None:
+            return _NONE
+        if len(targets) >= MANY:
+            return ties.all()
+        return {target: what for target in targets if (what := ties.get(target)) is not None}
+
     def _judged(self, what: Tie, theirs: Preferences, mine: Preferences, now: int) -> Verdict:
         key = what.until > now, what.block, theirs, mine.share_last_seen
         verdict = self._classes.get(key)
@@ -230,6 +322,12 @@ class Known:
 
 
 _NONE: dict[str, Tie] = {}
+
+
+def _keep_newest(kept: dict[str, Any], most: int) -> None:
+    if len(kept) > most:
+        for key in list(islice(kept, 1 + most // PORTION)):
+            del kept[key]
 
 
 def _once(users: list[str]) -> list[str]:

@@ -11,17 +11,18 @@ What a node that cannot keep up gives up (`core.shedding`) waits here until it c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from herenow.core.pacing import Crowds, Delivery
 from herenow.core.shedding import Shed, may_wait
 from herenow.core.visibility import Sight, seen_by_oneself
-from herenow.service.channels import Channel, Channels, is_news, viewers
+from herenow.service.channels import Channel, Channels, is_news, viewers, watched_by
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
 from herenow.service.people import People, Person
 from herenow.service.popular import Popular
+from herenow.service.sorted_ids import NO_IDS, among, having, lacking
 from herenow.service.ticks import Ticks
 
 CATCH_UP = 0.05
@@ -57,40 +58,58 @@ class Hub:
 
     # Watching
 
-    def watch(self, outbox: Outbox, person: Person, sight: Sight) -> Channel:
-        """From now on this connection gets what changes. The caller sends the channel's body first, in this very step,
-        so that clean means up to date."""
-        present = outbox.watching.get(person.user)
-        if present is not None and present.sight != sight:
-            self.resight(outbox, person, sight)
-        channel = self._channel(person, sight)
-        self._ticks.remember(channel)
-        if present is None:
-            self._join(outbox, channel)
-        self._popular.choose(person)
+    def watch(self, outbox: Outbox, wanted: Sequence[tuple[Person, Sight]]) -> list[Channel]:
+        """From now on this connection gets what changes about these people, each named once. The caller sends the
+        channels' bodies first, in this very step, so that clean means up to date."""
+        watching = among(outbox.watching, [person.user for person, _ in wanted])
+        new, channels = list[str](), list[Channel]()
+        try:
+            for person, sight in wanted:
+                if person.user in watching:
+                    self.resight(outbox, person, sight)
+                    channel = self._channel(person, sight)
+                    self._ticks.remember(channel)
+                else:
+                    channel = self._channel(person, sight)
+                    self._ticks.remember(channel)
+                    new.append(person.user)
+                    self._join(outbox, channel)
+                self._popular.choose(person)
+                if self._waves:
+                    self._waves.withdraw(person, outbox)
+                outbox.heard(channel)
+                channels.append(channel)
+        finally:
+            outbox.watching = having(outbox.watching, new)
+        return channels
+
+    def unwatch(self, outbox: Outbox, users: Sequence[str]) -> None:
+        """Nothing about these after this; those whom it does not watch are passed over."""
+        watching = among(outbox.watching, users)
+        outbox.watching = lacking(outbox.watching, users)
+        for user in dict.fromkeys(users):
+            if user in watching:
+                self._look_away(outbox, user)
+
+    def _look_away(self, outbox: Outbox, user: str) -> None:
+        person = self._people.find(user)
+        assert person is not None  # who is watched is kept
+        channel = watched_by(outbox, person)
+        if outbox.dirty:
+            outbox.heard(channel)
         if self._waves:
             self._waves.withdraw(person, outbox)
-        if outbox.dirty:
-            outbox.dirty.pop(channel, None)
-        return channel
-
-    def unwatch(self, outbox: Outbox, user: str) -> None:
-        channel = outbox.watching.pop(user, None)
-        if channel is not None:
-            outbox.dirty.pop(channel, None)
-            if self._waves:
-                self._waves.withdraw(channel.person, outbox)
-            self._leave(outbox, channel)
-            self._popular.choose(channel.person)
+        self._leave(outbox, channel)
+        self._popular.choose(person)
 
     def resight(self, outbox: Outbox, person: Person, sight: Sight) -> None:
         """The rules now give this viewer another view of the same target: it hears of it if that looks different."""
-        old = outbox.watching[person.user]
+        old = watched_by(outbox, person)
         if old.sight == sight:
             return
         person.changed_at = self._clock.monotonic()
         self._ticks.remember(old)
-        missed = outbox.dirty.pop(old, None)
+        missed = outbox.heard(old)
         new = self._channel(person, sight)
         self._ticks.remember(new)
         self._join(outbox, new)
@@ -98,7 +117,7 @@ class Hub:
         if missed is None:
             self._popular.offer(outbox, new, old)
         elif is_news(new, missed):
-            outbox.dirty[new] = missed
+            outbox.misses(new, missed)
         self._popular.choose(person)
 
     def join_own(self, outbox: Outbox, person: Person) -> None:
@@ -115,9 +134,10 @@ class Hub:
         """The connection is gone: so is its interest, everywhere."""
         outbox.closed = True
         self._ticks.forget(outbox)
-        for user in list(outbox.watching):
-            self.unwatch(outbox, user)
-        outbox.dirty.clear()
+        outbox.dirty = None
+        watched, outbox.watching = outbox.watching, NO_IDS
+        for user in watched:
+            self._look_away(outbox, user)
 
     def _channel(self, person: Person, sight: Sight) -> Channel:
         for channel in person.channels:
@@ -129,7 +149,6 @@ class Hub:
 
     def _join(self, outbox: Outbox, channel: Channel) -> None:
         channel.add(outbox)
-        outbox.watching[channel.person.user] = channel
         self._ticks.audiences.changed(channel)
 
     def _leave(self, outbox: Outbox, channel: Channel) -> None:

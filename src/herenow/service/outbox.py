@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from herenow.service.sorted_ids import NO_IDS
+
 if TYPE_CHECKING:
     from herenow.service.channels import Channel
     from herenow.service.ticks import News
@@ -57,12 +59,24 @@ class Outbox:
         """It is one of the user's own devices, and has been told how they are."""
         self.had_own: int | None = None
         """The user's own view changed: this one it last heard of (`Person.own_view`). None: it is up to date."""
-        self.dirty: dict[Channel, bytes] = {}
+        self.dirty: dict[Channel, bytes] | None = None
         """Channels that changed, with the body this viewer last had of them, where `ticks` does not know it."""
         self.unheard: list[News] | None = None
         """Filled and emptied at the end of a tick: what changed in it."""
-        self.watching: dict[str, Channel] = {}
+        self.watching = NO_IDS
+        """Whom it watches. Through which channel follows from the person: it is among the viewers of one of theirs."""
         self.truth = False
         """A service looks, in nobody's name: it sees what is."""
         self.wishes = NOBODY
         """Whom it asked for and may not see; whoever of them it may see later is watched then."""
+
+    def misses(self, channel: Channel, had: bytes) -> None:
+        """It has not heard of a change there, and had this; unless it missed one already, and had something older."""
+        if self.dirty is None:
+            self.dirty = {channel: had}
+        else:
+            self.dirty.setdefault(channel, had)
+
+    def heard(self, channel: Channel) -> bytes | None:
+        """There is nothing left to hear of there. Answers what it had, if it missed something."""
+        return self.dirty.pop(channel, None) if self.dirty else None

@@ -55,7 +55,7 @@ class Popular:
 
     def pace(self, channel: Channel, had: bytes) -> None:
         """Each hears of it at its turn; who has something else to hear of at the end of this tick hears of it then."""
-        outboxes = [outbox for outbox in channel.outboxes if channel not in outbox.dirty]
+        outboxes = [outbox for outbox in channel.outboxes if channel not in (outbox.dirty or ())]
         self.waves.add(channel.person, outboxes, had, self._crowds.lasts(viewers(channel.person)))
 
     def offer(self, outbox: Outbox, channel: Channel, before: Channel) -> None:
@@ -71,7 +71,7 @@ class Popular:
             if outbox.ready:
                 self._ticks.send(channel, [outbox])
             else:
-                outbox.dirty[channel] = had
+                outbox.misses(channel, had)
         elif channel.body != before.body and not (asks and channel.delivery is Delivery.POLL):
             self.waves.add(person, [outbox], before.body, self._crowds.lasts(viewers(person)))
 
@@ -89,12 +89,12 @@ class Popular:
         """A part of a wave: what there is to see now, under the rules of now."""
         ready: dict[Channel, list[Outbox]] = {}
         for outbox, had in told:
-            channel = outbox.watching.get(person.user)
+            channel = next((c for c in person.channels if outbox in c.outboxes), None)
             if channel is None or not is_news(channel, had):
                 continue
             if outbox.ready:
                 ready.setdefault(channel, []).append(outbox)
             else:
-                outbox.dirty.setdefault(channel, had)
+                outbox.misses(channel, had)
         for channel, outboxes in ready.items():
             self._ticks.send(channel, outboxes)

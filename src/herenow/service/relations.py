@@ -29,6 +29,7 @@ from herenow.service.clock import Clock
 from herenow.service.doubts import Doubts
 from herenow.service.facts import FOREVER, ONESELF, Known, Tie, block_between, tie
 from herenow.service.metrics import Metrics
+from herenow.service.sorted_ids import Ids
 
 POLL = 1.0
 TRUST = 30.0
@@ -177,11 +178,15 @@ class Acquaintances:
             if anew:
                 before = self._known.forget_sights_of(one)
                 self._ages.asked_anew(one, asked)
-            for other, what in ties.items():
-                if changed and _is_among(changed, one, other):
-                    continue
+            learned = ties
+            if changed:
+                learned = {other: what for other, what in ties.items() if not _is_among(changed, one, other)}
+            if learned and not looked_at:
+                self._known.learn_ties(one, learned)
+            for other, what in learned.items():
                 viewer, target = (other, one) if looked_at else (one, other)
-                self._known.learn_tie(viewer, target, what)
+                if looked_at:
+                    self._known.learn_ties(viewer, {target: what})
                 self._ages.asked(viewer, asked)
                 if 0 < what.until < FOREVER:
                     noted = before.get(other)
@@ -270,6 +275,10 @@ class Acquaintances:
         if not self._trusted:
             return [ONESELF.sight if target == viewer else None for target in targets]
         return self._known.known_sights(viewer, targets, self._clock.now())
+
+    def among_ids(self, viewer: str, users: Ids) -> Ids:
+        """The same users, if it can be in room that is taken already."""
+        return self._known.among_ids(viewer, users)
 
     def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, Sight]:
         """Unknown is nothing; `relate` them first."""

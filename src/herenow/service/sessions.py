@@ -84,7 +84,7 @@ class Sessions:
             self._metrics.sessions += 1
             self._silence.look_by(session, now + self._timings.dead_after)
         session.seen_at = now
-        connection = Connection(session, Outbox(user, send, abort), end, now)
+        connection = Connection(session, Outbox(person.user, send, abort), end, now)
         self.refreshed(connection, now if issued_at is None else issued_at)
         session.connections.append(connection)
         person.outboxes.append(connection.outbox)

@@ -19,7 +19,7 @@ from herenow.core.model import NOBODY_HERE
 from herenow.core.visibility import Kind, Sight
 from herenow.errors import Unavailable
 from herenow.ports import LedgerChange
-from herenow.service.channels import Channels
+from herenow.service.channels import Channels, watched_by
 from herenow.service.clock import Clock
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
@@ -27,6 +27,7 @@ from herenow.service.outbox import NOBODY, Outbox
 from herenow.service.people import People, Person
 from herenow.service.reader import Reader, is_at_hand
 from herenow.service.relations import Acquaintances
+from herenow.service.sorted_ids import among, holds
 from herenow.service.tasks import Tasks
 from herenow.service.turns import Turns
 from herenow.wire.shapes import dated_statuses_frame, status_body
@@ -129,8 +130,8 @@ class Subscriptions:
     ) -> list[tuple[Person, Sight | None]]:
         """Who may be watched, as things stand, and is worth being read."""
         admitted: list[tuple[Person, Sight | None]] = []
-        watching, get = outbox.watching, self._people.get
-        room = self._max - len(watching)
+        watching, get = among(outbox.watching, targets), self._people.get
+        room = self._max - len(outbox.watching)
         for target, sight in zip(targets, sights, strict=True):
             if target not in watching:
                 if _is_nothing(sight):
@@ -173,26 +174,27 @@ class Subscriptions:
     ) -> None:
         if outbox.closed:
             return
-        watching, watch, as_of = outbox.watching, self._hub.watch, self._channels.as_of
+        watching = among(outbox.watching, [person.user for person, _ in admitted])
+        room, wanted = self._max - len(outbox.watching), list[tuple[Person, Sight]]()
         for person, sight in admitted:
             if following and not _follows(outbox, person.user):
                 continue  # as wanted now, not as it was when we began to read
-            watched = person.user in watching
-            if not watched:
+            if person.user not in watching:
                 if _is_nothing(sight):
                     granted.denied.append((person.user, "not_mutual_followers"))  # taken back while we read
                     continue
-                if len(watching) >= self._max:  # others were granted while we read
+                if room <= 0:  # others were granted while we read
                     granted.denied.append((person.user, "too_many_subscriptions"))
                     continue
-            channel = watch(outbox, person, Sight.NONE if sight is None else sight)
-            status = (
-                channel.said,
-                as_of(person.shard, self._clock.now()),
-            )  # `watch` may have told another just now
+                room -= 1
+            wanted.append((person, Sight.NONE if sight is None else sight))
+        as_of, now = self._channels.as_of, self._clock.now()
+        for channel in self._hub.watch(outbox, wanted):  # which may have told another just now
+            status = channel.said, as_of(channel.person.shard, now)
             granted.statuses.append(status)
-            if not watched:
+            if channel.person.user not in watching:
                 granted.news.append(status)
+        outbox.watching = self._relations.among_ids(outbox.user, outbox.watching)
 
     async def subscribe_contacts(self, outbox: Outbox) -> Granted:
         outbox.unwanted = NOBODY
@@ -211,13 +213,12 @@ class Subscriptions:
         """Nothing for those targets after this."""
         if outbox.follows_contacts and len(outbox.unwanted) < UNWANTED:
             outbox.unwanted |= {target for target in targets if self._may_come_back(outbox, target)}
-        for target in targets:
-            self._hub.unwatch(outbox, target)
+        self._hub.unwatch(outbox, targets)
         return list(targets)
 
     def _may_come_back(self, outbox: Outbox, target: str) -> bool:
         """By following contacts. Others need not be remembered, so that rubbish takes no room."""
-        return target in outbox.watching or self._sight(outbox.user, target) != Sight.NONE
+        return holds(outbox.watching, target) or self._sight(outbox.user, target) != Sight.NONE
 
     async def unsubscribe_contacts(self, outbox: Outbox) -> list[str]:
         """Those who are contacts, and those who were: the graph may bring them back."""
@@ -228,8 +229,8 @@ class Subscriptions:
             outbox,
             [
                 user
-                for user, channel in outbox.watching.items()
-                if user in contacts or channel.sight == Sight.NONE
+                for user in outbox.watching
+                if user in contacts or watched_by(outbox, self._people.get(user)).sight == Sight.NONE
             ],
         )
 
@@ -325,7 +326,7 @@ class Subscriptions:
         for outbox in list(person.outboxes):
             for target in targets.intersection(outbox.watching):
                 sight = self._sight(person.user, target)
-                self._hub.resight(outbox, outbox.watching[target].person, sight)
+                self._hub.resight(outbox, self._people.get(target), sight)
 
     async def _look_again_at(self, target: str) -> None:
         """What everybody here who watches this user sees of them, under the rules of now."""
@@ -353,7 +354,8 @@ class Subscriptions:
         except Unavailable:
             return
         for outbox in followers:
-            new = [c for c in contacts if c not in outbox.watching and _follows(outbox, c)]
+            watching = among(outbox.watching, contacts)
+            new = [c for c in contacts if c not in watching and _follows(outbox, c)]
             granted = await self._subscribe(outbox, new, following=True) if new else None
             # The same change may be heard of twice: whom it watches by now, it was told of.
             if granted is not None and granted.news and not outbox.closed:

@@ -127,7 +127,7 @@ class Ticks:
         if touched is not None:
             for outbox in channel.outboxes:
                 if outbox not in touched.told:
-                    outbox.dirty.setdefault(channel, touched.had)
+                    outbox.misses(channel, touched.had)
 
     def tell_own(self, person: Person) -> None:
         """The user's own devices stay in step. Compared by hash: a body each would be the largest thing we keep."""
@@ -241,7 +241,7 @@ class Ticks:
         for outbox in self._paused:  # their turn comes later, when this is the past
             for news in outbox.unheard or ():
                 for channel in news.channels:
-                    outbox.dirty.setdefault(channel, touched[channel].had)
+                    outbox.misses(channel, touched[channel].had)
             outbox.unheard = None
 
     def _flush(self, outbox: Outbox, joints: dict[tuple[News | Channel, ...], _Joint]) -> None:
@@ -251,7 +251,7 @@ class Ticks:
         unheard, outbox.unheard = outbox.unheard or (), None
         missed: tuple[News | Channel, ...] = tuple(unheard)
         if outbox.dirty:
-            dirty, outbox.dirty = outbox.dirty, {}
+            dirty, outbox.dirty = outbox.dirty, None
             missed = tuple(c for c, had in dirty.items() if is_news(c, had))
             missed += tuple(c for news in unheard for c in news.channels if c not in dirty)
         if not missed:

@@ -25,6 +25,7 @@ from herenow.service.outbox import Outbox
 from herenow.service.people import People
 from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
+from herenow.service.sorted_ids import holds
 from herenow.service.subscriptions import Subscriptions
 from herenow.service.tasks import Tasks
 from herenow.wire.shapes import typing_frame
@@ -224,7 +225,7 @@ class TypingRooms:
             return [o for o in self._rooms.get(message.room, ()) if o.user != message.user]
         person = self._people.find(message.to or "")
         outboxes: Iterable[Outbox] = () if person is None else person.outboxes
-        return [outbox for outbox in outboxes if message.user in outbox.watching]
+        return [outbox for outbox in outboxes if holds(outbox.watching, message.user)]
 
 
 def _not_a_member(room: str) -> ProtocolError:

@@ -1,0 +1,138 @@
+"""Many commands in portions: how many are under way, in which order, and for how long?"""
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from herenow.engines.redis_link import AHEAD, PORTION, Address, Login, Lost, connect, packed
+
+PING = packed(("PING", "x"))
+
+
+class SlowServer:
+    """Answers nothing but the greeting until it is told to; then each PING, with its number."""
+
+    def __init__(self) -> None:
+        self.heard = 0
+        self.news = asyncio.Event()
+        self._answered = 0
+        self._writer: asyncio.StreamWriter
+
+    async def serve(self, reader, writer):
+        self._writer = writer
+        unread = b""
+        while data := await reader.read(65536):
+            unread += data
+            if b"SETNAME" in unread:
+                writer.write(b"+OK\r\n")
+                unread = b""
+            self.heard += unread.count(PING)
+            unread = unread[unread.count(PING) * len(PING) :]
+            self.news.set()
+
+    async def has_heard(self, count):
+        async with asyncio.timeout(20):
+            while self.heard < count:
+                self.news.clear()
+                await self.news.wait()
+
+    def answer(self, count):
+        self._writer.write(b"".join(b":%d\r\n" % n for n in range(self._answered, self._answered + count)))
+        self._answered += count
+
+    async def close(self):
+        self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
+
+
+@asynccontextmanager
+async def linked():
+    slow = SlowServer()
+    server = await asyncio.start_server(slow.serve, "127.0.0.1", 0)
+    link = await connect(Address(*server.sockets[0].getsockname()), Login(), 20)
+    try:
+        yield slow, link
+    finally:
+        link.close()
+        await slow.close()
+        server.close()
+        await server.wait_closed()
+
+
+def parts(count):
+    """Each of one command."""
+    return ((PING, 1) for _ in range(count))
+
+
+async def test_only_so_many_portions_are_under_way_and_each_is_taken_as_it_is_answered():
+    taken: list[list[object]] = []
+    async with linked() as (slow, link):
+        asking = asyncio.create_task(link.ask_in_parts(parts(5 * PORTION), taken.append, deadline=20))
+        await slow.has_heard(AHEAD * PORTION)
+        await asyncio.sleep(0.05)
+        assert slow.heard == AHEAD * PORTION
+        for more in range(1, 4):
+            slow.answer(PORTION)
+            await slow.has_heard((AHEAD + more) * PORTION)
+            assert len(taken) == more
+        slow.answer((5 - 3) * PORTION)
+        await asking
+    assert [reply for replies in taken for reply in replies] == list(range(5 * PORTION))
+
+
+async def test_replies_that_come_in_pieces_are_taken_by_whole_portions():
+    taken: list[list[object]] = []
+    async with linked() as (slow, link):
+        asking = asyncio.create_task(link.ask_in_parts(parts(PORTION + 3), taken.append, deadline=20))
+        await slow.has_heard(PORTION + 3)
+        slow.answer(PORTION - 1)
+        await asyncio.sleep(0.05)
+        assert taken == []
+        slow.answer(4)
+        await asking
+    assert [len(replies) for replies in taken] == [PORTION, 3]
+
+
+async def test_all_portions_have_one_deadline_together():
+    """Each of them comes in less than it: together they do not."""
+    async with linked() as (slow, link):
+        taken: list[list[object]] = []
+        asking = asyncio.create_task(link.ask_in_parts(parts(10 * PORTION), taken.append, deadline=1.0))
+        while not asking.done():
+            await asyncio.sleep(0.4)
+            slow.answer(PORTION)
+        with pytest.raises(Lost, match="in time"):
+            await asking
+        assert 0 < len(taken) < 10
+        assert not link.is_open
+
+
+async def test_a_connection_that_ends_in_the_middle_is_lost_not_unavailable():
+    """Some of it was sent."""
+    async with linked() as (slow, link):
+        taken: list[list[object]] = []
+        asking = asyncio.create_task(link.ask_in_parts(parts(5 * PORTION), taken.append, deadline=20))
+        await slow.has_heard(AHEAD * PORTION)
+        slow.answer(PORTION)
+        await slow.has_heard((AHEAD + 1) * PORTION)
+        await slow.close()
+        with pytest.raises(Lost):
+            await asking
+        assert len(taken) == 1
+
+
+async def test_others_may_ask_in_between_and_get_their_own_replies():
+    async with linked() as (slow, link):
+        taken: list[list[object]] = []
+        asking = asyncio.create_task(link.ask_in_parts(parts(4 * PORTION), taken.append, deadline=20))
+        await slow.has_heard(AHEAD * PORTION)
+        other = asyncio.create_task(link.ask([("PING", "x")], 20))
+        await slow.has_heard(AHEAD * PORTION + 1)
+        slow.answer(AHEAD * PORTION + 1)
+        await slow.has_heard(4 * PORTION + 1)
+        slow.answer(4 * PORTION - AHEAD * PORTION)
+        await asking
+        assert await other == [AHEAD * PORTION]
+    assert sum(len(replies) for replies in taken) == 4 * PORTION
