@@ -298,12 +298,13 @@ class Ticks:
                     self._metrics.delivery_seconds.observe(late, count)
 
     def _adapt(self, took: float) -> None:
-        """Half of the time may go into flushing; beyond `BUSY_TICK`, where viewers notice, nearly all of it must. A wider
-        tick saves frames, not bytes, so it is left as soon as the work fits into a narrower one."""
+        """A third of the time may go into flushing, for the changes themselves want as much; beyond `BUSY_TICK`, where
+        viewers notice, nearly all of it must. A wider tick saves frames, not bytes, so it is left as soon as the work fits
+        into a narrower one."""
         busy = self._tick >= BUSY_TICK
-        if took > self._tick * (0.9 if busy else 0.5):
+        if took > self._tick * (0.9 if busy else 0.33):
             self._tick = min(WIDEST_TICK if busy else BUSY_TICK, self._tick * 1.5)
-        elif took < self._tick * (0.7 if busy else 0.25):
+        elif took < self._tick * (0.7 if busy else 0.16):
             self._tick = max(CALM_TICK, self._tick / 1.5)
 
 
