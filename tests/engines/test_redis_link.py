@@ -1,11 +1,12 @@
 """Many commands in portions: how many are under way, in which order, and for how long?"""
 
 import asyncio
+import time
 from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from herenow.engines.redis_link import AHEAD, PORTION, Address, Login, Lost, connect, packed
+from herenow.engines.redis_link import AHEAD, PORTION, PORTIONS, Address, Login, Lost, connect, packed
 
 PING = packed(("PING", "x"))
 
@@ -69,7 +70,9 @@ def parts(count):
 async def test_only_so_many_portions_are_under_way_and_each_is_taken_as_it_is_answered():
     taken: list[list[object]] = []
     async with linked() as (slow, link):
-        asking = asyncio.create_task(link.ask_in_parts(parts(5 * PORTION), taken.append, deadline=20))
+        asking = asyncio.create_task(
+            link.ask_in_parts(parts(5 * PORTION), 5 * PORTION, taken.append, deadline=20)
+        )
         await slow.has_heard(AHEAD * PORTION)
         await asyncio.sleep(0.05)
         assert slow.heard == AHEAD * PORTION
@@ -85,7 +88,9 @@ async def test_only_so_many_portions_are_under_way_and_each_is_taken_as_it_is_an
 async def test_replies_that_come_in_pieces_are_taken_by_whole_portions():
     taken: list[list[object]] = []
     async with linked() as (slow, link):
-        asking = asyncio.create_task(link.ask_in_parts(parts(PORTION + 3), taken.append, deadline=20))
+        asking = asyncio.create_task(
+            link.ask_in_parts(parts(PORTION + 3), PORTION + 3, taken.append, deadline=20)
+        )
         await slow.has_heard(PORTION + 3)
         slow.answer(PORTION - 1)
         await asyncio.sleep(0.05)
@@ -95,25 +100,57 @@ async def test_replies_that_come_in_pieces_are_taken_by_whole_portions():
     assert [len(replies) for replies in taken] == [PORTION, 3]
 
 
-async def test_all_portions_have_one_deadline_together():
-    """Each of them comes in less than it: together they do not."""
+async def test_more_commands_are_larger_portions_and_not_more():
+    taken: list[list[object]] = []
+    total = 10 * PORTIONS * PORTION
+    async with linked() as (slow, link):
+        asking = asyncio.create_task(link.ask_in_parts(parts(total), total, taken.append, deadline=20))
+        for portion in range(PORTIONS):
+            await slow.has_heard((portion + 1) * total // PORTIONS)
+            slow.answer(total // PORTIONS)
+        await asking
+    assert [len(replies) for replies in taken] == PORTIONS * [total // PORTIONS]
+
+
+async def test_a_server_that_falls_silent_in_the_middle_is_given_up():
     async with linked() as (slow, link):
         taken: list[list[object]] = []
-        asking = asyncio.create_task(link.ask_in_parts(parts(10 * PORTION), taken.append, deadline=1.0))
-        while not asking.done():
-            await asyncio.sleep(0.4)
-            slow.answer(PORTION)
+        asking = asyncio.create_task(
+            link.ask_in_parts(parts(5 * PORTION), 5 * PORTION, taken.append, deadline=0.5)
+        )
+        await slow.has_heard(AHEAD * PORTION)
+        slow.answer(PORTION)
         with pytest.raises(Lost, match="in time"):
             await asking
-        assert 0 < len(taken) < 10
+        assert len(taken) == 1
         assert not link.is_open
+
+
+async def test_a_process_that_stood_still_does_not_blame_the_server():
+    """What is sent behind the standstill has its whole time."""
+    async with linked() as (slow, link):
+        taken: list[list[object]] = []
+        asking = asyncio.create_task(
+            link.ask_in_parts(parts(5 * PORTION), 5 * PORTION, taken.append, deadline=0.5)
+        )
+        await slow.has_heard(AHEAD * PORTION)
+        slow.answer(2 * PORTION)
+        time.sleep(0.7)  # noqa: ASYNC251
+        for portion in range(AHEAD, 5):
+            await slow.has_heard((portion + 1) * PORTION)
+            slow.answer(PORTION)
+        await asking
+        assert link.is_open
+    assert [reply for replies in taken for reply in replies] == list(range(5 * PORTION))
 
 
 async def test_a_connection_that_ends_in_the_middle_is_lost_not_unavailable():
     """Some of it was sent."""
     async with linked() as (slow, link):
         taken: list[list[object]] = []
-        asking = asyncio.create_task(link.ask_in_parts(parts(5 * PORTION), taken.append, deadline=20))
+        asking = asyncio.create_task(
+            link.ask_in_parts(parts(5 * PORTION), 5 * PORTION, taken.append, deadline=20)
+        )
         await slow.has_heard(AHEAD * PORTION)
         slow.answer(PORTION)
         await slow.has_heard((AHEAD + 1) * PORTION)
@@ -126,7 +163,9 @@ async def test_a_connection_that_ends_in_the_middle_is_lost_not_unavailable():
 async def test_others_may_ask_in_between_and_get_their_own_replies():
     async with linked() as (slow, link):
         taken: list[list[object]] = []
-        asking = asyncio.create_task(link.ask_in_parts(parts(4 * PORTION), taken.append, deadline=20))
+        asking = asyncio.create_task(
+            link.ask_in_parts(parts(4 * PORTION), 4 * PORTION, taken.append, deadline=20)
+        )
         await slow.has_heard(AHEAD * PORTION)
         other = asyncio.create_task(link.ask([("PING", "x")], 20))
         await slow.has_heard(AHEAD * PORTION + 1)

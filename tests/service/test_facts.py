@@ -108,6 +108,21 @@ def test_what_is_kept_is_bounded(monkeypatch):
     assert len(known._classes) <= 10
 
 
+def test_whoever_is_met_first_need_not_be_like_most():
+    """The room that is saved is that of the many."""
+    known = Known()
+    known.learn_ties("bob", {"stranger": facts.STRANGERS})
+    contacts = {f"c{number}": facts.CONTACTS for number in range(50)}
+    known.learn_ties("bob", contacts)
+    ties = known._ties["bob"]
+    assert ties.users == tuple(sorted(contacts))
+    assert ties.all() == {"stranger": facts.STRANGERS, **contacts}
+    users = ties.users
+    known.learn_ties("bob", {"friend": facts.FRIENDS})
+    assert ties.users is users  # others may have it too
+    assert ties.get("friend") is facts.FRIENDS
+
+
 def test_a_block_freezes_the_side_that_is_looked_at():
     rows = [BlockRow("ana", "bob", 5, blocker_seen=1, blocked_seen=2)]
     assert block_between(rows, "ana") == Block(1)

@@ -159,7 +159,8 @@ class Calls:
                 at += request.count
 
         try:
-            await server.ask_in_parts(((request.packed(), request.count) for request in requests), take)
+            parts = ((request.packed(), request.count) for request in requests)
+            await server.ask_in_parts(parts, sum([request.count for request in requests]), take)
         except Unavailable as error:
             self.servers.doubt(server)
             return [error] * len(requests)

@@ -33,6 +33,9 @@ DEADLINE = 1.0
 PORTION = 100
 """Commands that are sent together: enough to be worth a call of the kernel."""
 
+PORTIONS = 8
+"""No more of them, but larger ones: to a server far away each costs its way."""
+
 AHEAD = 2
 """Portions that may be under way: a server never waits for the next one, and answers the first before it has read the last.
 Given all of them at once it answers when it is through, and what the answers say is read afterwards."""
@@ -139,30 +142,33 @@ class Link(asyncio.Protocol):
     async def ask_in_parts(
         self,
         parts: Iterable[tuple[bytes, int]],
+        total: int,
         take: Callable[[list[Reply]], None],
         deadline: float = DEADLINE,
     ) -> None:
-        """The same for packed commands and how many they are. The server begins while the rest is still being made, and
-        `take` gets the replies to some whole parts while it is at work on others. If this fails, some may have been taken.
-        """
-        until = asyncio.get_running_loop().time() + deadline  # for all of them
-        asked: deque[_Asked] = deque()
+        """The same for packed commands and how many they are, `total` in all. The server begins while the rest is still
+        being made, and `take` gets the replies to some whole parts while it is at work on others. Each portion has a
+        deadline of its own, from when it is sent: not the server's fault if we stood still before. If this fails, some may
+        have been taken."""
+        now = asyncio.get_running_loop().time
+        portion = max(PORTION, total // PORTIONS)
+        asked: deque[tuple[_Asked, float]] = deque()
         waiting: list[bytes] = []
         count = 0
         begun = False
         for data, commands in parts:
             waiting.append(data)
             count += commands
-            if count >= PORTION:
+            if count >= portion:
                 if len(asked) == AHEAD:
-                    take(await self._answered(asked.popleft(), until))
-                asked.append(self._send_on(b"".join(waiting), count, begun=begun))
+                    take(await self._answered(*asked.popleft()))
+                asked.append((self._send_on(b"".join(waiting), count, begun=begun), now() + deadline))
                 waiting, count, begun = [], 0, True
                 await asyncio.sleep(0)  # what was written goes out
         if waiting:
-            asked.append(self._send_on(b"".join(waiting), count, begun=begun))
+            asked.append((self._send_on(b"".join(waiting), count, begun=begun), now() + deadline))
         while asked:
-            take(await self._answered(asked.popleft(), until))
+            take(await self._answered(*asked.popleft()))
 
     def _send_on(self, data: bytes, count: int, *, begun: bool) -> _Asked:
         try:

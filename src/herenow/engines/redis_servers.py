@@ -61,9 +61,9 @@ class Server:
         return await (await self._open_link()).ask(commands)
 
     async def ask_in_parts(
-        self, parts: Iterable[tuple[bytes, int]], take: Callable[[list[Reply]], None]
+        self, parts: Iterable[tuple[bytes, int]], total: int, take: Callable[[list[Reply]], None]
     ) -> None:
-        await (await self._open_link()).ask_in_parts(parts, take)
+        await (await self._open_link()).ask_in_parts(parts, total, take)
 
     async def _open_link(self) -> Link:
         link = self._link

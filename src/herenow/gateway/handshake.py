@@ -244,7 +244,7 @@ class Http(HttpToolsProtocol):
 @contextlib.contextmanager
 def glance(tcp: asyncio.Transport) -> Iterator[asyncio.Transport]:
     """What uvicorn takes for the transport while it asks who is at both ends: uvloop's own keeps the two answers for as long
-    as the connection lives, 300 bytes of each."""
+    as the connection lives, 300 bytes of each. Only while it is open: uvloop's socket keeps its number behind the end."""
     known: socket.socket | None = tcp.get_extra_info("socket")
     if known is None or known.fileno() < 0:
         yield tcp

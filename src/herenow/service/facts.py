@@ -122,8 +122,8 @@ class Ties:
         return known
 
     def learn(self, ties: Mapping[str, Tie]) -> None:
-        if not self:
-            self.usual = max(PLAIN, key=lambda plain: sum([what is plain for what in ties.values()]))
+        if sum([what is not self.usual for what in ties.values()]) > len(self.users):
+            ties = self._reconsidered(ties)
         for target in ties if self else ():
             self.forget(target)
         usual = [target for target, what in ties.items() if what is self.usual][: USUAL - len(self.users)]
@@ -135,6 +135,15 @@ class Ties:
                 self.others = others
             else:
                 self.others.update(others)
+
+    def _reconsidered(self, ties: Mapping[str, Tie]) -> Mapping[str, Tie]:
+        """Whoever was met first need not be like most: perhaps another tie is usual. Answers what is to be learned then."""
+        counts = [sum([what is plain for what in ties.values()]) for plain in PLAIN]
+        if max(counts) <= len(self.users):
+            return ties
+        ties = {**self.all(), **ties}
+        self.usual, self.users, self.others = PLAIN[counts.index(max(counts))], NO_IDS, None
+        return ties
 
     def forget(self, target: str) -> None:
         self.users = lacking(self.users, (target,))
@@ -307,7 +316,7 @@ class Known:
         ties = self._ties.get(viewer)
         if ties is None:
             return _NONE
-        if len(targets) >= MANY:
+        if len(targets) >= MANY and len(ties) <= MANY * len(targets):
             return ties.all()
         return {target: what for target in targets if (what := ties.get(target)) is not None}
 

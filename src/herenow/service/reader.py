@@ -38,6 +38,8 @@ KEEP_COLD = 60_000
 
 COLD_USERS = 50_000
 DECODED = 50_000
+PART = 1_000
+"""People who are read from the store at a time, where there may be any number."""
 
 
 @dataclass(slots=True)
@@ -151,7 +153,8 @@ class Reader:
         guesses, self._guesses = self._guesses, {}
         people = [person for person in guesses if person.guessed and person.needed]
         try:
-            await self.learn(people)
+            for start in range(0, len(people), PART):
+                await self.learn(people[start : start + PART])
         finally:
             self._guesses |= dict.fromkeys(person for person in people if person.guessed)
         return [person for person in people if not person.guessed]

@@ -386,7 +386,7 @@ class Acquaintances:
                 self._begin_anew()
             else:
                 self.changed(change)
-            if change.kind in WHOLE:
+            if change.kind in WHOLE or (change.kind == "member" and self.rooms_relate):
                 await asyncio.sleep(0)  # it looked through all that we know
 
     async def _forget_old(self) -> None:

@@ -31,6 +31,8 @@ def among(ids: Ids, users: Collection[str]) -> frozenset[str]:
 
 def having(ids: Ids, users: Collection[str]) -> Ids:
     """These as well, none of whom is there yet, and each named once."""
+    if not users:
+        return ids  # itself: others may have it too
     if len(users) != 1:
         return tuple(sorted([*ids, *users]))
     [user] = users

@@ -25,7 +25,7 @@ from herenow.service.freshness import Doubt, Freshness
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
 from herenow.service.people import People, Person
-from herenow.service.reader import Reader
+from herenow.service.reader import PART, Reader
 
 WAIT = 1.0
 """Seconds a read of the logs waits for something new."""
@@ -35,9 +35,6 @@ DEAF = 3.0
 
 STOPPED = 1.0
 """Seconds between two looks at the time from which we take it that this process was stopped or overwhelmed."""
-
-PART = 1_000
-"""People per read."""
 
 log = structlog.get_logger(__name__)
 
