@@ -5,8 +5,11 @@ from functools import partial
 
 import pytest
 from structlog.testing import capture_logs
+from tests.gateway.test_expiry import a_door
+from tests.gateway.test_leaving import come, lost_at
 
 from herenow.gateway.departures import A_TURN, Departures
+from herenow.wire.codes import Close
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -64,3 +67,45 @@ async def test_a_gateway_that_stops_leaves_nobody_waiting():
     for _ in range(5):
         await asyncio.sleep(0)
     assert len(gone) == 3 * A_TURN
+
+
+def fill(door):
+    """So many others go in this turn that who goes next waits."""
+    for _ in range(A_TURN):
+        door.gateway.departures.take(lambda: None)
+
+
+async def test_a_fin_that_waits_stays_a_sign_of_life_when_the_node_drains_meanwhile():
+    async with a_door() as door:
+        ana = come(door)
+        await door.world.sleep(20)
+        fill(door)
+        ana.on_closed(None, "")
+        left = door.gateway.node.clock.now()
+        door.gateway.node.sessions.end_all(Close.DRAINING, lambda: "")  # as a drain does
+        assert await lost_at(door) == left
+        [session] = door.world.stored("ana").sessions
+        assert session.seen_at == left
+
+
+async def test_an_end_that_waits_is_not_counted_as_a_close_of_ours():
+    async with a_door() as door:
+        ana = come(door)
+        await door.world.sleep(1)
+        fill(door)
+        ana.on_closed(None, "")
+        before = door.gateway.node.metrics.closes[Close.DRAINING]
+        door.gateway.node.sessions.end_all(Close.DRAINING, lambda: "")
+        assert door.gateway.node.metrics.closes[Close.DRAINING] == before
+
+
+async def test_who_comes_back_is_not_refused_for_connections_that_are_gone():
+    async with a_door() as door:
+        limit = door.gateway.node.sessions._max_connections
+        tabs = [come(door) for _ in range(limit)]
+        await door.world.sleep(1)
+        fill(door)
+        for tab in tabs:
+            tab.on_closed(None, "")
+        again = come(door)
+        assert again._connection is not None, dict(door.gateway.node.metrics.refusals)

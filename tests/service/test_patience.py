@@ -70,3 +70,12 @@ async def test_those_who_have_their_answer_are_not_kept():
     assert len(patience) <= 1
     await asyncio.sleep(6)
     assert len(patience) == 0
+
+
+async def test_who_waits_when_there_is_no_more_patience_is_told_at_once():
+    patience, answer = Patience(5), future()
+    waits = asyncio.ensure_future(patience.wait_for(answer))
+    await asyncio.sleep(0)
+    patience.close()
+    with pytest.raises(TimeoutError):
+        await waits

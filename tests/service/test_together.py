@@ -9,6 +9,7 @@ from tests.service.scenes import Stalled
 from herenow.core.edits import set_mode
 from herenow.core.model import Mode
 from herenow.errors import Unavailable, UnknownOutcome
+from herenow.service.calls import _go_on
 from herenow.service.decide import TOGETHER
 from herenow.testing.world import World
 
@@ -144,3 +145,109 @@ async def test_while_the_store_is_away_all_of_them_wait_and_none_is_forgotten(wo
     await world.sleep(1)
     assert in_grace(world, clients) == 20
     assert node.node.decider.waiting == 0
+
+
+async def test_who_asked_hears_of_it_when_the_node_stops(world):
+    node = await world.start("n1")
+    await crowd(world, node, 1)
+    Stalled(node.node.engine, "commit")
+    asked = asyncio.create_task(node.node.decider.ask("user000", set_mode(Mode.BUSY, None)))
+    await world.sleep(0.1)
+    node.node.decider.close()  # as a node that stops does
+    await node.node._tasks.end()
+    await asyncio.wait([asked], timeout=3600)
+    with pytest.raises(UnknownOutcome):
+        asked.result()
+
+
+async def test_who_asked_is_not_told_that_nothing_was_done_while_it_is_being_done(world):
+    """The store takes the commit, and is silent from then on for longer than PATIENCE."""
+    node = await world.start("n1")
+    await crowd(world, node, 1)
+    engine = node.node.engine
+    commit, jumps, away = engine.commit, engine.jump, [True]
+
+    async def done_but_not_answered(batch):
+        result = await commit(batch)
+        if batch.writes and away:
+            await asyncio.sleep(3600)
+        return result
+
+    async def silent(*args):
+        if away:
+            await asyncio.sleep(3600)
+        return await jumps(*args)
+
+    engine.commit, engine.jump = done_but_not_answered, silent
+    with pytest.raises(UnknownOutcome):
+        await node.node.decider.ask("user000", set_mode(Mode.BUSY, None))
+    away.clear()
+    await world.sleep(15)
+    assert world.stored("user000").mode is Mode.BUSY
+
+
+async def test_tasks_that_start_at_once_lose_nobody(world):
+    """As with `loop.set_task_factory(asyncio.eager_task_factory)`, Python 3.12."""
+    node = await world.start("n1")
+    tasks = node.node._tasks
+    lazily = tasks._create
+
+    async def rest(work, waits_for):
+        return await _go_on(work, waits_for)
+
+    async def nothing(value):
+        return value
+
+    def eagerly(work, name):
+        if name != "decide":
+            return lazily(work, name)
+        try:
+            waits_for = work.send(None)
+        except StopIteration as done:
+            return lazily(nothing(done.value), name)
+        return lazily(rest(work, waits_for), name)
+
+    tasks._create = eagerly
+    ana = world.client("ana")
+    await ana.connect(node)
+    await world.sleep(1)
+    assert world.stored("ana").live
+
+
+async def test_somebody_named_twice_is_decided_once(world):
+    node = await world.start("n1")
+    clients = await crowd(world, node, 3)
+    for client in clients:
+        client.connection.session.active_at += 1
+        client.connection.session.idle = True
+        client.connection.session.idle_at = client.connection.session.active_at + 1
+    users = [c.user for c in clients]
+    assert await node.node.decider.all_decided([users[0], users[0], *users[1:]])
+
+
+async def test_one_unforeseen_error_of_an_engine_leaves_nobody_behind_in_the_queue():
+    world = World(shards=1)
+    node = await world.start("n1")
+    clients = await crowd(world, node, 5)
+    commit, failed = node.node.engine.commit, []
+    gate = asyncio.get_running_loop().create_future()
+
+    async def breaks(batch):
+        if batch.writes and not failed:
+            failed.append(batch)
+            await gate
+            await commit(batch)
+            raise RuntimeError("unforeseen")
+        return await commit(batch)
+
+    node.node.engine.commit = breaks  # type: ignore[method-assign]
+    clients[0].close()
+    await world.sleep(0.1)
+    for client in clients[1:]:
+        client.close()  # a group that waits behind it
+    await world.sleep(0.1)
+    gate.set_result(None)
+    await world.sleep(20)
+    assert in_grace(world, clients) == 5
+    assert not any(p.deciding for p in node.node.people)
+    await world.close()

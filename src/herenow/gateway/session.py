@@ -114,15 +114,11 @@ class ClientSession:
             self.end(Close.UNAUTHORIZED, "token_revoked")
             return
         try:
-            self._connection = self._gateway.node.sessions.connect(
-                self._user,
-                self._device,
-                self._platform,
-                send=socket.send_text,
-                end=self.end,
-                abort=self._stuck,
-                issued_at=self._issued_at or 0,
-            )
+            try:
+                self._connection = self._connect(socket)
+            except ProtocolError:
+                self._gateway.departures.finish()  # perhaps some of theirs are gone, and wait for their turn
+                self._connection = self._connect(socket)
         except ProtocolError as error:
             self._gateway.node.metrics.refusals[error.code] += 1
             self.end(Close.TOO_MANY_CONNECTIONS, error.message)
@@ -130,6 +126,17 @@ class ClientSession:
         self._user = self._connection.user  # by the string that everybody has
         self._gateway.opened(self)
         self._do_later(None)
+
+    def _connect(self, socket: Socket) -> Connection:
+        return self._gateway.node.sessions.connect(
+            self._user,
+            self._device,
+            self._platform,
+            send=socket.send_text,
+            end=self.end,
+            abort=self._stuck,
+            issued_at=self._issued_at or 0,
+        )
 
     def on_text(self, payload: bytes) -> None:
         connection = self._connection
@@ -177,13 +184,14 @@ class ClientSession:
         connection, self._connection = self._connection, None
         if self._left_at is None:
             self._left_at = self._gateway.node.clock.now()
-        self._gateway.departures.take(lambda: self._depart(connection, code, reason))
+        alive, self._ended_by_us = not self._ended_by_us, True  # whoever ends it from here on comes too late
+        self._gateway.departures.take(lambda: self._depart(connection, code, reason, alive=alive))
 
-    def _depart(self, connection: Connection | None, code: int | None, reason: str) -> None:
+    def _depart(self, connection: Connection | None, code: int | None, reason: str, *, alive: bool) -> None:
         self._gateway.closed(self, code, reason)
         if connection is not None:
             # A FIN, an RST or a CLOSE of the peer is a sign of life; an end that we chose is none.
-            self._gateway.node.sessions.gone(connection, alive=not self._ended_by_us, left_at=self._left_at)
+            self._gateway.node.sessions.gone(connection, alive=alive, left_at=self._left_at)
 
     # Ends that we choose
 

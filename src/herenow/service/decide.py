@@ -125,9 +125,10 @@ class Decider:
             person.deciding = True
             together = self._touched.get(person.shard)
             if together is None or len(together) >= TOGETHER:
-                together = self._touched[person.shard] = []
+                together = self._touched[person.shard] = [person]
                 self._tasks.spawn(self._decide_touched(person.shard, together), "decide")
-            together.append(person)
+            else:
+                together.append(person)
 
     def resume(self, person: Person) -> None:
         """After a loss, and after the record was read again: what we hold and stands there we have asserted. Everything else
@@ -158,7 +159,7 @@ class Decider:
         except TimeoutError:
             if ask in person.asks:
                 person.asks.remove(ask)
-            if ask.doubtful:
+            if ask.doubtful or (ask.in_flight and edit is not _as_it_is):
                 raise UnknownOutcome("The store did not answer; it may have been done.") from None
             raise Unavailable("The store is out of reach.") from None
         finally:
@@ -193,7 +194,7 @@ class Decider:
     async def all_decided(self, users: Iterable[str], *, afresh: bool = False) -> bool:
         """The same for many, at a fraction of the cost: nobody asked, so nobody is answered. Answers whether all of them
         are decided; who is not, is tried again as usual."""
-        people = [self._people.get(user) for user in users]
+        people = [self._people.get(user) for user in dict.fromkeys(users)]
         for person in people:
             person.pins += 1
         try:
@@ -426,6 +427,8 @@ class Decider:
     def _weigh(self, person: Person) -> _Weighed:
         """What we know and hold now, and what was asked for: what does it amount to?"""
         person.dirty = False  # all that was marked until now is looked at now
+        for ask in person.asks:
+            ask.in_flight = False
         first = self._bar(person)
         epoch = self._standing.epoch
         asks = tuple(person.asks)
@@ -482,6 +485,8 @@ class Decider:
         note = None if silent else _note(before, outcome.presence)
         weighed.write = Write(person.user, weighed.expected, record, outcome.wake_at, note, weighed.unsaved)
         person.committing = Writing(record, outcome.presence, news=outcome.news)
+        for ask in weighed.asks:
+            ask.in_flight = True
         if outcome.news:
             person.changed_at = self._clock.monotonic()
 
@@ -558,6 +563,8 @@ class Decider:
 
     def _wait(self, person: Person) -> None:
         person.dirty = True
+        for ask in person.asks:
+            ask.in_flight = False
         self._waiting[person] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(AGAIN, self.try_again)

@@ -36,6 +36,10 @@ class Patience:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        waiting, self._waiting = self._waiting, deque()
+        for _, answer in waiting:  # nobody will look after them any more
+            if not answer.done():
+                answer.set_exception(TimeoutError())
 
     def _look(self) -> None:
         loop = asyncio.get_running_loop()

@@ -127,11 +127,13 @@ class HeldSession:
 class Ask:
     """Something a user asked for, until it is committed."""
 
-    __slots__ = ("done", "doubtful", "edit")
+    __slots__ = ("done", "doubtful", "edit", "in_flight")
 
     def __init__(self, edit: Edit, done: asyncio.Future[None]) -> None:
         self.edit = edit
         self.done = done
+        self.in_flight = False
+        """It is being written."""
         self.doubtful = False
         """It was in a commit of which we do not know what became."""
 

@@ -133,6 +133,8 @@ class Writer:
                     await self._commit_waiting(lane)
         finally:
             lane.draining = False
+            _fail(lane.queue, Unavailable("the writer was given up"))
+            lane.queue = []
 
     async def _commit_waiting(self, lane: _Lane) -> None:
         """Each waiting write gets its result or its error."""
