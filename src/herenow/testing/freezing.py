@@ -75,7 +75,7 @@ class Freezer:
         error: BaseException | None = None
         while True:
             while self.frozen:
-                if error is not None and self.killed:
+                if self.killed and isinstance(error, asyncio.CancelledError):  # nothing else reaches the dead
                     work.close()
                     raise error
                 try:
