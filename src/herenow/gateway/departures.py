@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import structlog
 
-A_TURN = 100
-"""Ends in a turn of the loop, about 10 ms of work."""
+A_TURN = 25
+"""Ends in a turn of the loop: about two milliseconds of work, while a turn reads up to a thousand who go."""
 
 log = structlog.get_logger(__name__)
 
