@@ -17,12 +17,9 @@ from contextlib import asynccontextmanager, suppress
 
 import structlog
 
-from herenow.core.edits import set_custom, set_mode
 from herenow.core.machine import Edit, Held, Outcome, Timings, droppable, settle
 from herenow.core.model import UNLEASED, Presence
 from herenow.core.record import UnknownFormat, encode
-from herenow.core.values import replace
-from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.ports import Conflict, Write
 from herenow.service.clock import Clock
@@ -34,6 +31,14 @@ from herenow.service.reader import Reader
 from herenow.service.recorder import Recorder
 from herenow.service.standing import Standing
 from herenow.service.tasks import Tasks
+from herenow.service.weighing import (
+    Weighed,
+    as_it_is,
+    differ_in_stamps_only,
+    note_of,
+    restored,
+    says_something,
+)
 from herenow.service.writer import Writer
 
 AGAIN = 0.25
@@ -48,33 +53,7 @@ TOGETHER = 100
 log = structlog.get_logger(__name__)
 
 
-class _Weighed:
-    """What is to be done about somebody, and what that was decided by."""
-
-    __slots__ = ("asks", "before", "epoch", "expected", "held", "outcome", "person", "unsaved", "write")
-
-    def __init__(
-        self,
-        person: Person,
-        outcome: Outcome,
-        epoch: str,
-        held: list[tuple[HeldSession, Held]],
-        asks: tuple[Ask, ...],
-    ) -> None:
-        self.person = person
-        self.before = person.presence
-        self.expected = person.record
-        self.outcome = outcome
-        self.epoch = epoch
-        self.held = held
-        self.asks = asks
-        self.unsaved = False
-        """The ledger must hear of it."""
-        self.write: Write
-        """Made when it is committed."""
-
-
-_Lost = tuple[_Weighed, Conflict]
+_Lost = tuple[Weighed, Conflict]
 
 
 class Decider:
@@ -159,7 +138,7 @@ class Decider:
         except TimeoutError:
             if ask in person.asks:
                 person.asks.remove(ask)
-            if ask.doubtful or (ask.in_flight and edit is not _as_it_is):
+            if ask.doubtful or (ask.in_flight and edit is not as_it_is):
                 raise UnknownOutcome("The store did not answer; it may have been done.") from None
             raise Unavailable("The store is out of reach.") from None
         finally:
@@ -189,7 +168,7 @@ class Decider:
         """Wait until everything known now about this user is committed. `afresh`: by the record as it is now."""
         if afresh and (person := self._people.find(user)) is not None and person.known:
             await self._reader.refresh([person])
-        return await self.ask(user, _as_it_is)
+        return await self.ask(user, as_it_is)
 
     async def all_decided(self, users: Iterable[str], *, afresh: bool = False) -> bool:
         """The same for many, at a fraction of the cost: nobody asked, so nobody is answered. Answers whether all of them
@@ -278,7 +257,7 @@ class Decider:
                 for person in people:
                     self._wait(person)
                 return False, alone
-            plain: list[_Weighed] = []
+            plain: list[Weighed] = []
             for person in people:
                 weighed = self._weigh_plainly(person)
                 if weighed is not None and weighed.outcome.presence is not weighed.before:
@@ -293,7 +272,7 @@ class Decider:
                 person.committing = None
                 self._finish(person)
 
-    def _weigh_plainly(self, person: Person) -> _Weighed | None:
+    def _weigh_plainly(self, person: Person) -> Weighed | None:
         """Ready to be written, if there is anything to write. None: it may take more than that, or goes wrong."""
         if not person.known or person.guessed:
             return None
@@ -304,7 +283,7 @@ class Decider:
                 return None
             if outcome.presence is not weighed.before:
                 self._prepare(weighed)
-            elif _says_something(outcome, weighed.asks):
+            elif says_something(outcome, weighed.asks):
                 return None
         except Exception:  # noqa: BLE001 - told by whoever tries it alone
             return None
@@ -313,7 +292,7 @@ class Decider:
     async def _commit_together(
         self,
         shard: int,
-        plain: list[_Weighed],
+        plain: list[Weighed],
         unfinished: dict[Person, None],
         alone: list[asyncio.Task[bool]],
     ) -> bool:
@@ -334,7 +313,7 @@ class Decider:
                 alone += self._conclude_plainly(weighed)
         return True
 
-    def _conclude_plainly(self, weighed: _Weighed) -> list[asyncio.Task[bool]]:
+    def _conclude_plainly(self, weighed: Weighed) -> list[asyncio.Task[bool]]:
         """What is left to do alone, if anything is."""
         person = weighed.person
         try:
@@ -414,7 +393,7 @@ class Decider:
             if outcome.presence is not weighed.before:
                 if not await self._commit(weighed):
                     continue
-            elif _says_something(outcome, weighed.asks) and await self._is_behind(person):
+            elif says_something(outcome, weighed.asks) and await self._is_behind(person):
                 continue
             if outcome.signed_out:
                 await self._writer.verify(person.shard)  # or did the shard lose them?
@@ -424,7 +403,7 @@ class Decider:
 
     # What both do
 
-    def _weigh(self, person: Person) -> _Weighed:
+    def _weigh(self, person: Person) -> Weighed:
         """What we know and hold now, and what was asked for: what does it amount to?"""
         person.dirty = False  # all that was marked until now is looked at now
         for ask in person.asks:
@@ -439,11 +418,11 @@ class Decider:
             self._timings,
             epoch=epoch,
             held=[facts for _, facts in held],
-            edits=[*first, *_restored(person), *[ask.edit for ask in asks]],
+            edits=[*first, *restored(person), *[ask.edit for ask in asks]],
         )
-        return _Weighed(person, outcome, epoch, held, asks)
+        return Weighed(person, outcome, epoch, held, asks)
 
-    def _conclude(self, weighed: _Weighed) -> None:
+    def _conclude(self, weighed: Weighed) -> None:
         person = weighed.person
         self._note_held(person, weighed.outcome, weighed.held)
         if weighed.outcome.applied:
@@ -462,7 +441,7 @@ class Decider:
         if not self._standing.may_decide(person.shard):
             raise Unavailable(f"shard {person.shard} is not whole")
 
-    async def _commit(self, weighed: _Weighed) -> bool:
+    async def _commit(self, weighed: Weighed) -> bool:
         """False: somebody else was first, and we know now what they wrote."""
         person = weighed.person
         self._prepare(weighed)
@@ -476,13 +455,13 @@ class Decider:
         self._take_effect(weighed)
         return True
 
-    def _prepare(self, weighed: _Weighed) -> None:
+    def _prepare(self, weighed: Weighed) -> None:
         """From here on it is being written, until the caller says otherwise."""
         person, before, outcome = weighed.person, weighed.before, weighed.outcome
         record = encode(outcome.presence)
         weighed.unsaved = outcome.unsaved or droppable(outcome.presence)
-        silent = not outcome.news and _differ_in_stamps_only(before, outcome.presence)
-        note = None if silent else _note(before, outcome.presence)
+        silent = not outcome.news and differ_in_stamps_only(before, outcome.presence)
+        note = None if silent else note_of(before, outcome.presence)
         weighed.write = Write(person.user, weighed.expected, record, outcome.wake_at, note, weighed.unsaved)
         person.committing = Writing(record, outcome.presence, news=outcome.news)
         for ask in weighed.asks:
@@ -490,14 +469,14 @@ class Decider:
         if outcome.news:
             person.changed_at = self._clock.monotonic()
 
-    async def _relearn(self, weighed: _Weighed, conflict: Conflict) -> None:
+    async def _relearn(self, weighed: Weighed, conflict: Conflict) -> None:
         person = weighed.person
         self._metrics.conflicts += 1
         if not self._standing.may_decide(person.shard):
             raise Unavailable(f"shard {person.shard} is not whole")
         await self._reader.relearn(person, weighed.expected, conflict.current)
 
-    def _take_effect(self, weighed: _Weighed) -> None:
+    def _take_effect(self, weighed: Weighed) -> None:
         """It is written."""
         person, outcome, record = weighed.person, weighed.outcome, weighed.write.record
         assert record is not None
@@ -554,7 +533,7 @@ class Decider:
         for person in people:
             person.dirty = True
             for ask in person.asks:
-                ask.doubtful = ask.edit is not _as_it_is
+                ask.doubtful = ask.edit is not as_it_is
         try:
             await self._reader.refresh(people)
         except HerenowError:
@@ -568,43 +547,3 @@ class Decider:
         self._waiting[person] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(AGAIN, self.try_again)
-
-
-def _as_it_is(presence: Presence, now: int, timings: Timings) -> Presence:
-    return presence
-
-
-def _restored(person: Person) -> list[Edit]:
-    """What was chosen and lost is chosen again, unless something else was chosen since."""
-    lost = person.lost_choice
-    if lost is None:
-        return []
-
-    def restore(presence: Presence, now: int, timings: Timings) -> Presence:
-        if presence.chosen >= lost.chosen:
-            return presence
-        presence = set_mode(lost.mode, lost.mode_until)(presence, now, timings)
-        return set_custom(lost.custom)(presence, now, timings)
-
-    return [restore]
-
-
-def _says_something(outcome: Outcome, asks: Iterable[Ask]) -> bool:
-    """Somebody takes it for an answer that nothing had to change."""
-    return bool(outcome.refused) or any(ask.edit is not _as_it_is for ask in asks)
-
-
-def _differ_in_stamps_only(before: Presence, after: Presence) -> bool:
-    """Then it need not be in the log. Everything else must be, news or not: other nodes decide by the record they know,
-    and one that is behind in stamps alone expects things too early, never too late."""
-    if len(before.sessions) != len(after.sessions):
-        return False
-    for old, new in zip(before.sessions, after.sessions, strict=True):
-        if old is not new and old != replace(new, seen_at=old.seen_at, active_at=old.active_at):
-            return False
-    return before == replace(after, version=before.version, sessions=before.sessions)
-
-
-def _note(before: Presence, after: Presence) -> bytes:
-    """Beside the record in the log: what others saw before and see now, for whoever counts."""
-    return bytes((status_in_public(before) << 4 | status_in_public(after),))
