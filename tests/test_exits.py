@@ -20,6 +20,7 @@ MAY_LOOK = {
     # The store's side: what is written, offered and woken up, never shown.
     ("service/people.py", "sessions"),  # does what we hold stand in the record?
     ("service/decide.py", "sessions"),  # what was committed of what we hold
+    ("service/weighing.py", "sessions"),  # must the log tell it to other nodes?
     ("service/recorder.py", "last_seen"),  # what the ledger keeps is the public value
     ("service/recorder.py", "sessions"),  # a run's stamp: the last evidence of who is visibly here
     ("service/recorder.py", "mode"),

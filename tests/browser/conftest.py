@@ -14,6 +14,7 @@ from tests.processes import Server
 Come = Callable[..., Awaitable[Person]]
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "browser" in item.path.parts:

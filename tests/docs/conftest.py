@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 from tests.browser.stage import MS, chromium
+from tests.docs import nginx
 from tests.docs.reader import Reader, needs
 from tests.docs.site import Site
 from tests.processes import SECRET, Server, token
@@ -19,6 +20,7 @@ PUT = """([html, token]) => {
 }"""
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == Path(__file__).parent and not item.get_closest_marker("xdist_group"):
@@ -116,3 +118,9 @@ async def site(reader: Reader) -> AsyncIterator[Site]:
     await site.start(reader.ports[9000])
     yield site
     await site.stop()
+
+
+@pytest.fixture
+def with_nginx_at_hand() -> None:
+    """Said before anything is started."""
+    nginx.program()

@@ -22,6 +22,7 @@ class Site:
         """By path; what is not a page is a script."""
         self.url = ""
         self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.StreamWriter] = set()
 
     async def start(self, port: int) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
@@ -30,9 +31,21 @@ class Site:
     async def stop(self) -> None:
         assert self._server is not None
         self._server.close()
+        for writer in self._connections:
+            writer.transport.abort()  # browsers keep some in reserve and never ask anything on them
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(writer)
+        try:
+            await self._reply(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # gone without a question
+        finally:
+            writer.close()
+            self._connections.discard(writer)
+
+    async def _reply(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
         address = urlsplit(head[0].split(" ")[1])
         headers = dict(line.lower().split(": ", 1) for line in head[1:] if ": " in line)
@@ -45,7 +58,6 @@ class Site:
             + content
         )
         await writer.drain()
-        writer.close()
 
     def _answer(self, path: str, who: str) -> tuple[str, str | None]:
         """`who`: as in "user=ana", by cookie, or by query where cookies are not to be had."""

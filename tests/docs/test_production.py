@@ -95,6 +95,7 @@ def machine(follow) -> Machine:
     return Machine(follow(8000, 9000, **OFFLINE))
 
 
+@pytest.mark.usefixtures("with_nginx_at_hand")
 @runs(GUIDE)
 async def test_the_whole_check_list_on_one_machine(machine, tabs, browser, snippets):
     reader = machine.reader

@@ -60,6 +60,7 @@ async def test_the_unit_with_what_is_added(follow, snippets):
     verify(unit)
 
 
+@pytest.mark.usefixtures("with_nginx_at_hand")
 @runs(PAGE, "upstream.conf", "location.conf")
 async def test_a_proxy_in_front_of_two_nodes_of_which_one_goes(follow, store, tmp_path_factory, snippets):
     reader: Reader = follow(8000, 9000)

@@ -1,0 +1,34 @@
+"""Tests that would disturb each other say so with `xdist_group`. A runner that ignores it breaks them now and then only."""
+
+import os
+import subprocess
+import sys
+
+TESTS = """
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.xdist_group("together")
+def test_one_of_many(number):
+    Path(f"{number}.worker").write_text(os.environ["PYTEST_XDIST_WORKER"])
+"""
+
+
+def test_a_group_stays_with_one_worker(tmp_path):
+    (tmp_path / "test_together.py").write_text(TESTS)
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "--rootdir", str(tmp_path)],
+        cwd=tmp_path,
+        env=alone,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    workers = [path.read_text() for path in tmp_path.glob("*.worker")]
+    assert len(workers) == 8
+    assert len(set(workers)) == 1
