@@ -122,6 +122,7 @@ async def test_a_stranger_gets_a_door_and_a_token_opens_it_for_this_tab_alone(op
         (token("ops", "service", ttl=-10), "has expired"),
         ("what is this?", "That is no token"),
     ],
+    ids=["made up", "a user's", "expired", "no token"],
 )
 async def test_a_wrong_token_is_said_to_be_and_why(operator, given, why):
     page = await operator(extra_http_headers=ELSEWHERE)

@@ -110,6 +110,7 @@ async def test_a_frozen_node_is_told_from_one_that_is_away(tmp_path):
         ("rubbish", "token_malformed"),
         (token("ops", "service", ttl=-10), "token_expired"),
     ],
+    ids=["a user's", "rubbish", "expired"],
 )
 async def test_a_wrong_token_is_one_sentence_and_exit_code_2(server, given, said):
     code, out, err = await top(server.url, "--once", "--token", given)

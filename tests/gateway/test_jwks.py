@@ -84,6 +84,7 @@ def test_a_weak_rsa_key_is_refused():
         b" " * (MAX_BYTES + 1),
         jwks(*[RSA] * (MAX_KEYS + 1)),
     ],
+    ids=range(10),
 )
 def test_what_is_no_document_is_none(raw):
     with pytest.raises(BadKeys):
