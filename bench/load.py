@@ -96,13 +96,14 @@ class Crowd:
         for client in clients:
             write(client, frame)
 
-    def ask(self, questions: Iterable[tuple[int, bytes]]) -> None:
-        """Send each client its frame and wait for the answers, few at a time: a burst would be another measurement."""
+    def ask(self, questions: Iterable[tuple[int, bytes]], answers: int = 1) -> None:
+        """Send each client its frame and wait for so many answers to each, few at a time: a burst would be another
+        measurement."""
         goal = self.frames
         for client, question in questions:
-            self.until_frames(goal - WINDOW + 1)
+            self.until_frames(goal - (WINDOW - 1) * answers)
             self.send(client, question)
-            goal += 1
+            goal += answers
         self.until_frames(goal)
 
     def wire_bytes(self, client: int) -> int:

@@ -7,6 +7,7 @@ from bench.peers.centrifugo import Centrifugo
 from bench.peers.channels import Channels
 from bench.peers.nchan import Nchan
 from bench.peers.peer import Peer
+from bench.peers.prosody import Prosody
 from bench.peers.socketio import SocketIO
 from bench.peers.starlette import Starlette
 
@@ -19,6 +20,7 @@ PEERS: dict[str, Peer] = {
         Channels("pubsub"),
         SocketIO(),
         Nchan(),
+        Prosody(),
         Centrifugo(),
     )
 }

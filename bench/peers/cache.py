@@ -1,7 +1,7 @@
 """Where peers are installed: a folder of their own, outside the product's requirements and outside its interpreter.
 
-Python packages by hashed pins, nginx and its module from the distribution's packages (unpacked, not installed), Go modules
-by go.sum. From which registry is the machine's own affair. `BENCH_PEERS` names another folder.
+Python packages by hashed pins, nginx with its module and Prosody from the distribution's packages (unpacked, not
+installed), Go modules by go.sum. From which registry is the machine's own affair. `BENCH_PEERS` names another folder.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.peers.peer import NotInstalledError
@@ -19,7 +20,11 @@ from bench.server import ROOT
 HERE = Path(__file__).parent
 PINS = HERE / "requirements.txt"
 MODULE = HERE / "centrifugo_module"
-DEBIAN = ("nginx", "nginx-common", "libnginx-mod-nchan")
+NGINX = ("nginx", "nginx-common", "libnginx-mod-nchan")
+PROSODY = (
+    *("prosody", "lua5.4", "lua-bitop", "lua-expat", "lua-filesystem", "lua-sec", "lua-socket"),
+    "libicu72",
+)
 PATIENCE = 900.0
 
 
@@ -81,16 +86,23 @@ def nginx_missing() -> str | None:
 def install_nginx() -> str:
     """Answers the version. Of Debian there is one per release, so that it is noted and not pinned."""
     if nginx_missing():
-        if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-            raise NotInstalledError("Nchan is taken from Debian's packages, and there is no apt-get here")
-        parts = _fresh("nginx")
-        _run(["apt-get", "download", "-qq", *DEBIAN], within=parts)
-        for package in sorted(parts.glob("*.deb")):
-            _run(["dpkg", "-x", str(package), str(parts)])
-        shutil.rmtree(folder() / "nginx", ignore_errors=True)
-        parts.rename(folder() / "nginx")
-    [package] = (folder() / "nginx").glob("libnginx-mod-nchan_*.deb")
-    return "Nchan " + package.name.split("_")[1].replace("%3a", ":")
+        _unpack("nginx", NGINX)
+    return "Nchan " + _debian_version("nginx", "libnginx-mod-nchan")
+
+
+def prosody() -> Path:
+    """The folder that stands for the root of its file system."""
+    return folder() / "prosody"
+
+
+def prosody_missing() -> str | None:
+    return None if prosody().exists() else f"Prosody is not in {folder()}"
+
+
+def install_prosody() -> str:
+    if prosody_missing():
+        _unpack("prosody", PROSODY)
+    return "Prosody " + _debian_version("prosody", "prosody")
 
 
 def centrifugo() -> Path:
@@ -138,6 +150,23 @@ def _run(command: list[str], within: Path | None = None, **environment: str) -> 
         raise NotInstalledError(f"{' '.join(command[:4])} took more than {PATIENCE:g} s") from late
     if done.returncode:
         raise NotInstalledError(f"{' '.join(command[:4])} failed: {done.stderr.strip()[-500:]}")
+
+
+def _unpack(name: str, packages: Sequence[str]) -> None:
+    """Debian's packages, with nothing of them run: it needs no root and changes nothing outside the folder."""
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        raise NotInstalledError(f"{name} is taken from Debian's packages, and there is no apt-get here")
+    parts = _fresh(name)
+    _run(["apt-get", "download", "-qq", *packages], within=parts)
+    for package in sorted(parts.glob("*.deb")):
+        _run(["dpkg", "-x", str(package), str(parts)])
+    shutil.rmtree(folder() / name, ignore_errors=True)
+    parts.rename(folder() / name)
+
+
+def _debian_version(name: str, package: str) -> str:
+    [found] = (folder() / name).glob(f"{package}_*.deb")
+    return found.name.split("_")[1].replace("%3a", ":")
 
 
 def _fresh(name: str) -> Path:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from bench.load import Crowd, Http, masked, upgrade
 from bench.peers import cache
-from bench.peers.peer import PEOPLE, STAR, STATUS, Change, Peer, Talk, token
+from bench.peers.peer import PEOPLE, STAR, STATUS, Change, Looking, Peer, Talk, token
 from bench.server import SECRET, free_port, process
 
 KEY = "a key of the benchmark"
@@ -40,7 +40,7 @@ class Centrifugo(Peer):
         return cache.install_centrifugo()
 
     @contextmanager
-    def serve(self) -> Iterator[Talk]:
+    def serve(self, _people: Sequence[Looking]) -> Iterator[Talk]:
         with tempfile.TemporaryDirectory(prefix="herenow-bench-") as folder:
             port = free_port()
             configuration = Path(folder) / "centrifugo.json"

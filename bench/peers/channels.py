@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
 from bench.peers import cache
-from bench.peers.peer import JsonServer, Peer, Talk
+from bench.peers.peer import JsonServer, Looking, Peer, Talk
 from bench.peers.stage import python_server
 
 _CORE = "channels_redis.core.RedisChannelLayer"
@@ -41,6 +41,6 @@ class Channels(Peer):
         return ", ".join(map(cache.python_version, ("channels", "channels-redis", self._runner)))
 
     @contextmanager
-    def serve(self) -> Iterator[Talk]:
+    def serve(self, _people: Sequence[Looking]) -> Iterator[Talk]:
         with python_server(self._runner, "channels_app:application", layer=self._layer) as (server, store):
             yield JsonServer(server, lambda: store.cpu_seconds, ("get",))

@@ -14,7 +14,7 @@ from typing import ClassVar
 from bench import machine
 from bench.load import Crowd, Http, masked, upgrade
 from bench.peers import cache
-from bench.peers.peer import STAR, STATUS, Change, Peer, Talk
+from bench.peers.peer import STAR, STATUS, Change, Looking, Peer, Talk
 from bench.server import Server, free_port, process
 
 PING = 0x89
@@ -86,7 +86,7 @@ class Nchan(Peer):
         return cache.install_nginx()
 
     @contextmanager
-    def serve(self) -> Iterator[Talk]:
+    def serve(self, _people: Sequence[Looking]) -> Iterator[Talk]:
         with tempfile.TemporaryDirectory(prefix="herenow-bench-") as folder:
             port = free_port()
             configuration = Path(folder) / "nginx.conf"

@@ -65,8 +65,8 @@ class Peer(ABC):
         """Fetch it into the cache, unless it is there, and say its version. Raises NotInstalledError."""
 
     @abstractmethod
-    def serve(self) -> AbstractContextManager[Talk]:
-        """Running, alone on the server's core."""
+    def serve(self, people: Sequence[Looking]) -> AbstractContextManager[Talk]:
+        """Running, alone on the server's core. `people` will come; for those who must know beforehand who looks at whom."""
 
 
 class Talk(ABC):

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from bench.load import Crowd, Http, masked, upgrade
 from bench.peers import cache
-from bench.peers.peer import STAR, STATUS, Change, Peer, Talk, token
+from bench.peers.peer import STAR, STATUS, Change, Looking, Peer, Talk, token
 from bench.peers.stage import python_server
 
 
@@ -30,7 +30,7 @@ class SocketIO(Peer):
         return f"{cache.python_version('python-socketio')}, {cache.python_version('uvicorn')}"
 
     @contextmanager
-    def serve(self) -> Iterator[Talk]:
+    def serve(self, _people: Sequence[Looking]) -> Iterator[Talk]:
         with python_server("uvicorn", "socketio_app:app") as (server, _):
             yield _Talk(server)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import ClassVar
 
 from bench.peers import cache
-from bench.peers.peer import JsonServer, Peer, Talk
+from bench.peers.peer import JsonServer, Looking, Peer, Talk
 from bench.peers.stage import python_server
 
 
@@ -29,6 +29,6 @@ class Starlette(Peer):
         return f"{cache.python_version('starlette')}, {cache.python_version('uvicorn')}"
 
     @contextmanager
-    def serve(self) -> Iterator[Talk]:
+    def serve(self, _people: Sequence[Looking]) -> Iterator[Talk]:
         with python_server("uvicorn", "starlette_app:app") as (server, store):
             yield JsonServer(server, lambda: store.cpu_seconds, ("get", "mget"))

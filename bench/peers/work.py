@@ -197,15 +197,11 @@ def beside(scenario: str, peers: Sequence[Peer], effort: Effort) -> Result:
             continue
         if scenario in peer.differs:
             result.notes.append(f"{peer.name}, {scenario}: {peer.differs[scenario]}")
-        sides[peer.name] = _served(peer)
+        sides[peer.name] = peer.serve
     measured = _in_turn(scenario, sides, effort, result.notes)
     result.figures[:0] = _figures(measured)
     result.notes += [_shares(side, all_of_it) for side, all_of_it in measured.items()]
     return result
-
-
-def _served(peer: Peer) -> Serve:
-    return lambda _looking: peer.serve()
 
 
 def _in_turn(

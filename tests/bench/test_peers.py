@@ -59,7 +59,7 @@ def test_a_peer_does_the_work_or_says_that_it_cannot(name):
         pytest.skip(missing)
     for scenario, do in work.WORKS.items():
         if scenario not in peer.cannot:
-            measured = list(do(lambda _people: peer.serve(), Effort(repeats=1, quick=True)))
+            measured = list(do(peer.serve, Effort(repeats=1, quick=True)))
             assert measured, scenario
             assert all(each.per_cpu_second > 0 for each in measured), scenario
 
@@ -75,7 +75,7 @@ class Absent(Peer):
     def install(self):
         raise NotInstalledError("there is no registry")
 
-    def serve(self):
+    def serve(self, people):
         raise AssertionError("it is not there")
 
 
