@@ -161,6 +161,9 @@ class Terminal:
         self._came.set()
 
     async def _start(self, script: str, *, merged: bool = False) -> asyncio.subprocess.Process:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            # As in a background job of a shell; what is started here would not hear Ctrl-C either.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return await asyncio.create_subprocess_exec(
             "bash",
             "-c",

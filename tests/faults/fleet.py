@@ -40,6 +40,9 @@ SHARDS = 4
 ANSWER = 8.0
 """Seconds a client waits for an answer before it gives up."""
 
+STARTS = 5
+"""Of a node, before somebody looks."""
+
 SHIM = Path(__file__).parent / "shim"
 
 
@@ -73,7 +76,7 @@ class Member(Server):
 
     async def start(self) -> Member:
         self.starting = True
-        await super().start()
+        await self._start_until_it_stays()
         address = urlsplit(self.url)
         assert address.hostname is not None
         assert address.port is not None
@@ -82,6 +85,18 @@ class Member(Server):
         self.front.target = address.hostname, address.port
         self.starting = False
         return self
+
+    async def _start_until_it_stays(self) -> None:
+        """As whoever supervises it does: a node whose store does not answer in time says so, ends, is started again."""
+        for _ in range(STARTS):
+            try:
+                await super().start()
+            except AssertionError:
+                if not self.told().endswith("cannot be reached (no answer)\n"):
+                    raise
+            else:
+                return
+        raise AssertionError(f"{self.name} does not stay, after {STARTS} starts")
 
     @property
     def door(self) -> str:
