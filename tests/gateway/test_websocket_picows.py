@@ -12,6 +12,7 @@ from tests.gateway.test_websocket_rig import CONTINUATION, PATIENCE, TEXT, Clien
 from herenow.errors import ConfigurationError
 from herenow.gateway import picows_seam
 from herenow.gateway.framing import Drain
+from herenow.gateway.front import Front
 from herenow.gateway.handshake import Http
 from herenow.gateway.picows_seam import check_seam, picows_protocol
 from herenow.gateway.picows_socket import (
@@ -94,7 +95,7 @@ def until_empty(server: Server) -> None:
 
 
 def alive() -> list[str]:
-    kinds = (PicowsSocket, PicowsProtocol, Listener, Leash, Witness, WSTransport, Http, Drain)
+    kinds = (PicowsSocket, PicowsProtocol, Listener, Leash, Witness, WSTransport, Front, Http, Drain)
     return sorted(type(thing).__name__ for thing in gc.get_objects() if type(thing) in kinds)
 
 

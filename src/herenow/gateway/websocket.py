@@ -6,9 +6,9 @@ The contract only: values and protocols, no behaviour but a farewell. Who is her
 
 Nothing here knows presence, tokens or JSON. The contract towards handlers is the reason to change it.
 
-    uvicorn ── Http ──► Door ──► acceptor(Upgrade) ── Refuse ──► a plain HTTP answer
-                                       │
-                                     Accept ──► 101 ──► Socket ◄──► Handler
+    uvicorn ── Front ──────────► Door ──► acceptor(Upgrade) ── Refuse ──► a plain HTTP answer
+                 └──► Http ────►                │
+                                              Accept ──► 101 ──► Socket ◄──► Handler
 """
 
 from collections.abc import Callable
