@@ -154,6 +154,15 @@ def http_answer(refuse: Refuse) -> bytes:
     return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
 
 
+def switching(proof: str, subprotocol: str | None) -> bytes:
+    """The 101, with what proves that the client's key was read."""
+    chosen = f"Sec-WebSocket-Protocol: {subprotocol}\r\n" if subprotocol else ""
+    return (
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Accept: {proof}\r\n{chosen}\r\n"
+    ).encode("latin-1")
+
+
 LONGEST_URL = 32_768  # bytes of an address that are kept: more than anybody takes
 
 
