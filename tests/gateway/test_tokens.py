@@ -106,6 +106,18 @@ def test_a_header_that_demands_an_extension_is_refused(extension):
     assert code_of(signed(head, json.dumps(valid()).encode())) == "token_malformed"
 
 
+def test_a_header_that_was_good_with_a_secret_is_not_good_without_one():
+    token = token_with(valid())
+    assert verify(token, SECRET, now=NOW, max_ttl=DAY).user == "ana"
+    assert code_of(token, secret=None) == "token_algorithm"
+
+
+def test_a_body_in_another_encoding_than_utf_8_is_malformed():
+    body = json.dumps(valid())
+    for encoding in ("utf-16", "utf-32-le", "utf-8-sig"):
+        assert code_of(signed(b'{"alg":"HS256"}', body.encode(encoding))) == "token_malformed"
+
+
 def test_a_wrong_signature_is_refused():
     token = mint(SECRET, "ana", scope=None, ttl=60, now=NOW)
     assert code_of(token, secret="t" * 32) == "token_bad_signature"

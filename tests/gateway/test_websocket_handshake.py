@@ -91,6 +91,22 @@ def test_no_origin_is_none(server: Server):
     assert (upgrade.origin, upgrade.subprotocols, upgrade.secure) == (None, (), True)
 
 
+def test_of_a_header_that_may_be_repeated_the_first_counts_and_lists_are_read_as_one():
+    said = (*changed("Connection", "keep-alive", "Upgrade"), "X-A: 1", "x-a: 2")
+    upgrade = read_upgrade(lines(*said), peer=None, secure=False)
+    assert isinstance(upgrade, Upgrade)
+    assert upgrade.header("x-a") == "1"
+
+
+@pytest.mark.parametrize("value", ["", "1", "here"])
+def test_a_header_that_may_be_said_once_is_refused_also_with_the_same_value(value: str):
+    for name in ("Host", "Origin", "Authorization", "Content-Length"):
+        refuse = read_upgrade(
+            lines(*HANDSHAKE, f"{name}: {value}", f"{name}: {value}"), peer=None, secure=False
+        )
+        assert refuse == Refuse(400, "a header that may be said once was said twice")
+
+
 def test_the_chosen_subprotocol_is_answered(server: Server):
     server.acceptor = lambda _upgrade: Accept(Farewell(4401, "no token"), "herenow.v1")
     with Client(server.port) as client:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.gateway.test_websocket_rig import CONTINUATION, PATIENCE, TEXT, Clien
 from herenow.errors import ConfigurationError
 from herenow.gateway import picows_seam
 from herenow.gateway.framing import Drain
+from herenow.gateway.front import Front
 from herenow.gateway.handshake import Http
 from herenow.gateway.picows_seam import check_seam, picows_protocol
 from herenow.gateway.picows_socket import (
@@ -94,7 +96,7 @@ def until_empty(server: Server) -> None:
 
 
 def alive() -> list[str]:
-    kinds = (PicowsSocket, PicowsProtocol, Listener, Leash, Witness, WSTransport, Http, Drain)
+    kinds = (PicowsSocket, PicowsProtocol, Listener, Leash, Witness, WSTransport, Front, Http, Drain)
     return sorted(type(thing).__name__ for thing in gc.get_objects() if type(thing) in kinds)
 
 
@@ -168,3 +170,12 @@ def test_a_seam_that_does_not_hold_is_told_apart(
     monkeypatch.setattr(place, name, replacement)
     with pytest.raises(ConfigurationError, match=words):
         picows_protocol(lambda _upgrade: Refuse(404), Limits(), Sockets(1))
+
+
+def test_a_frame_does_not_wait_for_the_acknowledgement_of_the_one_before(server: Server):
+    # picows is not let at the socket's options: the event loop sets this one for every connection.
+    with server.connect() as client:
+        tcp = client.handler.socket._tcp  # type: ignore[attr-defined]
+        assert server.call(
+            lambda: tcp.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        )

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import pytest
 import uvicorn
 
-from herenow.gateway.handshake import Http
+from herenow.gateway.front import Front
 from herenow.gateway.picows_seam import picows_protocol
 from herenow.gateway.sockets import Sockets
 from herenow.gateway.websocket import Accept, Acceptor, Limits, Refuse, Socket, Upgrade
@@ -247,7 +247,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 plain_http,
-                http=Http,
+                http=Front,
                 ws=protocol,  # type: ignore[arg-type]  # a callable is as good as a class
                 loop="uvloop",
                 lifespan="off",

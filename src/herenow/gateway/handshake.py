@@ -5,7 +5,6 @@ where it hands a connection over. What frames mean afterwards is not known here.
 """
 
 import asyncio
-import base64
 import binascii
 import contextlib
 import logging
@@ -19,7 +18,7 @@ from weakref import WeakMethod
 import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.protocols.utils import get_remote_addr, is_ssl
+from uvicorn.protocols.utils import is_ssl
 
 from herenow.gateway.pipe import PIPE, Writer
 from herenow.gateway.sockets import Sockets
@@ -51,8 +50,7 @@ class Door:
 
     def ask(self, request: bytes, tcp: asyncio.Transport) -> tuple[Accept, str] | Refuse:
         """The acceptor's answer and the client's key, or a refusal of our own."""
-        with glance(tcp) as seen:
-            upgrade = read_upgrade(request, peer=get_remote_addr(seen), secure=is_ssl(seen))
+        upgrade = read_upgrade(request, peer=_peer(tcp), secure=is_ssl(tcp))
         if isinstance(upgrade, Refuse):
             return upgrade
         if self.sockets.exhausted:
@@ -81,65 +79,74 @@ def read_upgrade(request: bytes, *, peer: tuple[str, int] | None, secure: bool) 
     The bytes have passed an HTTP parser: lines are well-formed. That they make a handshake is checked here.
     """
     request_line, *lines = request.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
-    headers: list[tuple[str, str]] = []
-    said: dict[str, list[str]] = {}
+    said: dict[str, str] = {}
+    again: dict[str, list[str]] = {}
     for line in lines:
         name, _, value = line.partition(":")
-        headers.append((name.lower(), value.strip()))
-        said.setdefault(name.lower(), []).append(value.strip())
-    refuse = _complaint(request_line, said)
+        name = name.lower()
+        if name in said:
+            again.setdefault(name, []).append(value.strip())
+        else:
+            said[name] = value.strip()
+    refuse = _complaint(request_line, said, again)
     if refuse is not None:
         return refuse
     path, _, query = request_line.split(" ")[1].partition("?")
     return Upgrade(
         path=path,
         query=query,
-        headers=tuple(headers),
-        host=said["host"][0],
-        origin=said.get("origin", [None])[0],
-        subprotocols=_tokens(said, "sec-websocket-protocol"),
+        headers=said,
+        host=said["host"],
+        origin=said.get("origin"),
+        subprotocols=_tokens("sec-websocket-protocol", said, again),
         peer=peer,
         secure=secure,
     )
 
 
-def _complaint(request_line: str, said: dict[str, list[str]]) -> Refuse | None:
-    """RFC 6455, 4.2.1."""
+def _complaint(request_line: str, said: dict[str, str], again: dict[str, list[str]]) -> Refuse | None:
+    """RFC 6455, 4.2.1. `again` is what was said more than once, from the second time on."""
     method, target, version = request_line.split(" ", 2)
-    if any(len(said.get(name, ())) > 1 for name in _AT_MOST_ONCE):
+    if not _AT_MOST_ONCE.isdisjoint(again):
         return Refuse(400, "a header that may be said once was said twice")
-    once = {name: values[0] for name, values in said.items()}
     if method != "GET" or version != "HTTP/1.1" or not target.startswith("/"):
         return Refuse(400, "a WebSocket is opened with GET /path HTTP/1.1")
-    if once.get("content-length", "0") != "0" or "transfer-encoding" in once:
+    if said.get("content-length", "0") != "0" or "transfer-encoding" in said:
         return Refuse(400, "a WebSocket is opened without a body")
     # Among several: Firefox says `Connection: keep-alive, Upgrade`.
     if (
-        "upgrade" not in map(str.lower, _tokens(said, "connection"))
-        or once.get("upgrade", "").lower() != "websocket"
+        "upgrade" not in [token.lower() for token in _tokens("connection", said, again)]
+        or said.get("upgrade", "").lower() != "websocket"
     ):
         return Refuse(400, "the headers Connection: Upgrade and Upgrade: websocket are missing")
-    if once.get("sec-websocket-version") != "13":
+    if said.get("sec-websocket-version") != "13":
         return Refuse(426, "only WebSocket version 13 is spoken here", (("sec-websocket-version", "13"),))
-    if not _is_key(once.get("sec-websocket-key", "")):
+    if not _is_key(said.get("sec-websocket-key", "")):
         return Refuse(400, "Sec-WebSocket-Key must be 16 bytes in base64")
-    if not once.get("host"):
+    if not said.get("host"):
         return Refuse(400, "the header Host is missing")
     return None
 
 
-def _tokens(said: dict[str, list[str]], name: str) -> tuple[str, ...]:
+def _tokens(name: str, said: dict[str, str], again: dict[str, list[str]]) -> tuple[str, ...]:
     """A comma-separated header, which may also be spread over several lines."""
-    return tuple(
-        token for value in said.get(name, ()) for part in value.split(",") if (token := part.strip())
-    )
+    values = ",".join([said.get(name, ""), *again.get(name, ())])
+    return tuple([token for part in values.split(",") if (token := part.strip())])
 
 
 def _is_key(key: str) -> bool:
     try:
-        return len(base64.b64decode(key.encode("ascii"), validate=True)) == 16
-    except (binascii.Error, UnicodeEncodeError):
+        return len(binascii.a2b_base64(key, strict_mode=True)) == 16
+    except ValueError:  # of which binascii.Error is one; or not ASCII
         return False
+
+
+def _peer(tcp: asyncio.Transport) -> tuple[str, int] | None:
+    """None: not by TCP, but by a Unix socket."""
+    match tcp.get_extra_info("peername"):
+        case (str(host), int(port), *_):
+            return host, port
+    return None
 
 
 def http_answer(refuse: Refuse) -> bytes:
@@ -152,6 +159,15 @@ def http_answer(refuse: Refuse) -> bytes:
         *(f"{name}: {value}" for name, value in refuse.headers),
     ]
     return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
+
+
+def switching(proof: str, subprotocol: str | None) -> bytes:
+    """The 101, with what proves that the client's key was read."""
+    chosen = f"Sec-WebSocket-Protocol: {subprotocol}\r\n" if subprotocol else ""
+    return (
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Accept: {proof}\r\n{chosen}\r\n"
+    ).encode("latin-1")
 
 
 LONGEST_URL = 32_768  # bytes of an address that are kept: more than anybody takes

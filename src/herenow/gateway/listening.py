@@ -18,7 +18,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from herenow.gateway.address import BACKLOG, joined, listening, url_of
-from herenow.gateway.handshake import Http
+from herenow.gateway.front import Front
 from herenow.gateway.picows_seam import picows_protocol
 from herenow.gateway.sockets import Sockets
 from herenow.gateway.websocket import Acceptor, Limits
@@ -66,7 +66,7 @@ class Listener:
         limits = Limits(max_message=settings.max_frame)
         config = uvicorn.Config(
             app,
-            http=Http,
+            http=Front,
             ws=_PROTOCOLS[settings.websocket](acceptor, limits, sockets),  # type: ignore[arg-type]
             lifespan="off",
             log_config=None,

@@ -66,9 +66,9 @@ def _rehearse() -> str:
             protocol.data_received(b"\x81\x82\0\0\0\0hi")
             protocol.data_received(b"\x83\x80\0\0\0\0")  # a reserved opcode
             protocol.connection_lost(None)
-    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (TypeError, ValueError, AttributeError, LookupError, RuntimeError) as error:
         return str(error)
-    if not stage.sent.startswith(b"HTTP/1.1 101 "):
+    if not stage.sent.startswith(b"HTTP/1.1 101 ") or _PROOF not in stage.sent:
         return "the handshake was not answered"
     if b"\x81\x02hi\x88" not in stage.sent:
         return "a text was not echoed, or a malformed frame not answered with CLOSE"
@@ -81,6 +81,8 @@ _HANDSHAKE = (
     b"GET / HTTP/1.1\r\nhost: nowhere\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
     b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 )
+
+_PROOF = b"Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n"  # that its key was read
 
 
 class Echo(Farewell):

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from http import HTTPStatus
 
 from multidict import CIMultiDict
 from picows import (
@@ -23,7 +23,6 @@ from picows import (
     WSListener,
     WSMsgType,
     WSTransport,
-    WSUpgradeResponse,
     WSUpgradeResponseWithListener,
 )
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # not in its stubs
@@ -38,7 +37,7 @@ from herenow.gateway.framing import (
     Opcode,
     is_utf8,
 )
-from herenow.gateway.handshake import Door
+from herenow.gateway.handshake import Door, switching
 from herenow.gateway.websocket import Accept, Handler, Refuse
 
 log = logging.getLogger(__name__)
@@ -142,10 +141,10 @@ class Listener(WSListener):
         self._socket = socket
 
     def on_ws_connected(self, transport: WSTransport) -> None:
-        # picows keeps both for life; nobody needs them any more, and together they are 2 KB.
-        request, response = transport.request, transport.response
-        request.headers = response.headers = _NO_HEADERS
-        request.method = request.version = response.version
+        # picows keeps it for life; nobody needs it any more, and it is 1 KB.
+        request = transport.request
+        request.headers = _NO_HEADERS
+        request.method = request.version = b""
         self._socket.connect(transport)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
@@ -265,10 +264,7 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
                 return
 
     def _construct(self, socket: PicowsSocket, subprotocol: str | None) -> None:
-        chosen = {"Sec-WebSocket-Protocol": subprotocol} if subprotocol else None
-        welcome = WSUpgradeResponseWithListener(
-            WSUpgradeResponse.create_101_response(chosen), Listener(socket)
-        )
+        welcome = WSUpgradeResponseWithListener(_switching(subprotocol), Listener(socket))  # type: ignore[arg-type]
         # By name, although picows itself goes by position: a change of order or meaning cannot slip through.
         super().__init__(
             host_port=None,  # for clients
@@ -287,6 +283,28 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
             extra_headers=None,  # for clients
             read_buffer_init_size=self._door.limits.read_buffer,
         )
+
+
+class Switching:
+    """What picows takes for its answer: a 101 that is made in one piece.
+
+    One for all who get the same subprotocol, since picows keeps it for life. It puts the proof into the headers and asks for
+    the bytes right behind that.
+    """
+
+    __slots__ = ("_subprotocol", "headers")
+
+    status = HTTPStatus.SWITCHING_PROTOCOLS
+
+    def __init__(self, subprotocol: str | None) -> None:
+        self._subprotocol = subprotocol
+        self.headers: dict[str, str] = {}
+
+    def to_bytes(self) -> bytearray:
+        return bytearray(switching(self.headers["Sec-WebSocket-Accept"], self._subprotocol))
+
+
+_switching = lru_cache(maxsize=8)(Switching)
 
 
 class Leash:
@@ -316,9 +334,22 @@ class Leash:
     def get_write_buffer_size(self) -> Callable[[], int]:
         return self._tcp.get_write_buffer_size
 
-    @property
-    def get_extra_info(self) -> Callable[..., Any]:
-        return self._tcp.get_extra_info
+    def get_extra_info(self, name: str) -> object:
+        """What is asked for a line in the log that nobody reads is not looked up."""
+        if name == "socket":
+            return self
+        return self._tcp.get_extra_info(name) if name == "ssl_object" else None
+
+    # As a socket: picows needs its number. The options it would set are set (uvloop: TCP_NODELAY) or cost a segment of their
+    # own (TCP_QUICKACK: the handshake is acknowledged alone, and not by the 101); those it asks for are for its log.
+
+    def fileno(self) -> int:
+        number: int = self._tcp.get_extra_info("socket").fileno()
+        return number
+
+    def setsockopt(self, *_option: int) -> None: ...
+    def getsockopt(self, *_option: int) -> int:
+        return 0
 
     def close(self) -> None: ...
     def abort(self) -> None: ...

@@ -11,13 +11,13 @@ Time is an argument. Revocation ("tokens issued before T are void") is a fact of
 `issued_at_ms` is what it needs. A new algorithm or claim is a reason to change this module.
 """
 
-import base64
 import binascii
 import hmac
 import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Protocol
 
 import jwt
@@ -103,8 +103,10 @@ def verify(
         raise ProtocolError("token_missing", "A token is required.")
     if len(token) > MAX_BYTES:
         raise ProtocolError("token_malformed", f"The token is longer than {MAX_BYTES} bytes.")
-    accepted = ([ALGORITHM] if secret is not None else []) + ([*ALGORITHMS] if keys is not None else [])
-    algorithm, kid = _header(token, accepted)
+    head, *rest = token.split(".")
+    if len(rest) != 2:
+        raise _malformed()
+    algorithm, kid = _header(head, _accepted(secret=secret is not None, keys=keys is not None))
     if algorithm == ALGORITHM:
         assert secret is not None
         payload = _payload_by_secret(token, secret)
@@ -118,11 +120,14 @@ def verify(
     return _claims(_json_object(payload), now, max_ttl, expected)
 
 
-def _header(token: str, accepted: Sequence[str]) -> tuple[str, str | None]:
+@cache
+def _accepted(*, secret: bool, keys: bool) -> tuple[str, ...]:
+    return ((ALGORITHM,) if secret else ()) + (tuple(ALGORITHMS) if keys else ())
+
+
+@lru_cache(maxsize=64)  # the tokens of one issuer begin alike
+def _header(head: str, accepted: tuple[str, ...]) -> tuple[str, str | None]:
     """(algorithm, the key's name). What else a header says about keys (jku, jwk, x5u, …) is the sender's word alone."""
-    head, *rest = token.split(".")
-    if len(rest) != 2:
-        raise _malformed()
     header = _json_object(_decoded(head))
     algorithm, kid = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in accepted:
@@ -159,14 +164,15 @@ def _signed_payload(token: str, algorithm: str, keys: Sequence[object]) -> bytes
 
 def _decoded(part: str) -> bytes:
     try:
-        return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
+        standard = part.replace("-", "+").replace("_", "/") + "=" * (-len(part) % 4)
+        return binascii.a2b_base64(standard, strict_mode=True)
+    except ValueError:  # of which binascii.Error is one; or not ASCII
         raise _malformed() from None
 
 
 def _json_object(raw: bytes) -> dict[str, object]:
     try:
-        value = json.loads(raw, object_pairs_hook=_without_repetition, parse_constant=_no_constant)
+        value = _json.decode(raw.decode())
     except (ValueError, RecursionError):  # bad JSON, bad UTF-8, a number of thousands of digits, a deep nest
         raise _malformed() from None
     if not isinstance(value, dict):
@@ -184,6 +190,9 @@ def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_constant(_name: str) -> object:
     raise _malformed()
+
+
+_json = json.JSONDecoder(object_pairs_hook=_without_repetition, parse_constant=_no_constant)
 
 
 def _claims(payload: Mapping[str, object], now: float, max_ttl: float, expected: Expected) -> Claims:

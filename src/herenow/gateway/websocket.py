@@ -6,12 +6,12 @@ The contract only: values and protocols, no behaviour but a farewell. Who is her
 
 Nothing here knows presence, tokens or JSON. The contract towards handlers is the reason to change it.
 
-    uvicorn ── Http ──► Door ──► acceptor(Upgrade) ── Refuse ──► a plain HTTP answer
-                                       │
-                                     Accept ──► 101 ──► Socket ◄──► Handler
+    uvicorn ── Front ──────────► Door ──► acceptor(Upgrade) ── Refuse ──► a plain HTTP answer
+                 └──► Http ────►                │
+                                              Accept ──► 101 ──► Socket ◄──► Handler
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,7 +33,7 @@ class Upgrade:
 
     path: str  # as sent: percent-encoded, without the query
     query: str = field(repr=False)  # as sent
-    headers: tuple[tuple[str, str], ...] = field(repr=False)  # lower-case names, in order
+    headers: Mapping[str, str] = field(repr=False)  # lower-case names; of one that was repeated the first
     host: str
     origin: str | None
     subprotocols: tuple[str, ...] = field(repr=False)  # in the client's order
@@ -42,7 +42,7 @@ class Upgrade:
 
     def header(self, name: str) -> str | None:
         """The first header of that lower-case name."""
-        return next((value for known, value in self.headers if known == name), None)
+        return self.headers.get(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from herenow.gateway.framing import (
     Connection,
     Fault,
 )
-from herenow.gateway.handshake import Door
+from herenow.gateway.handshake import Door, switching
 from herenow.gateway.sockets import Sockets
 from herenow.gateway.websocket import Accept, Acceptor, Handler, Limits, Refuse
 
@@ -125,7 +125,7 @@ class WebsocketsProtocol(asyncio.Protocol):
         self._unread = bytearray()
         self._frames = self._parse(self._socket)
         next(self._frames)
-        self._tcp.write(_switching(key, accept.subprotocol))
+        self._tcp.write(switching(_proof(key), accept.subprotocol))
         self._socket.on_opened()
 
     def _parse(self, socket: WebsocketsSocket) -> Generator[None]:
@@ -170,10 +170,6 @@ def _hand_over(frame: Frame, socket: WebsocketsSocket) -> None:
         socket.close(INTERNAL_ERROR, "internal error")
 
 
-def _switching(key: str, subprotocol: str | None) -> bytes:
-    proof = base64.b64encode(hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest())
-    chosen = f"Sec-WebSocket-Protocol: {subprotocol}\r\n" if subprotocol else ""
-    return (
-        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Accept: %b\r\n%b\r\n" % (proof, chosen.encode("latin-1"))
-    )
+def _proof(key: str) -> str:
+    """That the key was read."""
+    return base64.b64encode(hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()).decode()

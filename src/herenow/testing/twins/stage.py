@@ -89,7 +89,7 @@ class Stage:
 
     def socket(self, user: str, device: str, platform: str = "web") -> Wire:
         query = f"device_id={quote(device)}&platform={platform}&token={self._token(user)}"
-        accepted = self.gateway.accept(Upgrade(PATH, query, (), "herenow.test", None, (), None, secure=False))
+        accepted = self.gateway.accept(Upgrade(PATH, query, {}, "herenow.test", None, (), None, secure=False))
         assert isinstance(accepted, Accept), accepted
         return Wire(self, accepted.handler)
 

@@ -1,0 +1,101 @@
+"""How does a WebSocket get past HTTP at little cost? By a look at the first bytes of a connection.
+
+Nearly everybody who arrives says one thing, an opening handshake, in one segment. uvicorn would make a parser, a scope and
+a dozen objects more for a request that is then handed over: a third of what a handshake costs when thousands reconnect. So
+a handshake of the plainest kind goes to the WebSocket at once. Everything else, and whatever is in doubt, goes to HTTP with
+the bytes read so far, as if nobody had looked: a head in pieces, one spelt in an unusual way, a wrong one.
+
+What may pass is therefore a part of what uvicorn's parser lets pass and hands over, never more. Whether it is a good
+handshake says `handshake.Door`, on either way. Another way of saying it that many clients use is a reason to change it.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from herenow.gateway.handshake import Http
+
+LONGEST = 8192
+"""Bytes of a head that may pass: room for a token of any length that we take, and nothing that HTTP would cut off."""
+
+_HEAD = re.compile(
+    rb"GET /[!-\"$-~]* HTTP/1\.1\r\n"
+    rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t -~\x80-\xff]*\r\n)+"
+    rb"\r\n"
+)
+"""Well-formed by RFC 9112, without any of the liberties it leaves to a server."""
+
+
+def plain_handshake(data: bytes) -> int:
+    """Where the head ends if it asks for a WebSocket, in the words that all clients use; 0: HTTP should say what it is."""
+    found = _HEAD.match(data, 0, LONGEST)
+    if found is None:
+        return 0
+    said = found[0].lower()
+    if (
+        b"\r\nupgrade: websocket\r\n" in said
+        and (b"\r\nconnection: upgrade\r\n" in said or b"\r\nconnection: keep-alive, upgrade\r\n" in said)
+        and said.count(b"\r\nupgrade:") == said.count(b"\r\nconnection:") == 1
+        and b"\r\ncontent-length:" not in said
+        and b"\r\ntransfer-encoding:" not in said
+    ):
+        return found.end()
+    return 0
+
+
+class Front(asyncio.Protocol):
+    """The first protocol of every connection, until something is said; for `uvicorn.Config(http=…)`."""
+
+    __slots__ = ("_app_state", "_config", "_server_state", "_silence", "_tcp")
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._config = config
+        self._server_state = server_state
+        self._app_state = app_state
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._tcp = cast(asyncio.Transport, transport)
+        self._server_state.connections.add(self)  # type: ignore[arg-type]  # it only asks for `shutdown`
+        # Who connects and says nothing would hold a descriptor for ever.
+        self._silence = asyncio.get_running_loop().call_later(
+            self._config.timeout_keep_alive, transport.close
+        )
+
+    def data_received(self, data: bytes) -> None:
+        if self._tcp.is_closing():
+            return
+        self._let_go()
+        end = plain_handshake(data)
+        if end and self._config.ws_protocol_class is not None:
+            self._hand_over(self._config.ws_protocol_class, data[:end], data[end:])
+        else:
+            self._hand_over(Http, data, b"")
+
+    def _hand_over(self, make: Callable[..., asyncio.Protocol], first: bytes, rest: bytes) -> None:
+        protocol = make(config=self._config, server_state=self._server_state, app_state=self._app_state)
+        protocol.connection_made(self._tcp)
+        self._tcp.set_protocol(protocol)
+        protocol.data_received(first)
+        if rest:  # frames that did not wait for our answer
+            protocol.data_received(rest)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._let_go()
+
+    def shutdown(self) -> None:
+        """uvicorn's word when the server stops."""
+        self._tcp.close()
+
+    def _let_go(self) -> None:
+        self._silence.cancel()
+        self._server_state.connections.discard(self)
