@@ -85,6 +85,13 @@ class RedisEngine:
         """For `herenow doctor`, after `check`."""
         return await states(self._servers, self._target)
 
+    async def terms(self) -> dict[str, str]:
+        """For `herenow doctor`: what the nodes of this store agree on, as the first of them wrote it; empty: nobody did."""
+        reply = _list(
+            await self._calls.one(Request(self._keys.slot, ("HGETALL", self._keys.terms)), writes=False)
+        )
+        return {_bytes(n).decode(): _bytes(v).decode() for n, v in zip(reply[::2], reply[1::2], strict=True)}
+
     async def open(self, terms: Mapping[str, str]) -> None:
         await self.check()
         await self._agree(terms)
