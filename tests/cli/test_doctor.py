@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 from tests.gateway.issuer import jwks, public_jwk
 
+from herenow.app import terms
 from herenow.cli.doctor import EXPECTED_FILES, LEAST_FILES, clock, files
+from herenow.cli.doctor_terms import agreement
 from herenow.cli.findings import Weight
+from herenow.settings import load
 
 NOW = 1_790_000_000.0
 
@@ -148,6 +151,48 @@ def test_keys_that_cannot_be_had_are_a_problem(herenow):
         assert result.exit_code == 1
         assert "cannot be used: it" in " ".join(result.stdout.split())
         assert "hunter2" not in result.stdout
+
+
+# --- What nodes that share a store must agree on
+
+
+def agreed(**flags):
+    """(weight, the sentence's first words) against a node with the default settings, a ledger and a secret of its own."""
+    settings = load({"engine": "redis://127.0.0.1:1", **flags}, None)
+    theirs = terms(load({}, None), "theirs", "y" * 32) | {"buckets per shard": "9"}
+    return [(finding.weight, finding.sentence) for finding in agreement(settings, theirs)]
+
+
+def test_a_store_that_nobody_has_used_agrees_with_everybody():
+    assert [*agreement(load({}, None), {})] == []
+    assert list(Path().iterdir()) == []
+
+
+def test_a_ledger_and_a_secret_that_would_be_made_at_the_start_are_not_those_in_use_and_are_not_made():
+    assert [weight for weight, _ in agreed()] == [Weight.PROBLEM] * 2
+    ledger, secret = (sentence for _, sentence in agreed())
+    assert ledger.startswith("The ledger sqlite:///herenow.db does not exist yet")
+    assert secret.startswith("The nodes on this store have another secret")
+    assert list(Path().iterdir()) == []
+
+
+def test_the_ledger_of_the_process_is_nobody_elses():
+    [(_, ledger)] = agreed(ledger="sqlite://", secret="y" * 32)
+    assert ledger.startswith("The ledger sqlite:// does not exist yet")
+
+
+def test_a_ledger_that_cannot_be_read_is_left_to_what_is_said_of_it():
+    Path("herenow.db").write_bytes(b"no database" * 99)
+    assert [weight for weight, _ in agreed(secret="y" * 32)] == [Weight.FINE]
+
+
+def test_a_secret_that_was_made_earlier_is_compared(herenow):
+    herenow("token", "ana")
+    settings = load({}, None)
+    theirs = {"secret": terms(settings, "", Path("herenow.secret").read_text().strip())["secret"]}
+    assert [finding.weight for finding in agreement(settings, theirs)] == [Weight.FINE]
+    [finding] = agreement(settings, {"secret": "none"})
+    assert finding.sentence.startswith("The nodes on this store verify tokens with public keys alone")
 
 
 # --- Relations

@@ -17,6 +17,7 @@ from herenow.cli.doctor import FULL_DISK, LITTLE_ROOM, room
 from herenow.cli.doctor_node import said
 from herenow.cli.findings import Weight
 from herenow.engines import make_engine
+from herenow.ledgers import open_ledger
 from herenow.ports import Lease
 
 pytestmark = pytest.mark.xdist_group("doctor")
@@ -37,8 +38,8 @@ def empty(request):
 async def doctor(**settings):
     """(exit code, what it said, without breaks)"""
     env = {name: value for name, value in os.environ.items() if not name.startswith("HERENOW_")}
-    env |= {f"HERENOW_{name.upper()}": str(value) for name, value in settings.items()}
     env |= {"HERENOW_SECRET": SECRET, "COLUMNS": "1000"}
+    env |= {f"HERENOW_{name.upper()}": str(value) for name, value in settings.items()}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -167,6 +168,73 @@ async def test_a_master_that_has_just_taken_over_and_has_nobody_behind_it_is_an_
 
 # --- The nodes on it
 
+TIMINGS = {"beat_every": 1, "dead_after": 2, "grace": 1, "node_lease": 9}
+"""Of the nodes here: whoever is to be let in beside them has the same."""
+
+
+async def test_what_the_nodes_on_a_store_would_refuse_is_said_before_and_nothing_is_written(valkey, tmp_path):
+    server = await Server(tmp_path, {"engine": valkey.url, **TIMINGS}).start()
+    same = {"engine": valkey.url, "port": 0, "ledger": f"sqlite:///{server.ledger}", **TIMINGS}
+    agreed = valkey.client.hgetall("{herenow}:terms")
+    try:
+        code, text = await doctor(**same)
+        assert "Its nodes have the same ledger, secret, shards and timings." in found(text, "ok", "engine")
+        assert found(text, "problem", "engine") == []
+
+        other = {**same, "shards": 8, "grace": 7, "secret": "x" * 32}
+        code, text = await doctor(**other)
+        assert code == 1
+        assert found(text, "problem", "engine") == [
+            "The nodes on this store have another secret, so herenow serve is refused there: give all of them the same one "
+            "by the setting secret, or take another namespace.",
+            "shards is 8 here and 16 for the nodes on this store, so herenow serve is refused there: set shards to 16, or "
+            "take another namespace.",
+            "grace is 7 here and 1 for the nodes on this store, so herenow serve is refused there: set grace to 1; to "
+            "change it for all, stop every node, run HDEL {herenow}:terms grace in the store, and start them with the new "
+            "value.",
+        ]
+        assert "x" * 32 not in text
+
+        await _assert_a_new_ledger_is_refused(same, tmp_path / "other")
+        assert valkey.client.hgetall("{herenow}:terms") == agreed
+    finally:
+        await server.kill()
+
+    # What it advises helps.
+    valkey.client.hdel("{herenow}:terms", "grace")
+    code, text = await doctor(**same | {"grace": 7})
+    assert code == 0, text
+    async with _started(tmp_path, {"engine": valkey.url, **TIMINGS, "grace": 7}):
+        assert valkey.client.hget("{herenow}:terms", "grace") == b"7"
+
+
+async def _assert_a_new_ledger_is_refused(same, folder):
+    """One that does not exist yet, and one that does."""
+    folder.mkdir()
+    other = {**same, "ledger": f"sqlite:///{folder}/herenow.db"}
+    code, text = await doctor(**other)
+    assert code == 1
+    [sentence] = found(text, "problem", "engine")
+    assert "herenow.db does not exist yet, so it is not the one that the nodes" in sentence
+    assert [*folder.iterdir()] == []
+    ledger = open_ledger(other["ledger"])
+    await ledger.open()
+    await ledger.close()
+    code, text = await doctor(**other)
+    assert code == 1
+    [sentence] = found(text, "problem", "engine")
+    assert "herenow.db exists, but is not the one that the nodes on this store use" in sentence
+    assert "point the setting ledger at theirs" in sentence
+
+
+@asynccontextmanager
+async def _started(folder, settings):
+    server = await Server(folder, settings).start()
+    try:
+        yield server
+    finally:
+        await server.kill()
+
 
 async def test_a_node_that_does_not_renew_beside_others_that_do_is_a_problem(valkey):
     async with engine(valkey.url) as opened:
@@ -199,13 +267,13 @@ async def test_a_node_that_was_alone_is_taken_over_by_the_next_one(valkey):
 
 
 async def test_nodes_that_freeze_are_found_by_their_leases_and_by_asking(valkey, tmp_path):
-    server = await Server(tmp_path, {"engine": valkey.url, "node_lease": 9}).start()
+    server = await Server(tmp_path, {"engine": valkey.url, **TIMINGS}).start()
     port = int(server.url.rpartition(":")[2])
     settings = {
         "engine": valkey.url,
-        "node_lease": 9,
         "port": port,
         "ledger": f"sqlite:///{server.ledger}",
+        **TIMINGS,
     }
     try:
         async with asyncio.timeout(PATIENCE):

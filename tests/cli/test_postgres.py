@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from tests.ports import free_port
 
+from herenow.cli.doctor_terms import agreement
+from herenow.cli.findings import Weight
 from herenow.ledgers.schema import NEWEST, VERSION_TABLE
+from herenow.settings import load
 
 _numbers = itertools.count()
 
@@ -119,6 +122,21 @@ def test_doctor_says_what_a_node_would_stumble_over(herenow, postgres_server, da
         result = herenow("doctor", "--ledger", database)
         assert result.exit_code == 1
         assert advice in words(result)
+
+
+def test_doctor_knows_whether_a_database_is_the_ledger_of_the_nodes_on_a_store(
+    herenow, postgres_server, database
+):
+    settings = load({"ledger": database}, None)
+    [finding] = agreement(settings, {"ledger": "theirs"})
+    assert "cli_" in finding.sentence
+    assert "does not exist yet" in finding.sentence
+    assert "hunter2" not in finding.sentence
+    herenow("migrate", "--ledger", database)
+    [finding] = agreement(settings, {"ledger": "theirs"})
+    assert "exists, but is not the one" in finding.sentence
+    theirs = sql(postgres_server, database, "SELECT value FROM herenow.meta WHERE key = 'id'")
+    assert [finding.weight for finding in agreement(settings, {"ledger": theirs})] == [Weight.FINE]
 
 
 def test_doctor_finds_missing_rights(herenow, postgres_server, database):

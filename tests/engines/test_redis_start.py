@@ -1,6 +1,7 @@
 """What a URL may say, and which servers are refused at the start: one sentence each, and no password in it."""
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
 
 import pytest
@@ -76,9 +77,13 @@ async def refusal(url, **options):
             await engine.open(TERMS)
     finally:
         await engine.close()
-    said = str(refused.value)
-    assert said.endswith(".")
-    assert "\n" not in said
+    return one_sentence(str(refused.value))
+
+
+def one_sentence(said):
+    """With the name of the setting, and one mark at its end, whatever the server's own words end with."""
+    assert re.fullmatch(r"engine '.*[^.?! ][.?]", said)
+    assert "hunter2" not in said
     return said
 
 
@@ -96,6 +101,12 @@ async def test_a_wrong_password_is_refused_and_not_repeated():
         engine = make_engine(f"redis://:right@127.0.0.1:{server.port}/5")
         await engine.open(TERMS)
         await engine.close()
+
+
+async def test_what_a_server_says_of_itself_ends_with_one_mark(valkey_server):
+    with running("--requirepass", "right") as server:
+        assert (await refusal(f"redis://:hunter2@{server.address}")).endswith("is disabled.")
+    assert (await refusal(f"redis://:hunter2@{valkey_server.address}")).endswith("correct?")
 
 
 async def test_a_database_that_is_not_there_is_refused(valkey_server):
@@ -154,9 +165,20 @@ async def test_what_does_not_speak_redis_or_is_not_there_is_unavailable():
     async with pretender(b"HTTP/1.1 400 Bad Request\r\n\r\n") as url:
         for place in (url, f"redis://127.0.0.1:{free_port()}", f"redis+cluster://127.0.0.1:{free_port()}"):
             engine = make_engine(place)
-            with pytest.raises(Unavailable, match=r"127\.0\.0\.1"):
+            with pytest.raises(Unavailable, match=r"127\.0\.0\.1") as away:
                 await engine.open(TERMS)
             await engine.close()
+            one_sentence(str(away.value))
+
+
+async def test_an_operator_whose_store_cannot_be_reached_is_told_which_setting_says_where_it_is():
+    port = free_port()
+    engine = make_engine(f"redis://ana:hunter2@127.0.0.1:{port}")
+    with pytest.raises(Unavailable) as away:
+        await engine.open(TERMS)
+    await engine.close()
+    said = one_sentence(str(away.value))
+    assert said.startswith(f"engine 'redis://…@127.0.0.1:{port}' cannot be used: 127.0.0.1:{port} cannot be")
 
 
 async def test_over_tls_with_a_ca_of_ones_own(tmp_path):

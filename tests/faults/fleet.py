@@ -92,7 +92,7 @@ class Member(Server):
             try:
                 await super().start()
             except AssertionError:
-                if not self.told().endswith("cannot be reached (no answer)\n"):
+                if not self.told().endswith("cannot be reached (no answer).\n"):
                     raise
             else:
                 return

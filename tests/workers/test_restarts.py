@@ -1,5 +1,7 @@
 """How often a worker may die."""
 
+from itertools import islice
+
 from herenow.workers.restarts import PAUSES, STEADY, Restarts
 
 
@@ -24,4 +26,11 @@ def test_a_life_of_some_length_forgives_what_was_before():
 def test_who_waits_for_a_service_is_never_given_up():
     restarts = Restarts()
     assert {restarts.pause_while_away() for _ in range(100)} == {PAUSES[-1]}
+    assert restarts.pause_after(1.0) == 0.0
+
+
+def test_who_could_not_be_started_is_tried_again_for_ever_after_pauses_that_grow_to_a_bound():
+    restarts = Restarts()
+    assert [*islice(restarts.pauses_between_tries(), 8)] == [0.5, 1.0, 2.0, 4.0, 4.0, 4.0, 4.0, 4.0]
+    assert next(restarts.pauses_between_tries()) == 0.5
     assert restarts.pause_after(1.0) == 0.0

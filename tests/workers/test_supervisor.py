@@ -3,9 +3,10 @@
 import asyncio
 import json
 import os
+import resource
 import signal
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ class Rig:
     def __init__(self, folder, *, workers=2, hung_after=60.0):
         self.folder = folder
         self.announced = 0
+        self.program = folder / "program"
+        self.program.symlink_to(sys.executable)
         self.supervisor = Supervisor(
-            [sys.executable, "-S", str(FAKE), str(folder)],
+            [str(self.program), "-S", str(FAKE), str(folder)],
             workers=workers,
             address=("127.0.0.1", 4711),
             hung_after=hung_after,
@@ -50,6 +53,9 @@ class Rig:
         notes = self.folder / "notes"
         lines = notes.read_text().splitlines() if notes.exists() else []
         return [line.partition(" ")[2] for line in lines if line.split(" ")[0] == word]
+
+    def logged(self, event):
+        return [line for line in self.logs if line["event"] == event]
 
     async def until(self, wanted):
         async with asyncio.timeout(PATIENCE):
@@ -83,6 +89,17 @@ async def supervised(folder, **how):
         finally:
             if not rig.running.done():
                 await rig.end()
+
+
+@contextmanager
+def no_descriptor_left():
+    """What is open stays so."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def alive(pid):
@@ -169,6 +186,88 @@ async def test_when_none_is_left_a_service_that_is_away_ends_it(tmp_path):
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(GivenUp, match=f"exit code {AWAY}"):
             await asyncio.wait_for(rig.running, PATIENCE)
+
+
+async def test_one_that_the_system_does_not_start_is_tried_again_until_it_does_and_each_try_is_said(rig):
+    pids = await rig.up()
+    with no_descriptor_left():
+        os.kill(pids[0], signal.SIGKILL)
+        await rig.until(lambda: len(rig.logged("worker.not_started")) >= 3)
+    tries = rig.logged("worker.not_started")
+    assert {line["worker"] for line in tries} <= {1, 2}
+    assert "Too many open files" in tries[0]["error"]
+    assert [line["again_in"] for line in tries[:3]] == [0.01, 0.02, 0.02]
+    await rig.until(lambda: f"epoch-{pids[0]}" in " ".join(rig.noted("dead")))
+    await rig.until(lambda: len(rig.noted("start")) == 3)
+    assert alive(pids[1])
+    assert await rig.end() == 0
+
+
+async def test_a_replacement_that_the_system_does_not_start_is_tried_again_and_the_old_one_stays_until_then(
+    rig,
+):
+    pids = await rig.up()
+    rig.program.unlink()
+    rig.supervisor.replace_all()
+    await rig.until(lambda: len(rig.logged("worker.not_started")) >= 3)
+    assert all(map(alive, pids))
+    rig.program.symlink_to(sys.executable)
+    await rig.until(lambda: rig.logged("workers.replaced"))
+    assert sorted(map(int, rig.noted("leave"))) == sorted(pids)
+
+
+async def test_one_that_dies_while_it_is_being_replaced_leaves_its_place_to_one_other_only(rig):
+    """Both who keeps the place and who replaces wait for the system; whoever is second takes nobody's place."""
+    pids = await rig.up()
+    rig.program.unlink()
+    rig.supervisor.replace_all()
+    await rig.until(lambda: rig.logged("worker.not_started"))
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    await rig.until(lambda: len(rig.logged("worker.ended")) == 2)
+    rig.program.symlink_to(sys.executable)
+    await rig.until(lambda: rig.logged("workers.replaced"))
+    await rig.until(lambda: len([pid for pid in rig.noted("start") if alive(int(pid))]) == 2)
+    assert await rig.end() == 0
+
+
+async def test_a_first_that_the_system_does_not_start_is_said_in_a_sentence(tmp_path):
+    rig = Rig(tmp_path)
+    rig.program.unlink()
+    with pytest.raises(GivenUp, match=r"Worker 1 could not be started: .*No such file or directory.*\.$"):
+        await asyncio.wait_for(rig.supervisor.run(), PATIENCE)
+
+
+async def test_a_supervisor_of_which_a_part_fails_says_so_and_ends_instead_of_keeping_fewer(
+    tmp_path, monkeypatch
+):
+    async with supervised(tmp_path) as rig:
+        pids = await rig.up()
+        monkeypatch.setattr(rig.supervisor, "_pause", lambda *_: 1 / 0)
+        os.kill(pids[0], signal.SIGKILL)
+        with pytest.raises(GivenUp, match=r"The supervisor failed \(worker [12]\): ZeroDivisionError"):
+            await asyncio.wait_for(rig.running, PATIENCE)
+        [line] = rig.logged("supervisor.failed")
+        assert isinstance(line["exc_info"], ZeroDivisionError)
+        assert not alive(pids[1])
+
+
+async def test_a_supervisor_that_fails_to_hear_a_worker_says_so_and_ends_all(tmp_path, monkeypatch):
+    async with supervised(tmp_path) as rig:
+        pids = await rig.up()
+        monkeypatch.setattr(rig.supervisor, "_gather", lambda *_: 1 / 0)
+        (rig.folder / f"ask-{pids[1]}").touch()
+        with pytest.raises(GivenUp, match=r"The supervisor failed \(attend\)"):
+            await asyncio.wait_for(rig.running, PATIENCE)
+        assert not any(map(alive, pids))
+
+
+async def test_who_cannot_be_told_that_all_are_ready_ends_nobody(tmp_path):
+    async with supervised(tmp_path) as rig:
+        rig.supervisor._on_ready = lambda: os.write(-1, b"ready")
+        await rig.until(lambda: rig.logged("workers.unannounced"))
+        assert not rig.running.done()
+        assert await rig.end() == 0
 
 
 @pytest.mark.parametrize(("how", "code"), [("exit 2", 2), ("exit 1", 1), (f"exit {AWAY}", 1)])

@@ -1,7 +1,8 @@
 """How is the store, and who lives on it? For `herenow doctor`.
 
 What a node would find out by failing is found out before: whether the store takes writes, has room, forgets, has lost
-something, keeps the time, and whether the nodes whose leases lie there still renew them. Nothing is changed: that it takes
+something, keeps the time, whether the nodes whose leases lie there still renew them, and whether one with these settings
+would be let in by them (`doctor_terms`). Nothing is changed: that it takes
 writes is tried by removing a lease that nobody has.
 """
 
@@ -10,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from herenow.cli.doctor_terms import agreement
 from herenow.cli.findings import Finding, advice, fine, problem
 from herenow.errors import ConfigurationError, HerenowError, Unavailable, UnknownOutcome
 from herenow.settings import Settings
@@ -43,6 +45,8 @@ class Seen:
     leases: Sequence[Lease]
     dues: dict[int, Due]
     servers: Sequence[ServerState]
+    terms: Mapping[str, str]
+    """What the nodes on it agree on."""
 
 
 def store(settings: Settings) -> Iterator[Finding]:
@@ -55,6 +59,7 @@ def store(settings: Settings) -> Iterator[Finding]:
         yield problem("engine", f"{place} does not answer ({error}): is it running, and reachable?")
     else:
         yield from _engine(seen, place)
+        yield from agreement(settings, seen.terms)
         if settings.engine != "memory://":
             yield from _nodes(seen, round(settings.node_lease * 1000))
     if settings.engine != "memory://" and settings.ledger_path is not None:
@@ -75,8 +80,9 @@ async def _looked(settings: Settings) -> Seen:
         leases = await made.leases()
         now = await made.store_time()  # after the leases: nobody has renewed later than now
         dues = await made.due(range(made.shards), now - LATE, 1)
-        servers = await made.states() if isinstance(made, RedisEngine) else ()
-        return Seen(now, refusal, leases, dues, servers)
+        if not isinstance(made, RedisEngine):  # it lives in one process, and so do its terms
+            return Seen(now, refusal, leases, dues, (), {})
+        return Seen(now, refusal, leases, dues, await made.states(), await made.terms())
     finally:
         await made.close()
 

@@ -19,7 +19,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from herenow.engines.redis_calls import Calls, Request
-from herenow.engines.redis_checks import ServerState, check, states
+from herenow.engines.redis_checks import ServerState, check, states, unusable
 from herenow.engines.redis_codec import body_of, field_of, laid, record_of, user_of
 from herenow.engines.redis_keys import Keys, ShardKeys, buckets_for
 from herenow.engines.redis_link import Argument, Reply
@@ -29,7 +29,7 @@ from herenow.engines.redis_reads import Header, Question, Words, question_for, q
 from herenow.engines.redis_rows import KEPT, SET, TAKEN, Rows, stored, text, time
 from herenow.engines.redis_servers import servers_of
 from herenow.engines.redis_url import Target
-from herenow.errors import ConfigurationError, HerenowError, Unavailable
+from herenow.errors import ConfigurationError, HerenowError, Unavailable, UnknownOutcome
 from herenow.ports import (
     Batch,
     Committed,
@@ -85,10 +85,20 @@ class RedisEngine:
         """For `herenow doctor`, after `check`."""
         return await states(self._servers, self._target)
 
+    async def terms(self) -> dict[str, str]:
+        """For `herenow doctor`: what the nodes of this store agree on, as the first of them wrote it; empty: nobody did."""
+        reply = _list(
+            await self._calls.one(Request(self._keys.slot, ("HGETALL", self._keys.terms)), writes=False)
+        )
+        return {_bytes(n).decode(): _bytes(v).decode() for n, v in zip(reply[::2], reply[1::2], strict=True)}
+
     async def open(self, terms: Mapping[str, str]) -> None:
-        await self.check()
-        await self._agree(terms)
-        await self._mail.open()
+        try:
+            await self.check()
+            await self._agree(terms)
+            await self._mail.open()
+        except (Unavailable, UnknownOutcome) as error:  # what an operator reads who has just started a node
+            raise type(error)(unusable(self._target, str(error))) from None
 
     async def close(self) -> None:
         self._logs.close()

@@ -121,4 +121,10 @@ async def _info(server: Server) -> dict[str, str]:
 
 
 def _wrong(target: Target, why: str) -> ConfigurationError:
-    return ConfigurationError(f"engine {target.said!r} cannot be used: {why}.")
+    return ConfigurationError(unusable(target, why))
+
+
+def unusable(target: Target, why: str) -> str:
+    """One sentence with the setting's name, never the password. What a server says of itself may end as one does."""
+    why = why.rstrip(" .")
+    return f"engine {target.said!r} cannot be used: {why}{'' if why.endswith(('?', '!')) else '.'}"

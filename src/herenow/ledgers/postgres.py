@@ -99,6 +99,12 @@ class PostgresLedger(SqlLedger):
         async with self._apart(LOOK) as connection:
             return await connection.run_sync(revision), NEWEST
 
+    async def found_id(self) -> str | None:
+        async with self._apart(LOOK) as connection:
+            if await connection.run_sync(revision) is None:
+                return None
+            return await connection.run_sync(read_id)
+
     async def migrate(self) -> None:
         async with self._apart() as connection:
             await _migrated(connection, if_empty=False)

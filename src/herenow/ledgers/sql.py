@@ -51,7 +51,7 @@ class Statements:
 
 
 class SqlLedger(ABC):
-    """Subclasses add `open` (which sets `_id`), `close`, `schema`, `migrate` and the two ways to a connection.
+    """Subclasses add `open` (which sets `_id`), `close`, `schema`, `found_id`, `migrate` and the two ways to a connection.
 
     What the caller gave is copied before it is handed on: the caller may go on filling it while a thread reads.
     """
@@ -102,6 +102,10 @@ class SqlLedger(ABC):
         if self._id is None:
             raise Unavailable("The ledger has not been opened.")
         return self._id
+
+    @abstractmethod
+    async def found_id(self) -> str | None:
+        """For `herenow doctor`. Works without `open`, and changes nothing; None: it has not been created yet."""
 
     # What a presence starts from, and what it leaves
 

@@ -90,6 +90,12 @@ class SqliteLedger(SqlLedger):
         async with self._any_lane() as lane:
             return await self._on(lane, self._revision, self._at_open), NEWEST
 
+    async def found_id(self) -> str | None:
+        if (await self.schema())[0] is None:
+            return None
+        async with self._any_lane() as lane:
+            return await self._on(lane, read_id, self._at_open)
+
     async def migrate(self) -> None:
         self._check_place()
         async with self._any_lane() as lane:

@@ -2,11 +2,15 @@
 
 The first death is an accident. One that follows within `STEADY` seconds of a start is not: each is followed by a longer
 pause, and after `PAUSES` of them in a row it is not going to live, and whoever watches the whole must hear of it.
+
+One that the system does not start at all (no memory, no descriptor, no process left) is none of these: it is tried again
+for ever, because to give up would end those that live.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 
 STEADY = 10.0
 """Seconds a worker must have lived for its death to be an accident."""
@@ -33,3 +37,7 @@ class Restarts:
     def pause_while_away(self) -> float:
         """It could not start because a service is out of reach: that is not its fault, and may take long."""
         return self._pauses[-1]
+
+    def pauses_between_tries(self) -> Iterator[float]:
+        """Seconds to wait after each try to start it that the system refused: longer and longer, but never long."""
+        return chain(self._pauses[1:], repeat(self._pauses[-1]))

@@ -3,11 +3,12 @@
 Answers: how many run, which of them is to be started again, and when is it time to give up? It starts one first, so that
 a wrong setting or an absent store is said once; the others follow when that one is ready. Whoever ends without having been
 told to is started again (see `restarts`), and the others are told under which epochs it wrote: they take care of its users
-at once, where nodes of other machines must wait for a lease to run out. One whose loop does not turn is killed. SIGHUP
-replaces one after the other, each by a new process with the settings and the program of that moment.
+at once, where nodes of other machines must wait for a lease to run out. One that the system does not start for want of
+something is tried again until it does. One whose loop does not turn is killed. SIGHUP replaces one after the other, each by
+a new process with the settings and the program of that moment.
 
 It does nothing else, so that nothing else can end it. When it is killed all the same, its workers find their link closed,
-and end in order.
+and end in order. What it does itself does not end unnoticed: without one of its tasks it would keep fewer than it says.
 """
 
 from __future__ import annotations
@@ -118,7 +119,10 @@ class Supervisor:
     async def _begin(self) -> int | None:
         """The first one alone. None: it is ready, or we were told to stop; otherwise its exit code."""
         slot = self._slots[0]
-        slot.worker = worker = await self._start(slot)
+        try:
+            slot.worker = worker = await self._start(slot)
+        except OSError as error:
+            raise GivenUp(f"Worker 1 could not be started: {error}.") from None
         await self._first(worker.ready.wait(), worker.ended.wait(), self._stop.wait())
         if not worker.ended.is_set() or self._stop.is_set():
             return None
@@ -127,14 +131,13 @@ class Supervisor:
         raise GivenUp(f"Worker 1 ended before it was ready, with {_how(worker.code)}.")
 
     async def _go_on(self) -> None:
-        loop = asyncio.get_running_loop()
         jobs = [
             *((self._keep(slot), f"worker {slot.number}") for slot in self._slots),
             (self._look(), "look"),
             (self._replace_when_told(), "replace"),
             (self._announce(), "announce"),
         ]
-        tasks = [loop.create_task(work, name=name) for work, name in jobs]
+        tasks = [self._task(work, name) for work, name in jobs]
         try:
             await self._stop.wait()
         finally:
@@ -145,7 +148,23 @@ class Supervisor:
     async def _announce(self) -> None:
         for slot in self._slots:
             await slot.ready.wait()
-        self._on_ready()
+        try:
+            self._on_ready()
+        except OSError as error:  # nobody reads what we print: no reason to end
+            log.warning("workers.unannounced", error=str(error))
+
+    def _task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        task.add_done_callback(self._notice)
+        return task
+
+    def _notice(self, task: asyncio.Task[None]) -> None:
+        """That one of ours has failed: whoever watches the whole starts it anew."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("supervisor.failed", task=task.get_name(), exc_info=error)
+            self._failure = self._failure or GivenUp(f"The supervisor failed ({task.get_name()}): {error!r}.")
+            self._stop.set()
 
     # One worker
 
@@ -153,7 +172,11 @@ class Supervisor:
         while True:
             worker = slot.worker
             if worker is None:
-                worker = slot.worker = await self._start(slot)
+                worker = await self._started(slot)
+                if slot.worker is not None:  # a replacement was there first
+                    worker.kill()
+                    continue
+                slot.worker = worker
             await worker.ended.wait()
             if slot.worker is not worker:
                 continue  # another took its place
@@ -179,7 +202,19 @@ class Supervisor:
         self._failure = (ConfigurationError if worker.code == 2 else GivenUp)(sentence)
         self._stop.set()
 
+    async def _started(self, slot: _Slot) -> _Worker:
+        """However often it takes: what the system lacks now it may have in a moment."""
+        pauses = slot.restarts.pauses_between_tries()
+        while True:
+            try:
+                return await self._start(slot)
+            except OSError as error:
+                pause = next(pauses)
+                log.error("worker.not_started", worker=slot.number, error=str(error), again_in=pause)
+            await asyncio.sleep(pause)
+
     async def _start(self, slot: _Slot) -> _Worker:
+        """Raises `OSError` when there is no descriptor, memory or process left for it, or no such program."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -193,18 +228,29 @@ class Supervisor:
             except BaseException:
                 ours.close()
                 raise
-        worker = _Worker(slot, process, await Link.over(ours))
+        try:
+            link = await Link.over(ours)
+        except BaseException:
+            ours.close()
+            process.kill()
+            raise
+        worker = _Worker(slot, process, link)
         worker.link.send(Place(slot.number, len(self._slots), *self._address))
         self._workers.add(worker)
-        worker.attendance = asyncio.get_running_loop().create_task(self._attend(worker), name="attend")
+        worker.attendance = self._task(self._attend(worker), "attend")
         return worker
 
     async def _attend(self, worker: _Worker) -> None:
         """Hear it out: what it said before its end counts."""
-        async for message in worker.link.messages():
-            self._hear(worker, message)
+        try:
+            async for message in worker.link.messages():
+                self._hear(worker, message)
+        finally:
+            worker.link.close()  # if it was we who failed: it ends in order when nobody listens
+            await self._ended(worker)
+
+    async def _ended(self, worker: _Worker) -> None:
         worker.code = await worker.process.wait()
-        worker.link.close()
         worker.lived = worker.age
         self._workers.discard(worker)
         self._unburied += worker.epochs
@@ -275,7 +321,7 @@ class Supervisor:
     async def _replace(self, slot: _Slot) -> bool:
         """The new one first: nobody finds the door closed. False: it does not start, and the old one stays."""
         old = slot.worker
-        new = await self._start(slot)
+        new = await self._started(slot)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STARTING):
                 await self._first(new.ready.wait(), new.ended.wait())
