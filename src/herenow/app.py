@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_network
+from typing import TYPE_CHECKING
 
 import structlog
 import uvloop
@@ -32,7 +33,6 @@ from herenow.demo import Demo
 from herenow.engines import make_engine
 from herenow.errors import ConfigurationError
 from herenow.gateway.auth import Auth
-from herenow.gateway.key_sources import FileSource, Source, UrlSource
 from herenow.gateway.listening import Listener
 from herenow.gateway.server import Gateway, GatewaySettings
 from herenow.gateway.sockets import Sockets, descriptors_allowed, sockets_within
@@ -48,6 +48,9 @@ from herenow.service.shares import Reaping
 from herenow.settings import Settings
 from herenow.settings.model import without_password
 from herenow.workers.worker import Worker
+
+if TYPE_CHECKING:
+    from herenow.gateway.key_sources import Source
 
 SWITCH = 0.0005
 """Seconds after which a ledger's thread gives the interpreter back to the event loop; Python's own 5 ms would be waited
@@ -278,6 +281,13 @@ def node_settings(settings: Settings) -> NodeSettings:
 
 
 def key_source(settings: Settings) -> Source | None:
+    if settings.jwks_url is None and settings.jwks_file is None:
+        return None
+    from herenow.gateway.key_sources import (
+        FileSource,
+        UrlSource,
+    )  # an HTTP client, for those who have an issuer
+
     if settings.jwks_url is not None:
         return UrlSource(settings.jwks_url)
     return None if settings.jwks_file is None else FileSource(settings.jwks_file)

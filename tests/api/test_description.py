@@ -16,7 +16,7 @@ from herenow.wire.codes import CODES, Where
 
 @pytest.fixture(scope="module")
 def described():
-    return json.loads(Description(CONTRACT, max_bulk=1000)._document)
+    return json.loads(Description(CONTRACT, max_bulk=1000).document)
 
 
 async def test_every_route_is_in_the_document_and_the_other_way_round():

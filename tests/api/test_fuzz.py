@@ -34,7 +34,7 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
-DOCUMENT = schemathesis.openapi.from_dict(json.loads(Description(CONTRACT, max_bulk=1000)._document))
+DOCUMENT = schemathesis.openapi.from_dict(json.loads(Description(CONTRACT, max_bulk=1000).document))
 
 
 @schemathesis.serializer("application/x-ndjson")

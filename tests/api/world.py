@@ -157,7 +157,7 @@ async def serving(
 @cache
 def document_of(app):
     resource = next(route.endpoint for route in app.routes if route.path == "/openapi.json")
-    return json.loads(resource.operations["GET"].handle.__self__._document)
+    return json.loads(resource.operations["GET"].handle.__self__.document)
 
 
 def check_documented(document, app, response):

@@ -9,9 +9,10 @@ from tests.gateway.issuer import issuing, jwks, public_jwk, signed
 
 from herenow.errors import ConfigurationError, ProtocolError
 from herenow.gateway.auth import Auth
-from herenow.gateway.jwks import MAX_BYTES, BadKeys
+from herenow.gateway.jwks import MAX_BYTES
 from herenow.gateway.key_sources import LONGEST, SHORTEST, FileSource, Read, UrlSource
-from herenow.gateway.keyring import TRIED, KeysPending
+from herenow.gateway.keyring import TRIED
+from herenow.gateway.public_keys import BadKeys, KeysPending
 from herenow.gateway.tokens import Expected
 from herenow.testing.manual_clock import LoopClock
 

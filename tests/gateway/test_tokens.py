@@ -33,6 +33,13 @@ def test_a_minted_service_token_is_one():
     assert verify(token, SECRET, now=NOW, max_ttl=DAY).is_service
 
 
+def test_others_read_a_minted_token_as_we_do():
+    token = mint(SECRET, "zoë", scope="service", ttl=60, now=NOW)
+    assert jwt.get_unverified_header(token) == {"alg": "HS256", "typ": "JWT"}
+    said = jwt.decode(token, SECRET, algorithms=["HS256"], options={"verify_exp": False, "verify_iat": False})
+    assert said == {"sub": "zoë", "iat": NOW, "exp": NOW + 60, "scope": "service"}
+
+
 def test_a_user_that_cannot_be_an_id_gets_no_token():
     with pytest.raises(ProtocolError, match="invalid_id"):
         mint(SECRET, "ana bob", scope=None, ttl=60, now=NOW)

@@ -39,7 +39,7 @@ from herenow.wire import shapes
 from herenow.wire.shapes import SERVER_TYPES
 
 EXAMPLES = int(os.environ.get("HERENOW_TWINS", "10"))
-DOCUMENT = json.loads(Description(CONTRACT, max_bulk=1000)._document)
+DOCUMENT = json.loads(Description(CONTRACT, max_bulk=1000).document)
 OPERATIONS = {f"{method.upper()} {path}" for path, methods in DOCUMENT["paths"].items() for method in methods}
 
 

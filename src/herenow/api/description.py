@@ -1,4 +1,5 @@
-"""The API describes itself: `/openapi.json` for machines, `/docs` for people, both made once and both complete.
+"""The API describes itself: `/openapi.json` for machines, `/docs` for people, both made once, when they are first asked for,
+and both complete.
 
 The page is plain HTML made here from the document. It asks nobody for anything, not even the server: whoever can open
 it can read it, on an aeroplane too. The `type` of every problem leads to a line of its table of codes.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from html import escape
 from typing import Any
 
@@ -44,18 +46,29 @@ class Description:
                 access=Access.ANYONE,
             ),
         )
-        described = document((*contract, *self.operations), max_bulk=max_bulk)
-        self._document = json.dumps(described, ensure_ascii=False).encode()
-        self._page = "".join(_page(described)).encode()
+        self._contract = (*contract, *self.operations)
+        self._max_bulk = max_bulk
+
+    @cached_property
+    def document(self) -> bytes:
+        return json.dumps(self._described, ensure_ascii=False).encode()
+
+    @cached_property
+    def page(self) -> bytes:
+        return "".join(_page(self._described)).encode()
+
+    @property
+    def _described(self) -> Json:
+        return document(self._contract, max_bulk=self._max_bulk)
 
     async def openapi(self, _call: Call) -> Response:
         """GET /openapi.json"""
-        return Reply(self._document, media=JSON)
+        return Reply(self.document, media=JSON)
 
     async def docs(self, _call: Call) -> Response:
         """GET /docs"""
         return Reply(
-            self._page, media="text/html; charset=utf-8", headers=(("content-security-policy", _CSP),)
+            self.page, media="text/html; charset=utf-8", headers=(("content-security-policy", _CSP),)
         )
 
 

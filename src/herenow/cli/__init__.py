@@ -2,19 +2,16 @@
 
 What they share is here: one sentence on stderr instead of a traceback, and three exit codes. 0: done. 1: a
 problem was found, or a service is away. 2: wrong usage or configuration.
+
+A command's file is imported when the command is asked for, and takes what is heavy inside its functions: nobody who mints
+a token waits for a terminal's colours or an HTTP client.
 """
+
+from importlib import import_module
 
 import click
 
 from herenow import __version__
-from herenow.cli.config import config
-from herenow.cli.doctor import doctor
-from herenow.cli.importing import import_
-from herenow.cli.migrate import migrate
-from herenow.cli.reap import reap
-from herenow.cli.serve import serve
-from herenow.cli.token import token
-from herenow.cli.top import top
 from herenow.errors import ConfigurationError, HerenowError, ProtocolError
 
 
@@ -30,7 +27,30 @@ class _Mistake(click.ClickException):
     exit_code = 2
 
 
+COMMANDS = {
+    "serve": "serve:serve",
+    "reap": "reap:reap",
+    "token": "token:token",
+    "config": "config:config",
+    "import": "importing:import_",
+    "migrate": "migrate:migrate",
+    "top": "top:top",
+    "doctor": "doctor:doctor",
+}
+"""Name → the module beside this one and what it is called there."""
+
+
 class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(f"herenow.cli.{module}"), attribute)
+        return command
+
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
@@ -48,7 +68,3 @@ class _Commands(click.Group):
 @click.version_option(__version__, prog_name="herenow")
 def main() -> None:
     """herenow: who is here now, and who may know it?"""
-
-
-for command in (serve, reap, token, config, import_, migrate, top, doctor):
-    main.add_command(command)

@@ -10,6 +10,7 @@ import re
 import click
 
 from herenow.cli.flags import with_settings
+from herenow.cli.starting import quickly
 from herenow.errors import ConfigurationError
 from herenow.settings import Settings
 
@@ -71,8 +72,9 @@ def reap(
     batch_size: str,
 ) -> None:
     """Decide who is due (graces, idleness, modes that end) beside the nodes of a Redis engine."""
-    from herenow.app import reap as run
-    from herenow.service.shares import Reaping
+    with quickly():
+        from herenow.app import reap as run
+        from herenow.service.shares import Reaping
 
     if settings.engine == "memory://":
         raise ConfigurationError(

@@ -11,6 +11,7 @@ import sys
 import click
 
 from herenow.cli.flags import with_settings
+from herenow.cli.starting import quickly
 from herenow.errors import Unavailable
 from herenow.settings import Settings
 
@@ -36,13 +37,15 @@ def serve(ctx: click.Context, /, settings: Settings, *, demo: bool, link: int | 
         ctx.exit(_work(settings, link))
     if settings.workers > 1:
         ctx.exit(_supervise(settings))
-    from herenow.app import serve as run
+    with quickly():
+        from herenow.app import serve as run
 
     ctx.exit(run(settings, demo=demo))
 
 
 def _work(settings: Settings, link: int) -> int:
-    from herenow.app import work
+    with quickly():
+        from herenow.app import work
 
     try:
         return work(settings, link)
@@ -52,10 +55,11 @@ def _work(settings: Settings, link: int) -> int:
 
 
 def _supervise(settings: Settings) -> int:
-    from herenow.announcement import announcement
-    from herenow.gateway.address import held, url_of
-    from herenow.logs import configure_logging
-    from herenow.workers.supervisor import Supervisor
+    with quickly():
+        from herenow.announcement import announcement
+        from herenow.gateway.address import held, url_of
+        from herenow.logs import configure_logging
+        from herenow.workers.supervisor import Supervisor
 
     configure_logging(settings.log_format, settings.log_level)
     with held(settings.host, settings.port) as address:

@@ -1,7 +1,7 @@
 """Which engine does a URL ask for?
 
 A table from scheme to factory; a new engine is one file and one line here. This module knows no engine's workings and
-reads no setting but what it is handed.
+reads no setting but what it is handed. An engine of many files is imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from herenow.engines.memory import MemoryEngine, MemoryStore, wall_clock
-from herenow.engines.redis import RedisEngine
-from herenow.engines.redis_url import SCHEMES, parse, without_password
 from herenow.errors import ConfigurationError
 from herenow.ports import Engine
 
@@ -39,6 +37,8 @@ def make_engine(
     scheme, separator, _ = url.partition("://")
     factory = ENGINES.get(scheme)
     if factory is None or not separator:
+        from herenow.engines.redis_url import without_password
+
         raise ConfigurationError(f"engine {without_password(url)!r} is not one this version has: {_known()}.")
     return factory(url, EngineOptions(shards, namespace, capacity, clock))
 
@@ -52,6 +52,9 @@ def _memory(url: str, options: EngineOptions) -> Engine:
 
 
 def _redis(url: str, options: EngineOptions) -> Engine:
+    from herenow.engines.redis import RedisEngine
+    from herenow.engines.redis_url import parse
+
     return RedisEngine(
         parse(url), namespace=options.namespace, shards=options.shards, capacity=options.capacity
     )
@@ -59,7 +62,10 @@ def _redis(url: str, options: EngineOptions) -> Engine:
 
 ENGINES: Mapping[str, Callable[[str, EngineOptions], Engine]] = {
     "memory": _memory,
-    **dict.fromkeys(SCHEMES, _redis),
+    "redis": _redis,
+    "rediss": _redis,
+    "redis+sentinel": _redis,
+    "redis+cluster": _redis,
 }
 
 

@@ -13,15 +13,19 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from hashlib import sha256
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from herenow.errors import ProtocolError
-from herenow.gateway.key_sources import Source
-from herenow.gateway.keyring import Keyring, KeysPending
+from herenow.gateway.public_keys import KeysPending
 from herenow.gateway.tokens import ANY, MAX_BYTES, Claims, Expected, verify
 from herenow.service.clock import Clock
 from herenow.service.revocations import Revocations
 from herenow.service.tasks import Tasks
+
+if TYPE_CHECKING:
+    from herenow.gateway.key_sources import Source
+    from herenow.gateway.keyring import Keyring
 
 SUBPROTOCOL = "herenow.v1"
 _TOKEN_SUBPROTOCOL = "herenow.token."  # noqa: S105 - a prefix, not a secret
@@ -48,8 +52,15 @@ class Auth:
         self._revocations = revocations
         self._expected = expected
         self._tasks = Tasks()
-        self._keys = None if source is None else Keyring(source, clock, self._tasks, self._forget)
+        self._keys = None if source is None else self._keyring(source)
         self._verified: OrderedDict[bytes, Claims] = OrderedDict()
+
+    def _keyring(self, source: Source) -> Keyring:
+        from herenow.gateway.keyring import (
+            Keyring,
+        )  # with all of cryptography: not for those who have a secret
+
+        return Keyring(source, self._clock, self._tasks, self._forget)
 
     async def start(self) -> None:
         """Raises `ConfigurationError`."""

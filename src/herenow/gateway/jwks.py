@@ -4,7 +4,8 @@ A key is for exactly one algorithm, by its type: RSA for RS256, P-256 for ES256,
 business in a public document and are left out, as are keys for encryption, of other curves, or too weak. Only public
 members are read, whatever else a careless issuer published. A document without a single usable key is none.
 
-Pure: bytes in, keys out. Another algorithm is the reason to change this module.
+Pure: bytes in, keys out; whether a signature is a key's is PyJWT's work. Another algorithm is the reason to change this
+module.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+import jwt
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import (
     SECP256R1,
@@ -24,22 +26,20 @@ from cryptography.hazmat.primitives.asymmetric.ec import (
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
 
-from herenow.errors import HerenowError
+from herenow.errors import ProtocolError
+from herenow.gateway.public_keys import ALGORITHMS, MAX_KID, BadKeys
 
 MAX_BYTES = 262_144
 """Of a whole document: hundreds of keys, where issuers publish two or three."""
 
 MAX_KEYS = 100
-MAX_KID = 256
 
 RSA_BITS = range(2048, 8193)
 """Fewer are weak; more cost milliseconds per token, to be caused by anybody who can send one."""
 
 Key = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 
-
-class BadKeys(HerenowError):  # noqa: N818 - reads as what it is
-    """No key can be had: a sentence says why."""
+_signatures = jwt.PyJWS(algorithms=[*ALGORITHMS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,17 @@ class PublicKey:
     algorithm: str
     kid: str | None
     key: Key
+
+    def payload_of(self, token: str) -> bytes | None:
+        """What the token says; None: it was signed with another key. Raises `ProtocolError`."""
+        try:
+            payload = _signatures.decode(token, self.key, algorithms=[self.algorithm])
+        except jwt.InvalidSignatureError:
+            return None
+        except jwt.PyJWTError:
+            raise ProtocolError("token_malformed", "The token is not a JSON Web Token.") from None
+        assert isinstance(payload, bytes)
+        return payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,5 +164,3 @@ _KINDS: Mapping[str, tuple[str, Callable[[Mapping[str, object]], Key]]] = {
     "EC": ("ES256", _p256),
     "OKP": ("EdDSA", _ed25519),
 }
-
-ALGORITHMS = tuple(algorithm for algorithm, _ in _KINDS.values())

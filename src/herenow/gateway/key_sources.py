@@ -16,7 +16,8 @@ from typing import Protocol
 
 import httpx2
 
-from herenow.gateway.jwks import MAX_BYTES, BadKeys
+from herenow.gateway.jwks import MAX_BYTES
+from herenow.gateway.public_keys import BadKeys
 from herenow.settings.model import without_password
 
 DEADLINE = 2.0

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from herenow.errors import ConfigurationError, ProtocolError
-from herenow.gateway.jwks import ALGORITHMS, BadKeys, Document, PublicKey, parse_jwks
+from herenow.gateway.jwks import Document, PublicKey, parse_jwks
 from herenow.gateway.key_sources import FileSource, Source
+from herenow.gateway.public_keys import ALGORITHMS, BadKeys, KeysPending
 from herenow.service.clock import Clock
 from herenow.service.tasks import Tasks
 
@@ -30,15 +31,6 @@ EARLY = 0.8
 """The part of its time after which a document is read again."""
 
 log = structlog.get_logger(__name__)
-
-
-class KeysPending(ProtocolError):  # noqa: N818 - reads as what it is
-    """Whether the token is good depends on a document that is being read: wait for `Keyring.looked`, ask again."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "keys_unavailable", "The keys that tokens are verified with are being read; try again."
-        )
 
 
 class Keyring:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
@@ -19,16 +19,12 @@ from starlette.types import ASGIApp
 
 from herenow.gateway.address import BACKLOG, joined, listening, url_of
 from herenow.gateway.front import Front
-from herenow.gateway.picows_seam import picows_protocol
 from herenow.gateway.sockets import Sockets
 from herenow.gateway.websocket import Acceptor, Limits
-from herenow.gateway.websockets_socket import websockets_protocol
 from herenow.settings import Settings
 
 SOON = 0.005
 """Seconds between two looks whether the server has started."""
-
-_PROTOCOLS = {"picows": picows_protocol, "websockets": websockets_protocol}
 
 
 class _Server(uvicorn.Server):
@@ -63,11 +59,12 @@ class Listener:
     async def serve(self, app: ASGIApp, acceptor: Acceptor, sockets: Sockets) -> None:
         """Until `stop`."""
         settings = self._settings
+        protocol = _protocol(settings.websocket)
         limits = Limits(max_message=settings.max_frame)
         config = uvicorn.Config(
             app,
             http=Front,
-            ws=_PROTOCOLS[settings.websocket](acceptor, limits, sockets),  # type: ignore[arg-type]
+            ws=protocol(acceptor, limits, sockets),  # type: ignore[arg-type]
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -95,6 +92,17 @@ class Listener:
     def stop(self) -> None:
         if self._server is not None:
             self._server.should_exit = True
+
+
+def _protocol(name: str) -> Callable[[Acceptor, Limits, Sockets], Callable[..., asyncio.BaseProtocol]]:
+    """Only the one that is used is imported."""
+    if name == "websockets":
+        from herenow.gateway.websockets_socket import websockets_protocol
+
+        return websockets_protocol
+    from herenow.gateway.picows_seam import picows_protocol
+
+    return picows_protocol
 
 
 def _notice_the_vanished(listener: socket.socket, silence: float) -> None:

@@ -18,8 +18,8 @@ import structlog
 from herenow.errors import ProtocolError
 from herenow.gateway.auth import SUBPROTOCOL, Auth, find_token
 from herenow.gateway.departures import Departures
-from herenow.gateway.keyring import KeysPending
 from herenow.gateway.origins import is_allowed
+from herenow.gateway.public_keys import KeysPending
 from herenow.gateway.session import ClientSession
 from herenow.gateway.sockets import Sockets
 from herenow.gateway.sweep import Sweep

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 from sqlalchemy import (
@@ -26,9 +26,11 @@ from sqlalchemy import (
     select,
     true,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
-Insert = sqlite.Insert | postgresql.Insert
+if TYPE_CHECKING:  # each flavour imports its own database's dialect, and not the others'
+    from sqlalchemy.dialects import postgresql, sqlite
+
+Insert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 Row = Sequence[Any]
 Query = Callable[[Connection, Mapping[str, object]], Sequence[Row]]
 """A prepared question: rows as plain values, in no particular order."""

@@ -1,7 +1,8 @@
 """What the ledger keeps, as tables: the one schema of every SQL ledger.
 
 The tables are narrow and clustered by their key (`WITHOUT ROWID` where SQLite offers it): an edge or a last seen is one
-B-tree entry. Ids are ordered byte by byte (SQLite does; for PostgreSQL the migrations say so).
+B-tree entry. What only PostgreSQL must be told the migrations say: that ids are ordered byte by byte, and how full a page of
+`last_seen` may be. An option of its own here would load all of its dialect for a ledger in SQLite.
 
 The migrations say how a ledger comes to be; a test keeps them equal to this. Change both, and `NEWEST`, together.
 Every `*_at`, `at` and `until` is epoch milliseconds.
@@ -32,9 +33,7 @@ last_seen = Table(
     Column("user", Text, primary_key=True),
     Column("at", BigInteger, nullable=False),
     sqlite_with_rowid=False,
-    postgresql_with={"fillfactor": 80},
 )
-"""On PostgreSQL a page keeps some room, so that a new value finds it beside the old one and leaves the index alone."""
 
 choices = Table(
     "choices",

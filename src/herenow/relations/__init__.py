@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from herenow.errors import ConfigurationError
 from herenow.ports import Ledger, Relations, SourceHealth
-from herenow.relations.callback import CallbackRelations
 from herenow.relations.open import OpenRelations
 
 
@@ -53,6 +52,8 @@ async def _open(options: SourceOptions) -> AsyncIterator[Relations]:
 
 @asynccontextmanager
 async def _callback(options: SourceOptions) -> AsyncIterator[Relations]:
+    from herenow.relations.callback import CallbackRelations  # an HTTP client, which no other source needs
+
     source = CallbackRelations(options.where, options.secret, now=options.now, health=options.health)
     try:
         yield source

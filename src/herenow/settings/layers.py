@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_settings import EnvSettingsSource, TomlConfigSettingsSource
 
 from herenow.errors import ConfigurationError
 from herenow.settings.kinds import SENTENCE
@@ -62,7 +61,8 @@ def _flags(flags: Mapping[str, object]) -> Layer:
 
 
 def _variables() -> Layer:
-    values = EnvSettingsSource(Settings)()
+    given = {name.upper(): value for name, value in os.environ.items()}  # herenow_port is taken as well
+    values = {name: given[variable(name)] for name in Settings.model_fields if variable(name) in given}
     return Layer(values, {name: variable(name) for name in values})
 
 
@@ -100,7 +100,8 @@ def _toml(config: Path | None) -> Layer:
 
 def _parsed(path: Path) -> Mapping[str, Any]:
     try:
-        return TomlConfigSettingsSource(Settings, toml_file=path)()
+        with path.open("rb") as file:
+            return tomllib.load(file)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}.") from None
     except OSError as error:

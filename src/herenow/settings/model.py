@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from herenow.settings.kinds import (
     About,
@@ -58,12 +57,10 @@ class Row:
     about: str
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Every setting, with the value in force. Built by `layers.load`; tests build it directly."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="HERENOW_",
-        enable_decoding=False,
+    model_config = ConfigDict(
         extra="forbid",
         frozen=True,
         hide_input_in_errors=True,
@@ -401,19 +398,6 @@ class Settings(BaseSettings):
         """These settings, knowing where they come from."""
         self._sources, self._warnings = dict(sources), warnings
         return self
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments only: `layers` reads the other places itself, to know which one a value came from."""
-        del settings_cls, env_settings, dotenv_settings, file_secret_settings
-        return (init_settings,)
 
 
 def about(field: FieldInfo) -> str:
