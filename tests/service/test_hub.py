@@ -193,6 +193,37 @@ async def test_f7_ten_changes_within_a_tick_are_one_frame_now_and_one_at_its_end
     assert viewer.has["ana"]["since"] == START + 9
 
 
+async def test_what_everybody_was_told_at_once_leaves_nothing_to_go_through_and_the_next_change_comes_at_the_tick_s_end():
+    stage = Stage(0)
+    ana = stage.people.get("ana")
+    for viewer in stage.viewers:
+        stage.looks(viewer, "ana")
+    for number in range(2):
+        ana.presence = replace(Presence(), status=Status.ONLINE, since=START + number)
+        stage.hub.publish(ana)
+        assert bool(stage.hub._ticks._touched) is bool(number)
+        assert {viewer.frames for viewer in stage.viewers} == {1}
+    await asyncio.sleep(0.1)
+    assert {viewer.frames for viewer in stage.viewers} == {2}
+    assert all(viewer.has["ana"]["since"] == START + 1 for viewer in stage.viewers)
+
+
+async def test_one_who_does_not_read_is_passed_over_while_all_the_others_are_told_at_once():
+    stage = Stage(0)
+    ana = stage.people.get("ana")
+    for viewer in stage.viewers:
+        stage.looks(viewer, "ana")
+    deaf, *others = stage.viewers
+    stage.hub.pause(deaf.outbox)
+    ana.presence = replace(Presence(), status=Status.ONLINE, since=START)
+    stage.hub.publish(ana)
+    assert (deaf.frames, {viewer.frames for viewer in others}) == (0, {1})
+    stage.hub.resume(deaf.outbox)
+    await asyncio.sleep(0.1)
+    assert {viewer.frames for viewer in stage.viewers} == {1}
+    assert deaf.has["ana"]["since"] == START
+
+
 async def test_one_who_was_told_at_once_hears_that_it_changed_back_and_one_who_rested_does_not():
     """ana comes and goes within a tick. The first viewer was ready and heard that she came; the second was not."""
     stage = Stage(0)

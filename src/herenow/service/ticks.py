@@ -93,22 +93,29 @@ class Ticks:
         """Its viewers had this until now. Who is ready gets it now; those who rest are gone through at the end of the
         tick, once."""
         ready = self._ready(channel)
+        if len(ready) < len(channel.outboxes):  # else nobody rests who had something
+            self._touch(channel, had, ready)
+        self.send(channel, ready)
+
+    def _ready(self, channel: Channel) -> list[Outbox]:
+        """Who is to be sent to now, and then rests as all the others."""
+        if not self._cooling and not self._paused:
+            return list(channel.outboxes)
+        if self._resting and self.audiences.of(channel) in self._resting:
+            return []
+        ready = [outbox for outbox in channel.outboxes if outbox.ready]
+        if not ready and (audience := self.audiences.of(channel)) is not None:
+            self._resting.add(audience)
+        return ready
+
+    def _touch(self, channel: Channel, had: bytes, ready: list[Outbox]) -> None:
+        """Some of its viewers rest."""
         touched = self._touched.get(channel)
         if touched is None:
             self._touched[channel] = _Touched(had, frozenset(ready))
         elif ready or touched.told:
             self.remember(channel)
             self._touched[channel] = _Touched(had, frozenset(ready))
-        self.send(channel, ready)
-
-    def _ready(self, channel: Channel) -> list[Outbox]:
-        """Who is to be sent to now, and then rests as all the others."""
-        audience = self.audiences.of(channel)
-        if audience in self._resting:
-            return []
-        if audience is not None:
-            self._resting.add(audience)
-        return [outbox for outbox in channel.outboxes if outbox.ready]
 
     def send(self, channel: Channel, ready: list[Outbox]) -> None:
         """At once, to these, who then rest."""
