@@ -102,6 +102,15 @@ def test_what_a_peer_cannot_do_is_in_the_table():
     assert ("absent: cannot read", "cannot") in [(figure.name, figure.unit) for figure in result.figures]
 
 
+def test_who_got_how_many_beats_a_second_is_noted(monkeypatch):
+    def pretend(_serve, _effort):
+        yield work.Measured("heartbeats", 100.0, 0.1, pace=12_345.0)
+
+    monkeypatch.setattr(work, "WORKS", dict.fromkeys(WORKS, pretend))
+    [note] = work.beside("beats", [], Effort(repeats=1)).notes
+    assert "12345 came per second" in note
+
+
 class Failing(Absent):
     name = "failing"
 

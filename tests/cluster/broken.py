@@ -18,7 +18,9 @@ def forgets_what_it_holds(node):
     def forgetful(person):
         held = person.sessions
         if person.record is not None:
-            person.sessions = [session for session in held if session.asserted or session.lost_at is not None]
+            person.sessions = tuple(
+                [session for session in held if session.asserted or session.lost_at is not None]
+            )
         try:
             return weigh(person)
         finally:

@@ -66,7 +66,7 @@ class Stage:
         for user in PEOPLE:
             self.people.get(user).pins += 1
         for viewer in self.viewers:
-            self.people.get(viewer.outbox.user).outboxes.append(viewer.outbox)
+            self.people.get(viewer.outbox.user).outboxes += (viewer.outbox,)
 
     def watch(self):
         some = self.random.sample(PEOPLE, self.random.choice([1, 1, 1, 3]))
@@ -116,7 +116,7 @@ class Stage:
         viewer = self.anybody()
         self.hub.forget(viewer.outbox)
         new = self.viewers[self.viewers.index(viewer)] = Viewer(viewer.outbox.user, self.people)
-        self.people.get(new.outbox.user).outboxes[:] = [new.outbox]
+        self.people.get(new.outbox.user).outboxes = (new.outbox,)
 
     async def rest(self):
         await asyncio.sleep(self.random.choice([0.001, 0.015, 0.03, 0.4]))
@@ -266,7 +266,7 @@ async def crowd(size, **limits):
     viewers = [Viewer(f"w{number}", stage.people) for number in range(size)]
     for number, viewer in enumerate(viewers):
         person = stage.people.get(viewer.outbox.user)
-        person.outboxes.append(viewer.outbox)
+        person.outboxes += (viewer.outbox,)
         acts(stage, person, active=number % 3 == 0)
         stage.looks(viewer, "ana")
     return stage, ana, viewers

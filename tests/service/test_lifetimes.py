@@ -59,7 +59,7 @@ async def test_those_who_wait_for_a_store_that_is_away_are_not_kept_twice(world)
         assert len(person.asks) <= 1
     await world.sleep(2)
     assert bob.saw("ana") == ["online", "offline"]
-    assert person.asks == []
+    assert person.asks == ()
 
 
 async def test_e4_a_node_that_stops_tells_its_clients_to_come_back_and_hands_their_sessions_into_grace(world):

@@ -38,6 +38,7 @@ from herenow.gateway.framing import (
     is_utf8,
 )
 from herenow.gateway.handshake import Door, switching
+from herenow.gateway.picows_loop import given_nothing_to_keep
 from herenow.gateway.websocket import Accept, Handler, Refuse
 
 log = logging.getLogger(__name__)
@@ -223,7 +224,9 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._socket is not None:
+        if (
+            self.listener is not None
+        ):  # else there is nobody whom picows could tell, and it does not look (`picows_loop`)
             super().connection_lost(exc)
 
     @classmethod
@@ -242,7 +245,8 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
     def _attach(self, socket: PicowsSocket, subprotocol: str | None, key: str, *, muted: bool) -> None:
         leash = Leash(self._tcp)
         self._socket = socket
-        self._construct(socket, subprotocol)
+        with given_nothing_to_keep():
+            self._construct(socket, subprotocol)
         super().connection_made(leash)
         leash.muted = muted
         self._feed(

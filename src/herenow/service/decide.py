@@ -26,7 +26,7 @@ from herenow.service.clock import Clock
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
 from herenow.service.patience import Patience
-from herenow.service.people import Ask, HeldSession, People, Person, Writing
+from herenow.service.people import Ask, HeldSession, People, Person, Writing, without
 from herenow.service.reader import Reader
 from herenow.service.recorder import Recorder
 from herenow.service.standing import Standing
@@ -130,14 +130,13 @@ class Decider:
         person = self._people.get(user)
         person.pins += 1
         ask = Ask(edit, asyncio.get_running_loop().create_future())
-        person.asks.append(ask)
+        person.asks += (ask,)
         try:
             self.touch(person)
             await self._patience.wait_for(ask.done)
             return person.presence
         except TimeoutError:
-            if ask in person.asks:
-                person.asks.remove(ask)
+            person.asks = without(person.asks, ask)
             if ask.doubtful or (ask.in_flight and edit is not as_it_is):
                 raise UnknownOutcome("The store did not answer; it may have been done.") from None
             raise Unavailable("The store is out of reach.") from None
@@ -410,7 +409,7 @@ class Decider:
             ask.in_flight = False
         first = self._bar(person)
         epoch = self._standing.epoch
-        asks = tuple(person.asks)
+        asks = person.asks
         held = [(session, session.facts(epoch)) for session in person.sessions]
         outcome = settle(
             person.presence,
@@ -497,7 +496,7 @@ class Decider:
         for session, facts in held:
             if facts.lost_at is not None:
                 if not outcome.more and session in person.sessions:
-                    person.sessions.remove(session)
+                    person.sessions = without(person.sessions, session)
             elif (session.device, facts.holder) in live:
                 session.asserted = outcome.presence.version
                 session.asserted_by = facts.holder
@@ -510,19 +509,19 @@ class Decider:
 
     def _end(self, person: Person, session: HeldSession, why: str) -> None:
         if session in person.sessions:
-            person.sessions.remove(session)
+            person.sessions = without(person.sessions, session)
             if session.lost_at is None:
                 self._on_ended(session, why)
 
     def _answer(self, person: Person, asks: tuple[Ask, ...]) -> None:
+        left = () if person.asks is asks else [ask for ask in person.asks if ask not in asks]
+        person.asks = tuple(left)
         for ask in asks:
-            if ask in person.asks:
-                person.asks.remove(ask)
             if not ask.done.done():
                 ask.done.set_result(None)
 
     def _give_up(self, person: Person, error: Exception) -> None:
-        asks, person.asks = person.asks, []
+        asks, person.asks = person.asks, ()
         for ask in asks:
             if not ask.done.done():
                 ask.done.set_exception(error)

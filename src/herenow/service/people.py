@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from herenow.core.machine import Edit, Held
 from herenow.core.model import UNLEASED, Platform, Presence, Session
@@ -28,6 +28,14 @@ REMEMBER_ENDED = 120_000
 
 RECENT = 100_000
 """How many such people at the most: about 60 MB. The oldest give way."""
+
+
+Thing = TypeVar("Thing")
+
+
+def without(things: tuple[Thing, ...], gone: Thing) -> tuple[Thing, ...]:
+    """What somebody has is kept in tuples: nearly always one of it, for which a list takes twice the room."""
+    return tuple([thing for thing in things if thing is not gone])
 
 
 class HeldSession:
@@ -75,7 +83,7 @@ class HeldSession:
         """When its turn in the wheel comes."""
         self.asserted = 0
         self.asserted_by = ""
-        self.connections: list[Connection] = []
+        self.connections: tuple[Connection, ...] = ()
         self.issued_at = 0
         """When the latest token it was shown was issued."""
         self.barred = False
@@ -186,9 +194,9 @@ class Person:
         self.presence = _NOTHING
         self.lost_choice: Presence | None = None
         """What the user chose last, as we know it and the store, having lost it, does not."""
-        self.sessions: list[HeldSession] = []
+        self.sessions: tuple[HeldSession, ...] = ()
         """What we hold: live ones, and lost ones until their loss is committed."""
-        self.asks: list[Ask] = []
+        self.asks: tuple[Ask, ...] = ()
         self.dirty = False
         self.deciding = False
         self.unpublished = False
@@ -198,7 +206,7 @@ class Person:
         self.changed_at = 0.0
         """Monotonic time of the last change, for the latency histogram."""
         self.channels: tuple[Channel, ...] = ()
-        self.outboxes: list[Outbox] = []
+        self.outboxes: tuple[Outbox, ...] = ()
         """Of the viewers this user is, not of those who look at them."""
         self.own_view: int | None = None
         """A hash of what their own devices were last told; None: none of them is here."""

@@ -15,7 +15,7 @@ from herenow.core.model import UNLEASED, Idle, Platform, Session
 from herenow.errors import ProtocolError
 from herenow.service.clock import Clock
 from herenow.service.decide import Decider
-from herenow.service.people import HeldSession, People, Person
+from herenow.service.people import HeldSession, People, Person, without
 from herenow.service.sessions import Sessions
 from herenow.service.silence import Silence
 from herenow.service.standing import Standing
@@ -100,7 +100,7 @@ class RestBeats:
 
     def _hold_unleased(self, person: Person, device: str, platform: Platform) -> HeldSession:
         session = HeldSession(person, device, platform, self._clock.now(), unleased=True)
-        person.sessions.append(session)
+        person.sessions += (session,)
         self._silence.look_by(session, session.seen_at + self._timings.dead_after * 2 // 3)
         return session
 
@@ -112,7 +112,7 @@ class RestBeats:
         """Another node has the device's socket. The beat is history then: kept, it could revive the device later."""
         person = session.person
         if session in person.sessions:
-            person.sessions.remove(session)
+            person.sessions = without(person.sessions, session)
         there = [s for s in person.presence.sessions if s.live and s.device == session.device]
         if activity is Activity.IDLE and any(s.idle is not Idle.SAID for s in there):
             await self._decider.ask(person.user, act_on(session.device, idle=True))

@@ -19,7 +19,7 @@ from herenow.service.decide import Decider
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
-from herenow.service.people import HeldSession, People, Person
+from herenow.service.people import HeldSession, People, Person, without
 from herenow.service.silence import Silence
 from herenow.service.standing import Standing
 from herenow.wire.codes import Close
@@ -80,14 +80,14 @@ class Sessions:
         session = person.session(device)
         if session is None:
             session = HeldSession(person, device, platform, now)
-            person.sessions.append(session)
+            person.sessions += (session,)
             self._metrics.sessions += 1
             self._silence.look_by(session, now + self._timings.dead_after)
         session.seen_at = now
         connection = Connection(session, Outbox(person.user, send, abort), end, now)
         self.refreshed(connection, now if issued_at is None else issued_at)
-        session.connections.append(connection)
-        person.outboxes.append(connection.outbox)
+        session.connections += (connection,)
+        person.outboxes += (connection.outbox,)
         self._metrics.connections += 1
         self._decider.touch(person)
         return connection
@@ -120,7 +120,7 @@ class Sessions:
         if connection not in session.connections:
             return
         person = session.person
-        session.connections.remove(connection)
+        session.connections = without(session.connections, connection)
         self._let_go(connection, person)
         lost_at = now = self._clock.now()
         if alive:  # its other connections may have been heard since
@@ -211,7 +211,7 @@ class Sessions:
     def drop_void(self, user: str, before: int) -> None:
         """The user was deleted: close the same, and hold nothing that no later token vouches for."""
         person = self._people.find(user)
-        for session in () if person is None else list(person.sessions):
+        for session in () if person is None else person.sessions:
             if session.issued_at < before:
                 self._drop(session)
                 session.barred = True
@@ -236,7 +236,7 @@ class Sessions:
         return dropped
 
     def _drop(self, session: HeldSession) -> None:
-        session.person.sessions.remove(session)
+        session.person.sessions = without(session.person.sessions, session)
         if not session.unleased and session.lost_at is None:
             self._metrics.sessions -= 1
 
@@ -244,14 +244,14 @@ class Sessions:
         """Close everything, as a node does that stops."""
         for person in self._people:
             for session in person.sessions:
-                for connection in list(session.connections):
+                for connection in session.connections:
                     connection.end(code, reason())
 
     def let_go_all(self) -> None:
         """Those who did not go though they were told to: nobody will hear of them here any more."""
         for person in self._people:
-            for session in list(person.sessions):
-                for connection in list(session.connections):
+            for session in person.sessions:
+                for connection in session.connections:
                     self.gone(connection, alive=False)
 
     def assert_again(self) -> None:
@@ -270,7 +270,7 @@ class Sessions:
         self._decider.touch(session.person)
 
     def _close(self, session: HeldSession, code: int, reason: str, *, but: Connection | None = None) -> None:
-        connections, session.connections = session.connections, []
+        connections, session.connections = session.connections, ()
         for connection in connections:
             self._let_go(connection, session.person)
             if connection is not but:
@@ -279,8 +279,7 @@ class Sessions:
 
     def _let_go(self, connection: Connection, person: Person) -> None:
         self._metrics.connections -= 1
-        if connection.outbox in person.outboxes:
-            person.outboxes.remove(connection.outbox)
+        person.outboxes = without(person.outboxes, connection.outbox)
         self._hub.forget(connection.outbox)
         self.on_gone(connection)
 

@@ -17,7 +17,7 @@ from herenow.core.model import Idle, Session
 from herenow.core.sessions import idle_limit
 from herenow.service.clock import Clock
 from herenow.service.decide import Decider
-from herenow.service.people import HeldSession, People
+from herenow.service.people import HeldSession, People, without
 from herenow.service.standing import Standing
 from herenow.service.wheel import Wheel
 
@@ -146,7 +146,7 @@ class Silence:
 
     def _silent(self, session: HeldSession) -> None:
         if session.unleased:  # the record has its deadline and loses it by itself
-            session.person.sessions.remove(session)
+            session.person.sessions = without(session.person.sessions, session)
             self._people.release(session.person, self._clock.now())
             return
         self.on_silent(session, max(session.seen_at + self._timings.dead_after, self._patient_until))

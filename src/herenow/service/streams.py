@@ -19,7 +19,7 @@ from herenow.service.clock import Clock
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
-from herenow.service.people import People
+from herenow.service.people import People, without
 from herenow.service.subscriptions import Subscriptions
 from herenow.wire.codes import Close
 from herenow.wire.shapes import dated_statuses_frame, denied_list_frame, status_body
@@ -95,7 +95,7 @@ class Streams:
                     "too_many_connections",
                     f"A user may have {self._max_connections} connections to one node, streams included.",
                 )
-            person.outboxes.append(outbox)
+            person.outboxes += (outbox,)
         stream = Stream(outbox, bearer, issued_at, end)
         self._open[stream] = None
         self._metrics.streams += 1
@@ -132,7 +132,7 @@ class Streams:
         self._hub.forget(stream.outbox)
         person = self._people.find(stream.user)
         if person is not None and stream.outbox in person.outboxes:
-            person.outboxes.remove(stream.outbox)
+            person.outboxes = without(person.outboxes, stream.outbox)
             self._people.release(person, self._clock.now())
 
     def end_void(self, user: str, before: int) -> None:
