@@ -172,7 +172,7 @@ async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_
             assert viewer.outbox.ready
             assert not viewer.outbox.dirty
             frames += viewer.frames
-        assert not stage.hub._ticks._touched
+        assert not stage.hub._ticks.touched
         stage.hub.catch_up()
         assert not stage.hub._ticks.audiences
         assert not stage.hub.paced_waiting
