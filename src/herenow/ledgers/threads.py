@@ -32,10 +32,13 @@ class Threads:
         self._at_end = at_end
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._busy = 0
 
     def do(self, work: Work, then: Then) -> None:
-        """In the order asked, by whichever thread is free."""
-        if len(self._threads) < self._count:
+        """In the order asked, by whichever thread is free. There are no more than were ever needed at once: each keeps a
+        connection, which keeps pages."""
+        self._busy += 1
+        if len(self._threads) < min(self._busy, self._count):
             self._start()
         self._jobs.put((work, then, asyncio.get_running_loop()))
 
@@ -71,5 +74,9 @@ class Threads:
         except BaseException as raised:  # noqa: BLE001 - it is raised where the work was asked for
             error = raised
         with suppress(RuntimeError):  # that loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(then, result, error)
+            loop.call_soon_threadsafe(self._done, then, result, error)
         return True
+
+    def _done(self, then: Then, result: object, error: BaseException | None) -> None:
+        self._busy -= 1
+        then(result, error)
