@@ -212,6 +212,25 @@ async def test_nothing_is_looked_up_by_scanning_a_table(ledger, tmp_path):
     assert not [step for step in steps if step[0].startswith(tuple(f"SCAN {table}" for table in tables))]
 
 
+async def test_who_keeps_a_connection_sees_what_others_wrote_since_and_holds_up_no_checkpoint(
+    ledger, tmp_path
+):
+    other = SqliteLedger(tmp_path / "herenow.db")
+    await other.open()
+    for at in range(NOW, NOW + 20):  # more than there are threads that could have kept an old view
+        await other.save_last_seen({"ana": at})
+        await other.apply([contact("ana", f"friend{at}")])
+        assert await ledger.remembered(["ana"]) == {"ana": Remembered(at)}
+        assert f"friend{at}" in await ledger.contacts("ana", NOW)
+        found = await ledger.acquaintance("ana", [f"friend{at}"], [], NOW, related=True, rooms=True)
+        assert [relation.contact for relation in found.relations] == [True]
+    await other.close()
+    with sqlite3.connect(tmp_path / "herenow.db") as connection:
+        [(busy, _, _)] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    assert not busy
+
+
 async def use_everything(ledger: SqliteLedger) -> None:
     rows: list[RelationRow] = [follow("ana", "bo"), contact("ana", "bo"), room("r", "ana")]
     await ledger.apply(rows)

@@ -172,7 +172,7 @@ async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_
             assert viewer.outbox.ready
             assert not viewer.outbox.dirty
             frames += viewer.frames
-        assert not stage.hub._ticks._touched
+        assert not stage.hub._ticks.touched
         stage.hub.catch_up()
         assert not stage.hub._ticks.audiences
         assert not stage.hub.paced_waiting
@@ -201,7 +201,7 @@ async def test_what_everybody_was_told_at_once_leaves_nothing_to_go_through_and_
     for number in range(2):
         ana.presence = replace(Presence(), status=Status.ONLINE, since=START + number)
         stage.hub.publish(ana)
-        assert bool(stage.hub._ticks._touched) is bool(number)
+        assert bool(stage.hub._ticks.touched) is bool(number)
         assert {viewer.frames for viewer in stage.viewers} == {1}
     await asyncio.sleep(0.1)
     assert {viewer.frames for viewer in stage.viewers} == {2}

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 class Desk:
     """A writer with everything around it."""
 
-    def __init__(self):
+    def __init__(self, *, embedded=False):
         loop = asyncio.get_running_loop()
         self.store = MemoryStore(2)
         self.faults = Faults(seed=3, store=self.store)
@@ -42,6 +42,7 @@ class Desk:
             self.tasks,
             self.metrics,
             lambda shard, row: self.losses.append((shard, row)),
+            embedded=embedded,
         )
         self.user = user_of(self.engine, 0)
 
@@ -85,6 +86,21 @@ async def test_what_comes_together_goes_together(desk):
     await asyncio.gather(*(desk.write(None, record(1), user) for user in users))
     assert len(users) > 50
     assert desk.metrics.commits == 1
+
+
+async def test_what_an_embedded_store_is_given_is_written_without_a_task_of_its_own():
+    desk = Desk(embedded=True)
+    renew(desk)
+    before = asyncio.all_tasks()
+    assert await desk.write(None, record(1)) == Written()
+    assert asyncio.all_tasks() == before
+    assert await desk.write(None, record(2)) == Conflict(record(1))
+    users = [user for user in (f"u{number}" for number in range(20)) if shard_of(user, 2) == 0]
+    assert await asyncio.gather(*(desk.write(None, record(1), user) for user in users)) == [Written()] * len(
+        users
+    )
+    assert desk.row == desk.metrics.commits
+    await desk.tasks.end()
 
 
 @pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE])

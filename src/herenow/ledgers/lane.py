@@ -5,9 +5,10 @@ transaction) pays for each with a handover of the interpreter lock: measured, a 
 0.5 ms as one hop, beside a saturated event loop 270 ms to 10 s against 3 ms. It is also simpler to end, and a cancelled
 caller leaves no transaction half done: what has begun in the thread comes to its end there.
 
-A hop costs 150 µs of CPU, ten times what a small question takes to answer. So what a storm of arrivals asks in the same
-turn of the loop, or while an earlier hop is under way, goes there together (`ask`); a transaction that writes goes alone
-(`run`), for its caller waits for its own disk sync and for no other's.
+A hop costs more than a small question takes to answer. So what a storm of arrivals asks in the same turn of the loop, or
+while an earlier hop is under way, goes there together (`ask`), and a thread keeps the connection that it asks by: to get one
+from the pool for every hop, in a transaction, took half of the hop's time. A transaction that writes goes alone (`run`), for
+its caller waits for its own disk sync and for no other's.
 
 A lane knows threads and an engine, not what is asked nor what the driver's errors mean.
 """
@@ -16,13 +17,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import local
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 
 from herenow.errors import Unavailable
+from herenow.ledgers.threads import Threads
 
 T = TypeVar("T")
 
@@ -33,25 +35,41 @@ PATIENCE = 0.02
 """Seconds that questions wait for a hop to come back: it may have met a long one, and there are other threads."""
 
 
+REST = 0.003
+"""Seconds between two hops: arrivals come one by one, in a turn of the loop each, and in a storm this brings them together.
+Who asks when nobody did for so long does not wait."""
+
 _Asked = tuple[Callable[[Connection], Any], "asyncio.Future[Any]"]
 _Answers = list[tuple[Any, Exception | None]]
 _UNASKED: tuple[Any, Exception | None] = (None, None)
 
 
 class Lane:
-    """Every piece of work gets a connection of the engine, in a transaction (what that means, the engine says)."""
+    """Every piece of work gets a connection of the engine: what is run, in a transaction (what that means, the engine says);
+    what is asked, outside of any."""
 
     def __init__(self, engine: Engine, threads: int, name: str) -> None:
         self._engine = engine
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._threads = Threads(threads, name, self._let_go)
+        self._kept = local()
+        """Each thread's connection for questions."""
         self._asked: list[_Asked] = []
         self._under_way = 0
+        self._sent_at = float("-inf")
         self._sending: asyncio.Handle | None = None
         self._closed = False
 
     async def run(self, work: Callable[[Connection], T]) -> T:
         self._check()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._transact, work)
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def transact() -> T | None:
+            return (
+                None if done.cancelled() else self._transact(work)
+            )  # who gave up before it began wants nothing
+
+        self._threads.do(transact, partial(_tell, done))
+        return await done
 
     async def ask(self, work: Callable[[Connection], T]) -> T:
         """For work that changes nothing: it shares a hop, and a connection, with whatever else is asked now."""
@@ -60,36 +78,48 @@ class Lane:
         answer: asyncio.Future[T] = loop.create_future()
         self._asked.append((work, answer))
         if self._sending is None:
-            self._sending = (
-                loop.call_later(PATIENCE, self._send) if self._under_way else loop.call_soon(self._send)
-            )
+            self._sending = self._plan(PATIENCE if self._under_way else 0.0)
         return await answer
 
     async def close(self) -> None:
         """Let what is under way end, then close all connections."""
         self._closed = True
         self._send()
-        await asyncio.to_thread(self._end)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        ending = Threads(1, "herenow-ledger-end", _nothing)  # it waits for the others, which we may not
+        ending.do(self._end, partial(_tell, done))
+        await done
+        ending.close()
 
     def _check(self) -> None:
         if self._closed:
             raise Unavailable("The ledger is closed.")
 
+    def _plan(self, wait: float = 0.0) -> asyncio.Handle:
+        loop = asyncio.get_running_loop()
+        wait = max(wait, self._sent_at + REST - loop.time())
+        return loop.call_later(wait, self._send) if wait > 0.0 else loop.call_soon(self._send)
+
     def _send(self) -> None:
         if self._sending is not None:
             self._sending.cancel()
             self._sending = None
+        if self._asked:
+            self._sent_at = asyncio.get_running_loop().time()
         while self._asked:
             together, self._asked = self._asked[:TOGETHER], self._asked[TOGETHER:]
-            hop = asyncio.get_running_loop().run_in_executor(self._threads, self._answer, together)
+            self._threads.do(partial(self._answer, together), partial(self._came_back, together))
             self._under_way += 1
-            hop.add_done_callback(partial(self._came_back, together))
 
-    def _came_back(self, together: list[_Asked], hop: asyncio.Future[_Answers]) -> None:
+    def _came_back(
+        self, together: list[_Asked], answers: _Answers | None, failure: BaseException | None
+    ) -> None:
         self._under_way -= 1
-        _hand_out(together, hop)
+        _hand_out(together, answers, failure)
         if self._asked and not self._closed:
-            self._send()
+            if self._sending is not None:
+                self._sending.cancel()
+            self._sending = self._plan()
 
     def _transact(self, work: Callable[[Connection], T]) -> T:
         with self._engine.begin() as connection:
@@ -100,14 +130,33 @@ class Lane:
         that was held up has no heap of old questions before it."""
         if all(asker.done() for _, asker in together):
             return [_UNASKED] * len(together)
-        with self._engine.begin() as connection:
-            return [
-                _UNASKED if asker.done() else _tried(question, connection) for question, asker in together
-            ]
+        connection = self._connection()
+        answers = [_UNASKED if asker.done() else _tried(question, connection) for question, asker in together]
+        if any(error is not None for _, error in answers):
+            self._let_go()  # whatever is wrong with it
+        elif connection.in_transaction():
+            connection.rollback()  # what is asked next sees what is there then
+        return answers
+
+    def _connection(self) -> Connection:
+        connection: Connection | None = getattr(self._kept, "connection", None)
+        if connection is None:
+            connection = self._kept.connection = self._engine.connect()
+        return connection
+
+    def _let_go(self) -> None:
+        connection: Connection | None = getattr(self._kept, "connection", None)
+        if connection is not None:
+            self._kept.connection = None
+            connection.close()
 
     def _end(self) -> None:
-        self._threads.shutdown(wait=True)
+        self._threads.close()
         self._engine.dispose()
+
+
+def _nothing() -> None:
+    pass
 
 
 def _tried(question: Callable[[Connection], T], connection: Connection) -> tuple[T | None, Exception | None]:
@@ -117,13 +166,16 @@ def _tried(question: Callable[[Connection], T], connection: Connection) -> tuple
         return None, error
 
 
-def _hand_out(together: list[_Asked], hop: asyncio.Future[_Answers]) -> None:
-    failure = hop.exception()  # there was no connection, for none of them
-    answered = [(None, failure)] * len(together) if failure is not None else hop.result()
-    for (_, asker), (answer, error) in zip(together, answered, strict=True):
-        if asker.done():
-            continue  # who asked has given up
-        if error is None:
-            asker.set_result(answer)
-        else:
-            asker.set_exception(error)
+def _hand_out(together: list[_Asked], answers: _Answers | None, failure: BaseException | None) -> None:
+    """`failure`: there was no connection, for none of them."""
+    for (_, asker), (answer, error) in zip(together, answers or [(None, None)] * len(together), strict=True):
+        _tell(asker, answer, failure or error)
+
+
+def _tell(asker: asyncio.Future[Any], answer: object, error: BaseException | None) -> None:
+    if asker.done():
+        return  # who asked has given up
+    if error is None:
+        asker.set_result(answer)
+    else:
+        asker.set_exception(error)

@@ -67,7 +67,7 @@ class Privacy:
 
     def preferences(self, connection: Connection, users: Collection[str]) -> dict[str, Preferences]:
         found = self._preferences(connection, rows(sorted(users)))
-        return {row[0]: _preferences(row) for row in found}
+        return {row[0]: preferences_of(row) for row in found}
 
     def set_preferences(
         self, connection: Connection, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
@@ -75,7 +75,7 @@ class Privacy:
         """The result, and whether it is another than before."""
         own = select(preferences.c.user, *_OWN).where(preferences.c.user == user)
         row = connection.execute(own).one_or_none()
-        before = Preferences() if row is None else _preferences(row)
+        before = Preferences() if row is None else preferences_of(row)
         after = edited(before, edit, now, last_seen)
         if after != before:
             connection.execute(self._set_preferences, rows([(user, *_columns(after))]))
@@ -128,7 +128,8 @@ def _in_force() -> ColumnElement[bool]:
     return blocks.c.lifted_at.is_(None)
 
 
-def _preferences(row: Row) -> Preferences:
+def preferences_of(row: Row) -> Preferences:
+    """(user, their own columns)."""
     _, visibility, share_last_seen, public, hidden_at, hidden_last_seen = row
     return Preferences(
         Visibility(visibility or 0),

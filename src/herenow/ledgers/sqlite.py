@@ -10,7 +10,7 @@ power. The price is one sync of the disk per transaction, and transactions are b
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -25,8 +25,10 @@ from herenow.ledgers.lane import Lane
 from herenow.ledgers.schema import NEWEST, VERSION_TABLE
 from herenow.ledgers.sole_run import SoleRun
 from herenow.ledgers.sql import SqlLedger, Statements, read_id
+from herenow.ledgers.sqlite_acquaintance import acquaintance
 from herenow.ledgers.sqlite_flavour import MINIMUM, SqliteFlavour
 from herenow.ledgers.sqlite_trouble import at_open, is_locked, while_running
+from herenow.ports import Acquaintance
 
 T = TypeVar("T")
 
@@ -82,6 +84,19 @@ class SqliteLedger(SqlLedger):
         if self._run is not None:
             self._run.begin()
         return await super().close_runs()
+
+    async def acquaintance(
+        self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
+    ) -> Acquaintance:
+        asked, whose = tuple(others), tuple(users)
+
+        def work(connection: Connection) -> Acquaintance:
+            found = acquaintance(connection, user, asked, whose, now, related=related)
+            relations, blocks, preferences = found
+            mates = self._graph.share_rooms(connection, user, asked) if asked and rooms else frozenset[str]()
+            return Acquaintance(relations, blocks, mates, preferences)
+
+        return await self._read(work)
 
     async def schema(self) -> tuple[str | None, str]:
         self._check_place()

@@ -28,7 +28,8 @@ Audience = frozenset["Outbox"]
 
 class Audiences:
     def __init__(self) -> None:
-        self._of: dict[Channel, Audience] = {}
+        self.alike: dict[Channel, Audience] = {}
+        """Whose viewers were compared, and nobody came or went since."""
         self._known: dict[Audience, _Known] = {}
 
     def __len__(self) -> int:
@@ -36,7 +37,7 @@ class Audiences:
 
     def of(self, channel: Channel) -> Audience | None:
         """Its viewers; None: they are few, or of one kind too many."""
-        audience = self._of.get(channel)
+        audience = self.alike.get(channel)
         if audience is not None or len(channel.outboxes) < MANY:
             return audience
         audience = frozenset(channel.outboxes)
@@ -46,12 +47,12 @@ class Audiences:
                 return None
             known = self._known[audience] = _Known(audience)
         known.channels += 1
-        self._of[channel] = known.audience
+        self.alike[channel] = known.audience
         return known.audience
 
     def changed(self, channel: Channel) -> None:
         """Somebody looks at it, or away."""
-        audience = self._of.pop(channel, None)
+        audience = self.alike.pop(channel, None)
         if audience is not None:
             known = self._known[audience]
             known.channels -= 1
@@ -59,7 +60,7 @@ class Audiences:
                 del self._known[audience]
 
     def forget(self) -> None:
-        self._of.clear()
+        self.alike.clear()
         self._known.clear()
 
 

@@ -9,7 +9,7 @@ Does not know who is told of a change, nor when (`hub`, `ticks`), nor why somebo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from herenow.core.model import View
 from herenow.core.pacing import Delivery
@@ -53,12 +53,13 @@ class Channel:
 
     def add(self, outbox: Outbox) -> None:
         """One that is not here."""
-        if isinstance(self.outboxes, dict):
-            self.outboxes[outbox] = None
-        elif len(self.outboxes) < FEW:
-            self.outboxes.append(outbox)
+        outboxes = self.outboxes
+        if isinstance(outboxes, dict):
+            outboxes[outbox] = None
+        elif len(outboxes) < FEW:
+            outboxes.append(outbox)
         else:
-            self.outboxes = dict.fromkeys((*self.outboxes, outbox))
+            self.outboxes = dict.fromkeys((*outboxes, outbox))
 
     def remove(self, outbox: Outbox) -> None:
         """One that is here."""
@@ -158,6 +159,13 @@ class Channels:
         }
 
     # Since when
+
+    def said_now(self, channels: Sequence[Channel]) -> list[tuple[bytes, int]]:
+        """What viewers are told of each, and as of when."""
+        now = self._clock.now()
+        if self._stale:
+            return [(channel.said, self.as_of(channel.person.shard, now)) for channel in channels]
+        return [(c.body if c.delivery is None else c.said, now) for c in channels]
 
     def as_of(self, shard: int, now: int | None = None) -> int:
         """Since when what we say of this shard is known to be true; `now` for who has asked the clock already."""

@@ -259,6 +259,12 @@ class Decider:
             plain: list[Weighed] = []
             for person in people:
                 weighed = self._weigh_plainly(person)
+                if (
+                    weighed is None and len(people) == 1
+                ):  # as with nearly everybody who arrives: this task is theirs
+                    del unfinished[person]
+                    person.dirty = True
+                    return await self._decide(person), alone
                 if weighed is not None and weighed.outcome.presence is not weighed.before:
                     plain.append(weighed)
                     continue

@@ -161,6 +161,8 @@ class Known:
     # What is not known
 
     def untied(self, viewer: str, targets: Sequence[str]) -> list[str]:
+        if self._are_usual(viewer, targets):
+            return []
         ties = self._between(viewer, targets)
         return _once([t for t in targets if t not in ties and t != viewer])
 
@@ -168,8 +170,10 @@ class Known:
         ties = self._ties
         return _once([v for v in viewers if v != target and (v not in ties or ties[v].get(target) is None)])
 
-    def unasked(self, users: Iterable[str]) -> list[str]:
+    def unasked(self, users: Sequence[str]) -> list[str]:
         preferences = self._preferences
+        if all(map(preferences.__contains__, users)):
+            return []
         return _once([user for user in users if user not in preferences])
 
     # Getting to know
@@ -186,6 +190,15 @@ class Known:
         undecided = preferences is None or preferences == UNDECIDED
         self._preferences[user] = UNDECIDED if undecided or preferences is None else preferences
         _keep_newest(self._preferences, USERS)
+
+    def learn_all_preferences(self, users: Sequence[str], decided: Mapping[str, Preferences]) -> None:
+        """Of these, who decided nothing is not among the decided."""
+        if decided:
+            for user in users:
+                self.learn_preferences(user, decided.get(user))
+        else:
+            self._preferences.update(dict.fromkeys(users, UNDECIDED))
+            _keep_newest(self._preferences, USERS)
 
     # Forgetting
 
@@ -246,9 +259,13 @@ class Known:
 
     def known_sights(self, viewer: str, targets: Sequence[str], now: int) -> list[Sight | None]:
         """What this user may see of each, in order; None: not known."""
-        ties, preferences = self._between(viewer, targets), self._preferences
+        preferences = self._preferences
         mine = preferences.get(viewer)
         sights: list[Sight | None] = []
+        if mine is UNDECIDED and self._are_plain_friends(viewer, targets):
+            sights += (Sight.FULL,) * len(targets)
+            return sights
+        ties = self._between(viewer, targets)
         for target in targets:
             what, theirs = ties.get(target), preferences.get(target)
             if theirs is UNDECIDED and mine is UNDECIDED and (what is CONTACTS or what is FRIENDS):
@@ -310,6 +327,18 @@ class Known:
                     sight = plain[kind] = self._judged(what, theirs, mine, now).sight
                 sights[viewer] = sight
         return sights
+
+    def _are_usual(self, viewer: str, targets: Sequence[str]) -> bool:
+        """All of them have the tie to this viewer that is usual for that one: what one who asks about many mostly finds."""
+        ties = self._ties.get(viewer)
+        return ties is not None and len(targets) >= MANY and not frozenset(targets).difference(ties.users)
+
+    def _are_plain_friends(self, viewer: str, targets: Sequence[str]) -> bool:
+        """All of them are, and none has decided anything about being seen."""
+        if not self._are_usual(viewer, targets) or self._ties[viewer].usual is STRANGERS:
+            return False
+        preferences = self._preferences
+        return not [target for target in targets if preferences.get(target) is not UNDECIDED]
 
     def _between(self, viewer: str, targets: Sequence[str]) -> dict[str, Tie]:
         """What stands between this viewer and these, perhaps others as well."""

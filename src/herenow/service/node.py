@@ -173,7 +173,15 @@ class Node:
             stale_views=lambda: self.hub.stale_views,
         )
         self.reader = Reader(engine, ledger, self.people, clock_, metrics, self.healing.lost)
-        self.writer = Writer(engine, self.standing, clock_, tasks, metrics, self.healing.lost)
+        self.writer = Writer(
+            engine,
+            self.standing,
+            clock_,
+            tasks,
+            metrics,
+            self.healing.lost,
+            embedded=settings.embedded,
+        )
         self.decider = Decider(
             people=self.people,
             reader=self.reader,

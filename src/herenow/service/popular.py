@@ -22,14 +22,14 @@ class Popular:
         self._channels = channels
         self._ticks = ticks
         self._crowds = crowds
-        self._few = min(crowds.pace_above, crowds.push_ceiling)
+        self.few = min(crowds.pace_above, crowds.push_ceiling)
         self.waves = Waves(self._is_active, self._tell)
 
     def choose(self, person: Person) -> None:
         """By the number of those who look, whatever they get to see. Own devices and services are no part of the crowd."""
         count = viewers(person)
         deliveries = self._channels.deliveries
-        if count <= self._few and person.user not in deliveries:
+        if count <= self.few and person.user not in deliveries:
             return
         present = deliveries.get(person.user)
         chosen = self._crowds.delivery(count, present)

@@ -22,12 +22,12 @@ import structlog
 
 from herenow.core.visibility import Facts, Preferences, Sight, Verdict
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.ports import BlockRow, Ledger, LedgerChange, Relation, Relations
+from herenow.ports import IN_CONTACT, BlockRow, Ledger, LedgerChange, Relation, Relations
 from herenow.service.ages import Ages
 from herenow.service.calls import LEDGER_DEADLINE, reading, writing
 from herenow.service.clock import Clock
 from herenow.service.doubts import Doubts
-from herenow.service.facts import FOREVER, ONESELF, Known, Tie, block_between, tie
+from herenow.service.facts import CONTACTS, FOREVER, ONESELF, Known, Tie, block_between, tie
 from herenow.service.metrics import Metrics
 from herenow.service.sorted_ids import Ids
 
@@ -181,20 +181,21 @@ class Acquaintances:
             learned = ties
             if changed:
                 learned = {other: what for other, what in ties.items() if not _is_among(changed, one, other)}
-            if learned and not looked_at:
+            if looked_at:
+                for viewer, what in learned.items():
+                    self._known.learn_ties(viewer, {one: what})
+                    self._ages.asked(viewer, asked)
+            elif learned:
                 self._known.learn_ties(one, learned)
-            for other, what in learned.items():
+                self._ages.asked(one, asked)
+            for other in [other for other, what in learned.items() if 0 < what.until < FOREVER]:
                 viewer, target = (other, one) if looked_at else (one, other)
-                if looked_at:
-                    self._known.learn_ties(viewer, {target: what})
-                self._ages.asked(viewer, asked)
-                if 0 < what.until < FOREVER:
-                    noted = before.get(other)
-                    if noted is None or noted.until != what.until:
-                        heapq.heappush(self._ends, (what.until, viewer, target))
-            for user in users:
-                if not changed or changed.isdisjoint(((user, ""), EVERYTHING)):
-                    self._known.learn_preferences(user, preferences.get(user))
+                until, noted = learned[other].until, before.get(other)
+                if noted is None or noted.until != until:
+                    heapq.heappush(self._ends, (until, viewer, target))
+            if changed:
+                users = [user for user in users if changed.isdisjoint(((user, ""), EVERYTHING))]
+            self._known.learn_all_preferences(users, preferences)
             unsaid = [other for other in others if other not in ties] if len(ties) < len(others) else ()
             return [(other, one) if looked_at else (one, other) for other in unsaid]
 
@@ -213,8 +214,12 @@ class Acquaintances:
         rows: dict[str, list[BlockRow]] = defaultdict(list)
         for row in known.blocks:
             rows[row.blocked if row.blocker == one else row.blocker].append(row)
+        nothing_else = not rows and not known.mates
         ties = {
-            other: tie(
+            other: CONTACTS
+            if relation is IN_CONTACT
+            and nothing_else  # as `tie` says, which is called for whoever is less common
+            else tie(
                 relation,
                 shares_room=other in known.mates,
                 block=block_between(rows[other], one if looked_at else other) if other in rows else None,

@@ -107,11 +107,15 @@ class Subscriptions:
         targets = self._people.spelled(targets)
         await self._turns.take(len(targets))
         await self._relate(outbox, targets)
-        sights = self._known_sights(outbox, targets)
-        frozen = {t for t, sight in zip(targets, sights, strict=True) if sight and sight.kind is Kind.FROZEN}
-        admitted = self._admit(outbox, targets, sights, granted)
-        unknown = [p for p, _ in admitted if not is_at_hand(p, frozen=p.user in frozen)]
+        admitted = self._admit(outbox, targets, self._known_sights(outbox, targets), granted)
+        unknown = [
+            person
+            for person, sight in admitted
+            if not (person.known and person.channels)  # as `is_at_hand` says, without a call
+            and not is_at_hand(person, frozen=_is_frozen(sight))
+        ]
         if unknown:
+            frozen = {person.user for person, sight in admitted if _is_frozen(sight)}
             with self._kept([person for person, _ in admitted]) as people:
                 await self._get_to_know(unknown, frozen)
                 await self._turns.take(len(people))
@@ -119,8 +123,10 @@ class Subscriptions:
                 await self._relate(outbox, users)  # if that changed meanwhile
                 admitted = list(zip(people, self._known_sights(outbox, users), strict=True))
                 self._grant(outbox, admitted, granted, following=following)
-        else:  # nothing can have changed since it was judged
-            self._grant(outbox, admitted, granted, following=following)
+        elif following:
+            self._grant(outbox, admitted, granted, following=True)
+        elif not outbox.closed:  # nothing can have changed since it was judged
+            self._watch(outbox, [(p, _NONE if sight is None else sight) for p, sight in admitted], granted)
         for _, reason in granted.denied:
             self._metrics.refusals[reason] += 1
         return granted
@@ -130,8 +136,10 @@ class Subscriptions:
     ) -> list[tuple[Person, Sight | None]]:
         """Who may be watched, as things stand, and is worth being read."""
         admitted: list[tuple[Person, Sight | None]] = []
-        watching, get = among(outbox.watching, targets), self._people.get
+        watching, get, full = among(outbox.watching, targets), self._people.get, Sight.FULL
         room = self._max - len(outbox.watching)
+        if not watching and len(targets) <= room and sights.count(full) == len(sights):
+            return list(zip(map(get, targets), sights, strict=True))  # nearly always
         for target, sight in zip(targets, sights, strict=True):
             if target not in watching:
                 if _is_nothing(sight):
@@ -188,12 +196,18 @@ class Subscriptions:
                     continue
                 room -= 1
             wanted.append((person, Sight.NONE if sight is None else sight))
-        as_of, now = self._channels.as_of, self._clock.now()
-        for channel in self._hub.watch(outbox, wanted):  # which may have told another just now
-            status = channel.said, as_of(channel.person.shard, now)
-            granted.statuses.append(status)
-            if channel.person.user not in watching:
-                granted.news.append(status)
+        self._watch(outbox, wanted, granted)
+
+    def _watch(self, outbox: Outbox, wanted: list[tuple[Person, Sight]], granted: Granted) -> None:
+        watching = among(outbox.watching, [person.user for person, _ in wanted])
+        channels = self._hub.watch(outbox, wanted)  # which may have told another just now
+        granted.statuses = granted.news = self._channels.said_now(channels)
+        if watching:
+            granted.news = [
+                status
+                for status, (person, _) in zip(granted.statuses, wanted, strict=True)
+                if person.user not in watching
+            ]
         outbox.watching = self._relations.among_ids(outbox.user, outbox.watching)
 
     async def subscribe_contacts(self, outbox: Outbox) -> Granted:
@@ -398,8 +412,15 @@ async def _learned(learn: Callable[[], Awaitable[None]], show: Callable[[], None
     show()
 
 
+_NONE = Sight.NONE
+
+
 def _is_nothing(sight: Sight | None) -> bool:
     return sight is not None and sight.kind is Kind.NONE
+
+
+def _is_frozen(sight: Sight | None) -> bool:
+    return sight is not None and sight.kind is Kind.FROZEN
 
 
 def _watched(person: Person) -> set[str]:

@@ -81,7 +81,7 @@ class Ticks:
         self._adaptive = flush_every == 0
         self._tick = flush_every or CALM_TICK
         self._cooling: list[Outbox] = []
-        self._touched: dict[Channel, _Touched] = {}
+        self.touched: dict[Channel, _Touched] = {}
         self._resting: set[Audience] = set()
         """Nobody of these is ready before the tick ends."""
         self._paused: set[Outbox] = set()
@@ -110,12 +110,12 @@ class Ticks:
 
     def _touch(self, channel: Channel, had: bytes, ready: list[Outbox]) -> None:
         """Some of its viewers rest."""
-        touched = self._touched.get(channel)
+        touched = self.touched.get(channel)
         if touched is None:
-            self._touched[channel] = _Touched(had, frozenset(ready))
+            self.touched[channel] = _Touched(had, frozenset(ready))
         elif ready or touched.told:
             self.remember(channel)
-            self._touched[channel] = _Touched(had, frozenset(ready))
+            self.touched[channel] = _Touched(had, frozenset(ready))
 
     def send(self, channel: Channel, ready: list[Outbox]) -> None:
         """At once, to these, who then rest."""
@@ -130,7 +130,7 @@ class Ticks:
 
     def remember(self, channel: Channel) -> None:
         """From here on not everybody who rests had the same of it: let each remember its own."""
-        touched = self._touched.pop(channel, None) if self._touched else None
+        touched = self.touched.pop(channel, None) if self.touched else None
         if touched is not None:
             for outbox in channel.outboxes:
                 if outbox not in touched.told:
@@ -232,7 +232,7 @@ class Ticks:
 
     def _gather(self) -> None:
         """What each of those who rest has not heard of. Compared once per channel, not per viewer."""
-        touched, self._touched = self._touched, {}
+        touched, self.touched = self.touched, {}
         alike: dict[Audience, list[Channel]] = {}
         for channel, change in touched.items():
             if channel.body == change.had:

@@ -38,23 +38,23 @@ class Waves:
         """`is_active(user)`: somebody looks at one of their screens."""
         self._is_active = is_active
         self._tell = tell
-        self._waves: dict[Person, _Wave] = {}
+        self.under_way: dict[Person, _Wave] = {}
         self._calendar: dict[int, list[tuple[Person, Outbox]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._waves)
+        return bool(self.under_way)
 
     @property
     def waiting(self) -> int:
         """How many have not heard of something yet."""
-        return sum(len(wave.waiting) for wave in self._waves.values())
+        return sum(len(wave.waiting) for wave in self.under_way.values())
 
     def add(self, person: Person, outboxes: Iterable[Outbox], had: bytes, lasts: float) -> None:
         """Something changed for these, who had this before; who waits already had something older, and keeps its turn."""
-        wave = self._waves.get(person)
+        wave = self.under_way.get(person)
         if wave is None:
-            wave = self._waves[person] = _Wave()
+            wave = self.under_way[person] = _Wave()
         slices = max(1, round(lasts / SLICE))
         for outbox in outboxes:
             if outbox not in wave.waiting:
@@ -63,7 +63,7 @@ class Waves:
 
     def withdraw(self, person: Person, outbox: Outbox) -> bytes | None:
         """It looks away, or hears of it in another way. Answers what it had, if it was waiting."""
-        wave = self._waves.get(person)
+        wave = self.under_way.get(person)
         if wave is None:
             return None
         wave.rests.pop(outbox, None)
@@ -72,7 +72,7 @@ class Waves:
 
     def hasten(self, outbox: Outbox) -> None:
         """Its user is active now: the turn of those who are comes first."""
-        for person, wave in self._waves.items():
+        for person, wave in self.under_way.items():
             waits = wave.waiting.get(outbox)
             if waits is None:
                 continue
@@ -83,7 +83,7 @@ class Waves:
 
     def finish(self, person: Person) -> None:
         """Whoever still waits is told now."""
-        wave = self._waves.pop(person, None)
+        wave = self.under_way.pop(person, None)
         if wave is not None:
             self._tell(person, [(outbox, had) for outbox, (_, _, had) in wave.waiting.items()])
 
@@ -111,16 +111,16 @@ class Waves:
         for turn in sorted(turn for turn in self._calendar if turn <= now):
             for person, told in self._whose_turn(turn, now).items():
                 self._tell(person, told)
-        for person, wave in list(self._waves.items()):
+        for person, wave in list(self.under_way.items()):
             if not wave.waiting and wave.rests_until <= now:
-                del self._waves[person]
-        if self._waves:
+                del self.under_way[person]
+        if self.under_way:
             self._schedule()
 
     def _whose_turn(self, turn: int, now: int) -> dict[Person, Told]:
         found: dict[Person, Told] = {}
         for person, outbox in self._calendar.pop(turn):
-            wave = self._waves.get(person)
+            wave = self.under_way.get(person)
             waits = None if wave is None else wave.waiting.get(outbox)
             if wave is None or waits is None or waits[0] != turn:
                 continue

@@ -72,14 +72,18 @@ class Writer:
         tasks: Tasks,
         metrics: Metrics,
         on_loss: Callable[[int, int | None], None],
+        *,
+        embedded: bool = False,
     ) -> None:
-        """`on_loss(shard, row)`: the fence does not have what we know was acknowledged."""
+        """`on_loss(shard, row)`: the fence does not have what we know was acknowledged. `embedded`: the store answers
+        without waiting, so that nothing would gather behind a batch."""
         self._engine = engine
         self._standing = standing
         self._clock = clock
         self._tasks = tasks
         self._metrics = metrics
         self._on_loss = on_loss
+        self._embedded = embedded
         self._lanes = [_Lane(shard) for shard in range(engine.shards)]
 
     async def commit(self, shard: int, writes: tuple[Write, ...], epoch: str) -> Results:
@@ -90,7 +94,10 @@ class Writer:
         lane.queue.append(_Waiting(writes, epoch, answer))
         if not lane.draining:
             lane.draining = True
-            self._tasks.spawn(self._drain(lane), f"writer-{shard}")
+            if self._embedded:
+                await self._drain(lane)  # a task, a wait and a wake-up would take longer than the commit
+            else:
+                self._tasks.spawn(self._drain(lane), f"writer-{shard}")
         return await answer
 
     async def rejoin(self, shard: int) -> None:
