@@ -318,6 +318,15 @@ def _text(value):
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items):
+    """Servers that have to find each other take ten seconds or more until they have: one worker waits for them, not each."""
+    for item in items:
+        wanted = {"sentinel_group", "cluster_group"}.intersection(getattr(item, "fixturenames", ()))
+        if wanted and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(max(wanted)))
+
+
 @pytest.fixture(scope="session")
 def servers():
     """Whatever is started here ends with the session."""

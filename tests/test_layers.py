@@ -4,6 +4,7 @@ The table below is the line. A new package needs a row: think where it belongs b
 """
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,7 @@ def herenow_layers(path):
 
 def imports(path):
     """Dotted names; `from herenow import ports` counts as `herenow.ports`."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -121,13 +122,18 @@ def imports(path):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+@functools.cache
+def nodes(path):
+    """Of its syntax tree, which five tests of each module look at."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def clock_reads(path):
-    tree = ast.parse(path.read_text())
     modules = {"time"}
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             modules |= {alias.asname for alias in node.names if alias.name == "time" and alias.asname}
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module == "time":
             yield from (alias.name for alias in node.names if alias.name in CLOCKS)
         elif isinstance(node, ast.Attribute) and reads_the_clock(node, modules):
