@@ -40,6 +40,9 @@ STILL_OFFERING = 2_000
 """Milliseconds that an offer leaves at the least until then."""
 
 RETRY = 0.5
+AFTER_A_MISTAKE = 5.0
+"""Seconds until the next try: what went wrong unforeseen does so again, and says so at length."""
+
 PART = 500
 
 log = structlog.get_logger(__name__)
@@ -141,6 +144,7 @@ class Healing:
 
 
 async def _until_done(work: Callable[[], Awaitable[None]]) -> None:
+    """Whatever it raises: a shard whose healing has ended stays closed, because nobody else opens it."""
     while True:
         try:
             await work()
@@ -148,3 +152,6 @@ async def _until_done(work: Callable[[], Awaitable[None]]) -> None:
         except (Unavailable, UnknownOutcome) as error:
             log.warning("heal.again", error=str(error))
             await asyncio.sleep(RETRY)
+        except Exception as error:
+            log.error("heal.failed", error=repr(error), exc_info=True)
+            await asyncio.sleep(AFTER_A_MISTAKE)
