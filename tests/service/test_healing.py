@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from structlog.testing import capture_logs
-from tests.service.scenes import Stalled, meet
+from tests.service.scenes import Stalled, Underway, meet
 
 from herenow.core.model import Mode
 from herenow.core.shards import shard_of
@@ -353,4 +353,25 @@ async def test_a_mistake_while_a_shard_heals_does_not_keep_it_closed(world):
         await world.sleep(40)
     assert [line["event"] for line in logs if line["log_level"] == "error"] == ["heal.failed"] * 2
     assert not n1.node.standing.closed_shards
+    assert_nobody_noticed(world, bob, far)
+
+
+async def test_a_read_that_began_before_a_shard_was_settled_and_ended_after_it_is_no_new_loss(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    world.store.empty(shard)
+    await world.sleep(4.5)
+    assert shard in n2.node.standing.closed_shards
+    loads = Underway(n2.node.engine, "load")
+    people = [n2.node.people.find("ana")]
+    reads = [asyncio.create_task(read(people)) for read in (n2.node.reader.learn, n2.node.reader.refresh)]
+    await world.sleep(0.01)
+    assert loads.waiting == 2
+    loads.on = False
+    await world.sleep(1.5)
+    assert shard not in n2.node.standing.closed_shards
+    await loads.release()
+    await asyncio.gather(*reads)
+    await world.sleep(10)
+    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 1
     assert_nobody_noticed(world, bob, far)

@@ -71,6 +71,8 @@ class Healing:
         self._tasks = tasks
         self._metrics = metrics
         self._node_lease = node_lease
+        self._healed_at: dict[int, float] = {}
+        """Shard → monotonic time at which we last knew it to be settled after a loss."""
 
     def attach(self, *, writer: Writer, decider: Decider, tail: Tail, sweep: Sweep) -> None:
         """Those that notice a loss are also those that resume after it."""
@@ -79,9 +81,12 @@ class Healing:
         self._tail = tail
         self._sweep = sweep
 
-    def lost(self, shard: int, row: int | None) -> None:
-        """Somebody noticed that this shard does not have what we know it had."""
+    def lost(self, shard: int, row: int | None, asked: float | None = None) -> None:
+        """Somebody noticed that this shard does not have what we know it had (see `OnLoss`). What was asked before it healed
+        tells of the loss that it has healed from."""
         if shard in self._standing.closed_shards:
+            return
+        if asked is not None and asked < self._healed_at.get(shard, float("-inf")):
             return
         self._standing.closed_shards.add(shard)
         self._metrics.shards_lost += 1
@@ -95,6 +100,7 @@ class Healing:
     async def _heal(self, shard: int) -> None:
         await _until_done(lambda: self._settle(shard))
         self._standing.closed_shards.discard(shard)
+        self._healed_at[shard] = self._clock.monotonic()
         await _until_done(lambda: self._tail.read_again(shard))
         if shard in self._standing.closed_shards:
             return  # lost again, and healing again

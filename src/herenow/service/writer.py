@@ -13,14 +13,13 @@ Whatever the doubtful batch did, its users are read and decided again, so nobody
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.ports import Batch, Conflict, Engine, Fenced, Write, Written
 from herenow.service.calls import writing
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
-from herenow.service.standing import Standing
+from herenow.service.standing import OnLoss, Standing
 from herenow.service.tasks import Tasks
 
 BATCH = 500
@@ -71,9 +70,8 @@ class Writer:
         clock: Clock,
         tasks: Tasks,
         metrics: Metrics,
-        on_loss: Callable[[int, int | None], None],
+        on_loss: OnLoss,
     ) -> None:
-        """`on_loss(shard, row)`: the fence does not have what we know was acknowledged."""
         self._engine = engine
         self._standing = standing
         self._clock = clock
