@@ -207,11 +207,11 @@ class LeaseKeeper:
 
     async def _leave_behind(self, epoch: str) -> None:
         """Whoever marked us does the same; where our row is merely gone, nobody else would."""
-        try:
-            for shard in range(self._engine.shards):
+        for shard in range(self._engine.shards):
+            try:
                 await writing(self._engine.retire(shard, epoch))
-        except (Unavailable, UnknownOutcome) as error:
-            log.warning("retire.failed", epoch=epoch, error=str(error))
+            except (Unavailable, UnknownOutcome) as error:
+                log.warning("retire.failed", epoch=epoch, shard=shard, error=str(error))
 
     async def _observe(self, leases: list[Lease]) -> None:
         now = self._clock.monotonic()
