@@ -1,6 +1,7 @@
 """Who was held by a node that is no more goes into grace, whatever else goes wrong."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from herenow.core.shards import shard_of
 from herenow.testing.faulty_engine import Fault, Rule
@@ -46,6 +47,30 @@ async def test_a_shard_that_was_swept_is_not_walked_again_because_of_another(wor
         n1.kill()
         await world.sleep(60)
         assert [sorted(each) for each in walked] == [[1, 2, 3]] * 2, "by who marked it, and by who took over"
+
+
+async def test_one_user_who_cannot_be_decided_keeps_nobody_behind_them_a_ghost(world):
+    users = sorted(map("u{}".format, range(30)), key=lambda user: shard_of(user, 4))
+    n1, n2, n3, bob = await crowd(world, users)
+    for node in (n2, n3):
+        _cannot_decide(node.node.decider, users[0])
+    with capture_logs() as logs:
+        n1.kill()
+        await world.sleep(120)
+    assert any(line["event"] == "sweep.undecided" for line in logs)
+    assert bob.saw(users[0]) == ["online"]
+    assert all(bob.saw(user) == ["online", "offline"] for user in users[1:])
+
+
+def _cannot_decide(decider, user):
+    weigh = decider._weigh
+
+    def broken(person):
+        if person.user == user:
+            raise ValueError("a mistake")
+        return weigh(person)
+
+    decider._weigh = broken
 
 
 def _walked(engine):

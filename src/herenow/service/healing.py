@@ -109,9 +109,9 @@ class Healing:
             self._decider.resume(person)
         self._decider.try_again()
         log.info("shard.healed", shard=shard)
-        await _until_done(lambda: self._sweep.own(shard, self._standing.epoch))
+        await _until_done(lambda: self._sweep.own(shard, self._standing.epoch), self._node_lease)
         await asyncio.sleep(self._node_lease)
-        await _until_done(lambda: self._sweep.orphans(shard))
+        await _until_done(lambda: self._sweep.orphans(shard), self._node_lease)
 
     async def _settle(self, shard: int) -> None:
         if self._standing.retired:  # our offers would have no receipt, and each gives the shard more time
@@ -149,15 +149,18 @@ class Healing:
         )
 
 
-async def _until_done(work: Callable[[], Awaitable[None]]) -> None:
-    """Whatever it raises: a shard whose healing has ended stays closed, because nobody else opens it."""
+async def _until_done(work: Callable[[], Awaitable[None]], longest: float = RETRY) -> None:
+    """Whatever it raises: a shard whose healing has ended stays closed, because nobody else opens it. From one try to the
+    next it takes up to `longest` seconds: a walk over a shard is not to be begun twice a second."""
+    pause = RETRY
     while True:
         try:
             await work()
             return
         except (Unavailable, UnknownOutcome) as error:
             log.warning("heal.again", error=str(error))
-            await asyncio.sleep(RETRY)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
         except Exception as error:
             log.error("heal.failed", error=repr(error), exc_info=True)
             await asyncio.sleep(AFTER_A_MISTAKE)

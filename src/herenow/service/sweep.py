@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
+import structlog
+
 from herenow.core.edits import retire
 from herenow.core.model import UNLEASED
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
@@ -20,6 +22,8 @@ from herenow.service.walk import pages
 
 TOGETHER = 200
 """Users decided at a time: enough for a batch, few enough that others get their turn."""
+
+log = structlog.get_logger(__name__)
 
 
 class Sweep:
@@ -90,12 +94,16 @@ class Sweep:
         await self._all(lambda user: self._decider.ask(user, edit), users)
 
     async def _all(self, decide: Callable[[str], Awaitable[object]], users: Sequence[str]) -> None:
+        """Somebody who cannot be decided, for whatever reason, keeps nobody behind them from it."""
         failed: Unavailable | None = None
         for start in range(0, len(users), TOGETHER):
             part = users[start : start + TOGETHER]
             for result in await asyncio.gather(*map(decide, part), return_exceptions=True):
                 if isinstance(result, Unavailable | UnknownOutcome):
                     failed = Unavailable(str(result))
+                elif isinstance(result, Exception):
+                    log.warning("sweep.undecided", error=repr(result))  # `decide` has told it at length
+                    failed = Unavailable(f"somebody could not be decided: {result!r}")
                 elif isinstance(result, BaseException):
                     raise result
         if failed is not None:
