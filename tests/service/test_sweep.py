@@ -1,5 +1,7 @@
 """Who was held by a node that is no more goes into grace, whatever else goes wrong."""
 
+import asyncio
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -60,6 +62,33 @@ async def test_one_user_who_cannot_be_decided_keeps_nobody_behind_them_a_ghost(w
     assert any(line["event"] == "sweep.undecided" for line in logs)
     assert bob.saw(users[0]) == ["online"]
     assert all(bob.saw(user) == ["online", "offline"] for user in users[1:])
+
+
+async def test_one_walk_serves_all_dead_epochs(world):
+    nodes = await world.start_all(*(f"n{number}" for number in range(1, 8)))
+    dead, alive = nodes[:3], nodes[3:]
+    for number in range(20):
+        await world.client(f"u{number}").connect(dead[number % 3])
+    await world.sleep(3)
+    walked = [_walked(node.node.engine) for node in alive]
+    for node in alive:  # to mark somebody takes its time
+        _slowly(node.node.engine, "mark_dead")
+    for node in dead:
+        node.kill()
+    await world.sleep(60)
+    assert len(world.store.leases) == 4
+    assert sorted(shard for each in walked for shard in each) == [0, 1, 2, 3]
+    assert not any(user.sessions for user in world.everybody_stored().values())
+
+
+def _slowly(engine, name):
+    call = getattr(engine, name)
+
+    async def slow(*args):
+        await asyncio.sleep(0.05)
+        return await call(*args)
+
+    setattr(engine, name, slow)
 
 
 def _cannot_decide(decider, user):
