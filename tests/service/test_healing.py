@@ -375,3 +375,20 @@ async def test_a_read_that_began_before_a_shard_was_settled_and_ended_after_it_i
     await world.sleep(10)
     assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 1
     assert_nobody_noticed(world, bob, far)
+
+
+async def test_a_store_that_was_never_used_has_lost_nothing(world):
+    world.store.empty()
+    with capture_logs() as logs:
+        n1 = await world.start("n1")
+        ana = world.client("ana")
+        await ana.connect(n1)
+        await world.sleep(15)
+    assert [line["log_level"] for line in logs if line["event"] == "store.settling"] == ["info"]
+    assert not [line for line in logs if line["event"] == "shard.lost"]
+    assert n1.node.metrics.shards_lost == 0
+    assert all(shard.settled for shard in world.store.shards)
+    assert world.stored("ana").live
+    world.store.empty(shard_of("ana", 4))
+    await world.sleep(15)
+    assert n1.node.metrics.shards_lost == 1, "a loss is told as ever"

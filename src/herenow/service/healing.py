@@ -21,7 +21,7 @@ from herenow.core.machine import Timings, wake_at
 from herenow.core.record import version_of
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Engine, Offer
-from herenow.service.calls import writing
+from herenow.service.calls import reading, writing
 from herenow.service.clock import Clock
 from herenow.service.decide import Decider
 from herenow.service.freshness import Doubt, Freshness
@@ -81,6 +81,16 @@ class Healing:
         self._tail = tail
         self._sweep = sweep
 
+    async def start(self) -> None:
+        """Before anything is known here: what is not settled now has lost nothing of ours. The store is new, or others, who
+        say so themselves, are healing it."""
+        found = await reading(self._engine.due(range(self._engine.shards), 0, 1))
+        unsettled = [shard for shard, due in found.items() if not due.settled]
+        if unsettled:
+            log.info("store.settling", shards=len(unsettled))
+        for shard in unsettled:
+            self._close(shard, news=False)
+
     def lost(self, shard: int, row: int | None, asked: float | None = None) -> None:
         """Somebody noticed that this shard does not have what we know it had (see `OnLoss`). What was asked before it healed
         tells of the loss that it has healed from."""
@@ -88,16 +98,19 @@ class Healing:
             return
         if asked is not None and asked < self._healed_at.get(shard, float("-inf")):
             return
-        self._standing.closed_shards.add(shard)
         self._metrics.shards_lost += 1
         log.warning("shard.lost", shard=shard, row=row)
+        self._close(shard, news=True)
+
+    def _close(self, shard: int, *, news: bool) -> None:
+        self._standing.closed_shards.add(shard)
         for person in self._people.in_shard(shard):
             for session in person.sessions:
                 session.doubt()
         self._freshness.doubt([shard], Doubt.LOST)
-        self._tasks.spawn(self._heal(shard), f"heal-{shard}")
+        self._tasks.spawn(self._heal(shard, news=news), f"heal-{shard}")
 
-    async def _heal(self, shard: int) -> None:
+    async def _heal(self, shard: int, *, news: bool) -> None:
         await _until_done(lambda: self._settle(shard))
         self._standing.closed_shards.discard(shard)
         self._healed_at[shard] = self._clock.monotonic()
@@ -108,7 +121,8 @@ class Healing:
         for person in self._people.in_shard(shard):
             self._decider.resume(person)
         self._decider.try_again()
-        log.info("shard.healed", shard=shard)
+        if news:
+            log.info("shard.healed", shard=shard)
         await _until_done(lambda: self._sweep.own(shard, self._standing.epoch), self._node_lease)
         await asyncio.sleep(self._node_lease)
         await _until_done(lambda: self._sweep.orphans(shard), self._node_lease)

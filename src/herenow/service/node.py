@@ -360,6 +360,7 @@ class Node:
         await self.revocations.start()  # after the cursor of what changes: nothing is missed between them
         await self.tail.start()
         await self.census.keep(self.tail.cursors)
+        await self.healing.start()
         self._run()
         self.ready = True
 
