@@ -392,3 +392,16 @@ async def test_a_store_that_was_never_used_has_lost_nothing(world):
     world.store.empty(shard_of("ana", 4))
     await world.sleep(15)
     assert n1.node.metrics.shards_lost == 1, "a loss is told as ever"
+
+
+async def test_a_loss_is_found_by_the_fence_while_the_logs_cannot_be_compared(world):
+    """As in a Cluster where another shard's master is away."""
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    world.faults.remember(shard)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("heads",)), Rule(Fault.TAIL_SILENCE)):
+        world.faults.roll_back(shard)
+        await world.sleep(5)
+        assert n1.node.metrics.shards_lost == 1
