@@ -197,3 +197,30 @@ async def test_a_gap_that_was_found_before_a_check_went_on_and_told_after_it_is_
     await world.sleep(1)
     assert bob.saw("ana") == ["online", "away", "busy"]
     assert n2.node.metrics.shards_lost == 0
+
+
+async def test_a_shard_whose_commits_are_in_doubt_keeps_nobody_from_hearing_of_the_others(world):
+    """It takes no writes, so that n2 cannot find out what became of its last one; and its log has a gap."""
+    n1, n2, _, bob = await apart(world)
+    shard = shard_of("ana", 4)
+    names = list(map("u{}".format, range(100)))
+    here = next(name for name in names if shard_of(name, 4) == shard)
+    far = next(name for name in names if shard_of(name, 4) != shard)
+    await world.befriend("bob", far)
+    await world.client(far).connect(n1)
+    await world.client(here).connect(n2)
+    await bob.watch(far)
+    await world.sleep(1)
+    refused = Rule(Fault.UNAVAILABLE, node="n2", shard=shard, calls=("jump",))
+    with world.faults.during(refused, Rule(Fault.NOT_EXECUTED, node="n2", shard=shard, calls=("commit",))):
+        changing = asyncio.create_task(n2.node.choices.set_mode(here, Mode.BUSY, None))
+        await world.sleep(1)
+        with world.faults.during(Rule(Fault.LOG_GAP, shard=shard)):
+            await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+        await world.sleep(10)
+        await n1.node.choices.set_mode(far, Mode.AWAY, None)
+        await world.sleep(1)
+        assert bob.saw("ana") == ["online", "busy"]
+        assert bob.saw(far) == ["online", "away"]
+    await asyncio.gather(changing, return_exceptions=True)
+    assert n2.node.metrics.shards_lost == 0
