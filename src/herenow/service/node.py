@@ -447,8 +447,10 @@ class Node:
         one shard is away, the logs cannot be compared, and the others may have lost something all the same."""
         try:
             await self.tail.check()
-        finally:
-            await self.writer.verify_lately()
+        except Unavailable as error:
+            self.metrics.engine_errors += 1
+            log.warning("check.failed", error=str(error))
+        await self.writer.verify_lately()
 
     async def _follow_log(self) -> None:
         try:
