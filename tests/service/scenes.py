@@ -51,6 +51,18 @@ class Stalled:
         await asyncio.sleep(0.001)
 
 
+class Underway(Stalled):
+    """The same, but what they do is done at once: only the answers wait."""
+
+    async def _stall(self, *args, **kwargs):
+        answer = await self._call(*args, **kwargs)
+        if self.on:
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            await turn
+        return answer
+
+
 async def slow_look(world, node, viewer, target):
     """The viewer has asked for a target that its node does not know, and the store has not answered yet. It does when what
     is returned is awaited; whoever asks meanwhile is answered at once."""

@@ -1,7 +1,10 @@
 """A shard, or the whole store, loses its memory: nobody is shown offline, and nobody comes back who had left."""
 
+import asyncio
+
 import pytest
-from tests.service.scenes import Stalled, meet
+from structlog.testing import capture_logs
+from tests.service.scenes import Stalled, Underway, meet
 
 from herenow.core.model import Mode
 from herenow.core.shards import shard_of
@@ -306,3 +309,99 @@ async def test_a_choice_that_a_rollback_lost_and_a_commit_wrote_over_is_made_aga
     assert world.stored("ana").mode is Mode.INVISIBLE
     assert {session.device for session in world.stored("ana").sessions} == {"d1", "phone"}
     assert ana.connected
+
+
+async def test_who_left_us_while_they_were_read_again_keeps_no_shard_from_healing(world):
+    """The read finds that the record has left the store, when nobody needs the person any more."""
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, node="n2", calls=("unsaved",))):
+        await ana.bye()
+        await world.sleep(8)
+    assert world.stored("ana") is None
+    assert n2.node.people.find("ana").record is not None, "it was n1 that let it go"
+    loads = Stalled(n2.node.engine, "load")
+    again = asyncio.create_task(n2.node.tail.read_again(shard))
+    await world.sleep(0.1)
+    assert loads.waiting
+    far.close()
+    await world.sleep(0.1)
+    assert n2.node.people.find("ana") is None
+    await loads.release()
+    await again
+    world.store.empty(shard)
+    await world.sleep(40)
+    assert n2.node.metrics.shards_lost == 1
+    assert not n2.node.standing.closed_shards
+
+
+async def test_a_mistake_while_a_shard_heals_does_not_keep_it_closed(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    offer, fails = n1.node.healing._offer, 2
+
+    async def broken(shard):
+        nonlocal fails
+        fails -= 1
+        if fails >= 0:
+            raise RuntimeError("a mistake")
+        await offer(shard)
+
+    n1.node.healing._offer = broken
+    with capture_logs() as logs:
+        world.store.empty(shard)
+        await world.sleep(40)
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["heal.failed"] * 2
+    assert not n1.node.standing.closed_shards
+    assert_nobody_noticed(world, bob, far)
+
+
+async def test_a_read_that_began_before_a_shard_was_settled_and_ended_after_it_is_no_new_loss(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    world.store.empty(shard)
+    await world.sleep(4.5)
+    assert shard in n2.node.standing.closed_shards
+    loads = Underway(n2.node.engine, "load")
+    people = [n2.node.people.find("ana")]
+    reads = [asyncio.create_task(read(people)) for read in (n2.node.reader.learn, n2.node.reader.refresh)]
+    await world.sleep(0.01)
+    assert loads.waiting == 2
+    loads.on = False
+    await world.sleep(1.5)
+    assert shard not in n2.node.standing.closed_shards
+    await loads.release()
+    await asyncio.gather(*reads)
+    await world.sleep(10)
+    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 1
+    assert_nobody_noticed(world, bob, far)
+
+
+async def test_a_store_that_was_never_used_has_lost_nothing(world):
+    world.store.empty()
+    with capture_logs() as logs:
+        n1 = await world.start("n1")
+        ana = world.client("ana")
+        await ana.connect(n1)
+        await world.sleep(15)
+    assert [line["log_level"] for line in logs if line["event"] == "store.settling"] == ["info"]
+    assert not [line for line in logs if line["event"] == "shard.lost"]
+    assert n1.node.metrics.shards_lost == 0
+    assert all(shard.settled for shard in world.store.shards)
+    assert world.stored("ana").live
+    world.store.empty(shard_of("ana", 4))
+    await world.sleep(15)
+    assert n1.node.metrics.shards_lost == 1, "a loss is told as ever"
+
+
+async def test_a_loss_is_found_by_the_fence_while_the_logs_cannot_be_compared(world):
+    """As in a Cluster where another shard's master is away."""
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    world.faults.remember(shard)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("heads",)), Rule(Fault.TAIL_SILENCE)):
+        world.faults.roll_back(shard)
+        await world.sleep(5)
+        assert n1.node.metrics.shards_lost == 1

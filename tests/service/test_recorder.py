@@ -8,6 +8,7 @@ from tests.service.scenes import meet
 
 from herenow.core.model import Mode
 from herenow.core.shards import shard_of
+from herenow.service import recorder
 from herenow.testing.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -155,3 +156,77 @@ async def test_who_waited_in_vain_for_the_ledger_is_not_kept(world):
     for number in range(20):
         await node.node.choices.set_mode("ana", Mode.BUSY if number % 2 else Mode.AWAY, None)
     assert node.node.recorder._written == []
+
+
+async def crowd(world, *users):
+    [node] = await world.start_all("n1")
+    clients = [world.client(user) for user in users]
+    for client in clients:
+        await client.connect(node)
+    await world.sleep(2)
+    return node, clients
+
+
+async def test_one_shard_that_lets_nobody_go_keeps_no_other_from_the_ledger(world, monkeypatch):
+    """More of them than are written at a time, and they come first."""
+    monkeypatch.setattr(recorder, "PART", 4)
+    users = [f"u{number}" for number in range(60)]
+    stuck = [user for user in users if shard_of(user, 4) == 0][:6]
+    others = [user for user in users if shard_of(user, 4) != 0][:10]
+    node, clients = await crowd(world, *stuck, *others)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, shard=0, calls=("saved", "unsaved"))):
+        for client in clients:
+            await client.bye()
+        await world.sleep(60)
+        assert world.ledger.people.keys() == {*stuck, *others}
+        assert all(known.last_seen for known in world.ledger.people.values())
+        assert node.node.recorder.backlog == 0
+        assert marks(world) == sorted(stuck)
+    await world.sleep(20)
+    assert marks(world) == []
+    assert world.everybody_stored() == {}
+
+
+async def test_one_shard_that_does_not_answer_keeps_no_mark_of_another_from_being_taken_up(world):
+    world.settings = replace(world.settings, ledger_flush=300.0)
+    other = next(user for user in map("u{}".format, range(60)) if shard_of(user, 4) == 3)
+    node, [client] = await crowd(world, other)
+    client.close()
+    await world.sleep(1)
+    node.kill()
+    assert marks(world) == [other]
+    world.settings = replace(world.settings, ledger_flush=1.0)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, shard=0, calls=("unsaved",))):
+        await world.start("n2")
+        await world.sleep(20)
+        assert world.ledger.people[other].last_seen is not None
+
+
+async def test_a_store_that_is_away_is_not_told_as_a_ledger_that_is(world):
+    node, ana, _ = await meet(world)
+    await world.sleep(5)
+    errors = node.node.metrics.engine_errors
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("saved", "unsaved"))):
+        ana.close()
+        await world.sleep(20)
+        assert node.node.recorder.trouble is not None
+        assert not node.node.recorder.is_late
+        assert node.node.metrics.ledger_errors == 0
+        assert node.node.metrics.engine_errors > errors
+    await world.sleep(20)
+    assert node.node.recorder.trouble is None
+
+
+async def test_what_waits_in_memory_is_bounded_and_the_marks_have_the_rest(world, monkeypatch):
+    monkeypatch.setattr(recorder, "BACKLOG", 5)
+    node, clients = await crowd(world, *map("u{}".format, range(20)))
+    world.ledger.away = True
+    for client in clients:
+        await client.bye()
+    await world.sleep(20)
+    assert node.node.recorder.backlog == 5
+    assert len(marks(world)) == 20
+    world.ledger.away = False
+    await world.sleep(20)
+    assert len(world.ledger.people) == 20
+    assert marks(world) == []

@@ -1,7 +1,9 @@
 """The log is the inbox: gaps, restarts and silence are noticed."""
 
+import asyncio
+
 import pytest
-from tests.service.scenes import Stalled, slow_look
+from tests.service.scenes import Stalled, Underway, slow_look
 
 from herenow.core.model import Mode
 from herenow.core.shards import shard_of
@@ -160,3 +162,65 @@ async def test_what_a_later_reader_finds_before_the_log_tells_it_is_told_to_who_
     await world.sleep(1)
     assert cy.saw("ana") == ["online"]
     assert bob.saw("ana") == ["offline", "online"]
+
+
+async def test_heads_that_were_read_before_a_commit_and_answered_after_it_are_no_loss(world):
+    n1, n2, _, bob = await apart(world)
+    heads = Underway(n2.node.engine, "heads")
+    check = asyncio.create_task(n2.node.tail.check())
+    await world.sleep(0.01)
+    assert heads.waiting
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["online", "busy"], "the log was read meanwhile"
+    await heads.release()
+    await check
+    await world.sleep(1)
+    assert n2.node.metrics.shards_lost == n2.node.metrics.log_gaps == 0
+    assert not any(shown.stale for shown in bob.shown["ana"])
+
+
+async def test_a_gap_that_was_found_before_a_check_went_on_and_told_after_it_is_no_loss(world):
+    n1, n2, _, bob = await apart(world)
+    log = Underway(n2.node.engine, "tail")
+    await world.sleep(1.1)
+    with world.faults.during(Rule(Fault.LOG_GAP)):
+        await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(0.1)
+    assert log.waiting
+    await n1.node.choices.set_mode("ana", Mode.AWAY, None)
+    for _ in range(2):
+        await n2.node.tail.check()
+    assert bob.saw("ana") == ["online", "away"], "the check has read it"
+    await log.release()
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "away", "busy"]
+    assert n2.node.metrics.shards_lost == 0
+
+
+async def test_a_shard_whose_commits_are_in_doubt_keeps_nobody_from_hearing_of_the_others(world):
+    """It takes no writes, so that n2 cannot find out what became of its last one; and its log has a gap."""
+    n1, n2, _, bob = await apart(world)
+    shard = shard_of("ana", 4)
+    names = list(map("u{}".format, range(100)))
+    here = next(name for name in names if shard_of(name, 4) == shard)
+    far = next(name for name in names if shard_of(name, 4) != shard)
+    await world.befriend("bob", far)
+    await world.client(far).connect(n1)
+    await world.client(here).connect(n2)
+    await bob.watch(far)
+    await world.sleep(1)
+    refused = Rule(Fault.UNAVAILABLE, node="n2", shard=shard, calls=("jump",))
+    with world.faults.during(refused, Rule(Fault.NOT_EXECUTED, node="n2", shard=shard, calls=("commit",))):
+        changing = asyncio.create_task(n2.node.choices.set_mode(here, Mode.BUSY, None))
+        await world.sleep(1)
+        with world.faults.during(Rule(Fault.LOG_GAP, shard=shard)):
+            await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+        await world.sleep(10)
+        await n1.node.choices.set_mode(far, Mode.AWAY, None)
+        await world.sleep(1)
+        assert bob.saw("ana") == ["online", "busy"]
+        assert bob.saw(far) == ["online", "away"]
+    await asyncio.gather(changing, return_exceptions=True)
+    assert n2.node.metrics.shards_lost == 0

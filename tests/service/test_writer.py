@@ -41,7 +41,7 @@ class Desk:
             self.clock,
             self.tasks,
             self.metrics,
-            lambda shard, row: self.losses.append((shard, row)),
+            lambda shard, row, asked=None: self.losses.append((shard, row)),
             embedded=embedded,
         )
         self.user = user_of(self.engine, 0)

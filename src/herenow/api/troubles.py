@@ -94,6 +94,9 @@ def _engine(node: Node) -> Iterator[Trouble]:
     if said is not None:
         detail, fix = engine_said(said)
         yield Trouble("engine", f"The store cannot be used. {detail}", fix)
+    elif node.recorder.trouble is not None:
+        detail, fix = engine_said(node.recorder.trouble)
+        yield Trouble("marks", f"The store does not let go of what the ledger has. {detail}", fix)
     if node.hub.stale_shards:
         yield Trouble(
             "stale_shards",

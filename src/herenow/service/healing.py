@@ -21,7 +21,7 @@ from herenow.core.machine import Timings, wake_at
 from herenow.core.record import version_of
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Engine, Offer
-from herenow.service.calls import writing
+from herenow.service.calls import reading, writing
 from herenow.service.clock import Clock
 from herenow.service.decide import Decider
 from herenow.service.freshness import Doubt, Freshness
@@ -40,6 +40,9 @@ STILL_OFFERING = 2_000
 """Milliseconds that an offer leaves at the least until then."""
 
 RETRY = 0.5
+AFTER_A_MISTAKE = 5.0
+"""Seconds until the next try: what went wrong unforeseen does so again, and says so at length."""
+
 PART = 500
 
 log = structlog.get_logger(__name__)
@@ -68,6 +71,8 @@ class Healing:
         self._tasks = tasks
         self._metrics = metrics
         self._node_lease = node_lease
+        self._healed_at: dict[int, float] = {}
+        """Shard → monotonic time at which we last knew it to be settled after a loss."""
 
     def attach(self, *, writer: Writer, decider: Decider, tail: Tail, sweep: Sweep) -> None:
         """Those that notice a loss are also those that resume after it."""
@@ -76,22 +81,39 @@ class Healing:
         self._tail = tail
         self._sweep = sweep
 
-    def lost(self, shard: int, row: int | None) -> None:
-        """Somebody noticed that this shard does not have what we know it had."""
+    async def start(self) -> None:
+        """Before anything is known here: what is not settled now has lost nothing of ours. The store is new, or others, who
+        say so themselves, are healing it."""
+        found = await reading(self._engine.due(range(self._engine.shards), 0, 1))
+        unsettled = [shard for shard, due in found.items() if not due.settled]
+        if unsettled:
+            log.info("store.settling", shards=len(unsettled))
+        for shard in unsettled:
+            self._close(shard, news=False)
+
+    def lost(self, shard: int, row: int | None, asked: float | None = None) -> None:
+        """Somebody noticed that this shard does not have what we know it had (see `OnLoss`). What was asked before it healed
+        tells of the loss that it has healed from."""
         if shard in self._standing.closed_shards:
             return
-        self._standing.closed_shards.add(shard)
+        if asked is not None and asked < self._healed_at.get(shard, float("-inf")):
+            return
         self._metrics.shards_lost += 1
         log.warning("shard.lost", shard=shard, row=row)
+        self._close(shard, news=True)
+
+    def _close(self, shard: int, *, news: bool) -> None:
+        self._standing.closed_shards.add(shard)
         for person in self._people.in_shard(shard):
             for session in person.sessions:
                 session.doubt()
         self._freshness.doubt([shard], Doubt.LOST)
-        self._tasks.spawn(self._heal(shard), f"heal-{shard}")
+        self._tasks.spawn(self._heal(shard, news=news), f"heal-{shard}")
 
-    async def _heal(self, shard: int) -> None:
+    async def _heal(self, shard: int, *, news: bool) -> None:
         await _until_done(lambda: self._settle(shard))
         self._standing.closed_shards.discard(shard)
+        self._healed_at[shard] = self._clock.monotonic()
         await _until_done(lambda: self._tail.read_again(shard))
         if shard in self._standing.closed_shards:
             return  # lost again, and healing again
@@ -99,10 +121,11 @@ class Healing:
         for person in self._people.in_shard(shard):
             self._decider.resume(person)
         self._decider.try_again()
-        log.info("shard.healed", shard=shard)
-        await _until_done(lambda: self._sweep.own(shard, self._standing.epoch))
+        if news:
+            log.info("shard.healed", shard=shard)
+        await _until_done(lambda: self._sweep.own(shard, self._standing.epoch), self._node_lease)
         await asyncio.sleep(self._node_lease)
-        await _until_done(lambda: self._sweep.orphans(shard))
+        await _until_done(lambda: self._sweep.orphans(shard), self._node_lease)
 
     async def _settle(self, shard: int) -> None:
         if self._standing.retired:  # our offers would have no receipt, and each gives the shard more time
@@ -140,11 +163,18 @@ class Healing:
         )
 
 
-async def _until_done(work: Callable[[], Awaitable[None]]) -> None:
+async def _until_done(work: Callable[[], Awaitable[None]], longest: float = RETRY) -> None:
+    """Whatever it raises: a shard whose healing has ended stays closed, because nobody else opens it. From one try to the
+    next it takes up to `longest` seconds: a walk over a shard is not to be begun twice a second."""
+    pause = RETRY
     while True:
         try:
             await work()
             return
         except (Unavailable, UnknownOutcome) as error:
             log.warning("heal.again", error=str(error))
-            await asyncio.sleep(RETRY)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, longest)
+        except Exception as error:
+            log.error("heal.failed", error=repr(error), exc_info=True)
+            await asyncio.sleep(AFTER_A_MISTAKE)

@@ -19,7 +19,7 @@ there, also when the store's clock was set a while ago and they are still on the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -88,7 +88,10 @@ class LeaseKeeper:
         """The store's time of the last renewal it took."""
         self._announced = True
         """What we hold has been asserted, or is being asserted, under the present epoch."""
-        self._retiring: set[str] = set()
+        self._to_retire: dict[str, int] = {}
+        """Dead epochs that the next walk is for, and their last renewals."""
+        self._retiring: dict[str, int] = {}
+        """Those that the walk under way is for."""
         self._leases: list[Lease] = []
         self.trouble: str | None = None
         """What the store said instead of renewing; None: it renewed."""
@@ -137,6 +140,8 @@ class LeaseKeeper:
                     await self._mark(lease)
         except (Unavailable, UnknownOutcome) as error:
             log.warning("bury.failed", epochs=list(epochs), error=str(error))
+        finally:
+            self._begin_to_retire()
 
     async def end(self) -> None:
         """Last act of a node that stops, after all its commits are acknowledged: nobody need look for it."""
@@ -207,11 +212,11 @@ class LeaseKeeper:
 
     async def _leave_behind(self, epoch: str) -> None:
         """Whoever marked us does the same; where our row is merely gone, nobody else would."""
-        try:
-            for shard in range(self._engine.shards):
+        for shard in range(self._engine.shards):
+            try:
                 await writing(self._engine.retire(shard, epoch))
-        except (Unavailable, UnknownOutcome) as error:
-            log.warning("retire.failed", epoch=epoch, error=str(error))
+            except (Unavailable, UnknownOutcome) as error:
+                log.warning("retire.failed", epoch=epoch, shard=shard, error=str(error))
 
     async def _observe(self, leases: list[Lease]) -> None:
         now = self._clock.monotonic()
@@ -230,9 +235,12 @@ class LeaseKeeper:
         stood = [now - self._observed[lease.epoch].since for lease in alive]
         still = [lease for lease, how_long in zip(alive, stood, strict=True) if how_long >= self._node_lease]
         quiet = sum(how_long > self._node_lease / 2 for how_long in stood)
-        for lease in still if self._may_mark(len(still), quiet, len(alive) + 1, now) else ():
-            await self._mark(lease)
-        self._take_over([lease for lease in others if lease.dead], now)
+        try:
+            for lease in still if self._may_mark(len(still), quiet, len(alive) + 1, now) else ():
+                await self._mark(lease)
+            self._take_over([lease for lease in others if lease.dead], now)
+        finally:
+            self._begin_to_retire()
 
     async def _mark(self, lease: Lease) -> None:
         self._mine.add(lease.epoch)
@@ -262,16 +270,23 @@ class LeaseKeeper:
 
     def _retire(self, lease: Lease) -> None:
         if lease.epoch not in self._retiring:
-            self._retiring.add(lease.epoch)
-            self._tasks.spawn(self._retired(lease), "retire")
+            self._to_retire[lease.epoch] = lease.renewed_at
 
-    async def _retired(self, lease: Lease) -> None:
+    def _begin_to_retire(self) -> None:
+        """All of them together, for each walk goes over everybody; those that are found during one, after it."""
+        if self._to_retire and not self._retiring:
+            self._retiring, self._to_retire = self._to_retire, {}
+            self._tasks.spawn(self._retired(self._retiring), "retire")
+
+    async def _retired(self, dead: Mapping[str, int]) -> None:
         try:
-            await self._sweep.retire({lease.epoch: lease.renewed_at})
-            await writing(self._engine.drop_lease(lease.epoch))
+            await self._sweep.retire(dead)
+            for epoch in dead:
+                await writing(self._engine.drop_lease(epoch))
         except (Unavailable, UnknownOutcome) as error:
             log.warning(
-                "retire.failed", epoch=lease.epoch, error=str(error)
-            )  # its row stays: taken over again
+                "retire.failed", epochs=list(dead), error=str(error)
+            )  # their rows stay: taken over again
         finally:
-            self._retiring.discard(lease.epoch)
+            self._retiring = {}
+            self._begin_to_retire()

@@ -368,6 +368,7 @@ class Node:
         await self.revocations.start()  # after the cursor of what changes: nothing is missed between them
         await self.tail.start()
         await self.census.keep(self.tail.cursors)
+        await self.healing.start()
         self._run()
         self.ready = True
 
@@ -450,8 +451,13 @@ class Node:
     # Errands
 
     async def _check_store(self) -> None:
-        """What would go wrong without an error: a tail that hears nothing, a shard that lost writes."""
-        await self.tail.check()
+        """What would go wrong without an error: a tail that hears nothing, a shard that lost writes. Each for itself: where
+        one shard is away, the logs cannot be compared, and the others may have lost something all the same."""
+        try:
+            await self.tail.check()
+        except Unavailable as error:
+            self.metrics.engine_errors += 1
+            log.warning("check.failed", error=str(error))
         await self.writer.verify_lately()
 
     async def _follow_log(self) -> None:

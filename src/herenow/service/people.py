@@ -323,7 +323,8 @@ class People:
         here = [p for p in self.in_shard(shard) if p.record is not None]
         yield from sorted(here, key=lambda p: not p.channels)
         for user, (_, person) in list(self._recent.items()):
-            if person.shard == shard and user not in self._people:
+            # Who left us while they were read has a record no more, if that read found none.
+            if person.shard == shard and person.record is not None and user not in self._people:
                 yield person
 
     def forget_old(self, now: int) -> None:

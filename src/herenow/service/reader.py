@@ -32,6 +32,7 @@ from herenow.service.calls import LEDGER_DEADLINE, reading
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.people import People, Person
+from herenow.service.standing import OnLoss
 
 KEEP_COLD = 60_000
 """Milliseconds what the ledger said of a user who is not in the store is believed; it can only change by being in it."""
@@ -58,9 +59,8 @@ class Reader:
         people: People,
         clock: Clock,
         metrics: Metrics,
-        on_loss: Callable[[int, int | None], None],
+        on_loss: OnLoss,
     ) -> None:
-        """`on_loss(shard, row)`: the shard does not have what we know it had, or says so itself."""
         self._engine = engine
         self._ledger = ledger
         self._people = people
@@ -113,13 +113,14 @@ class Reader:
         if not people:
             return
         users = [person.user for person in people]
+        asked = self._clock.monotonic()
         loaded = await reading(self._engine.load(users))
         absent = [user for user, found in zip(users, loaded, strict=True) if found.record is None]
         decoys = self._decoys(users, loaded, frozen) if discreetly else ()
         cold = await self._remembered(absent, decoys)
         for person, found in zip(people, loaded, strict=True):
             if not found.settled:
-                self._on_loss(person.shard, None)
+                self._on_loss(person.shard, None, asked)
             if found.record is not None:
                 self._learn(person, found.record)
             elif not person.known or person.guessed:
@@ -174,36 +175,39 @@ class Reader:
     async def refresh(self, people: Sequence[Person]) -> list[Person]:
         """Read them again, because something may have been missed; answers who is different."""
         before = [(person.record, person.presence) for person in people]
+        asked = self._clock.monotonic()
         loaded = await reading(self._engine.load([person.user for person in people]))
         for person, (expected, _), found in zip(people, before, loaded, strict=True):
             if not found.settled:
-                self._on_loss(person.shard, None)
+                self._on_loss(person.shard, None, asked)
             elif found.record != expected and person.record == expected:
                 try:
-                    await self._take(person, expected, found.record)
+                    await self._take(person, expected, found.record, asked)
                 except UnknownFormat:
                     continue  # written by a newer version, and left alone
         return [person for person, (_, was) in zip(people, before, strict=True) if person.presence is not was]
 
-    async def _take(self, person: Person, expected: bytes | None, current: bytes | None) -> bool:
+    async def _take(
+        self, person: Person, expected: bytes | None, current: bytes | None, asked: float | None = None
+    ) -> bool:
         """Believe the store. False: it has lost what we know."""
         if current is None:
-            return await self._take_absence(person)
+            return await self._take_absence(person, asked)
         # A record we knew never becomes an older one, except by leaving the store and beginning anew.
         older = expected is not None and version_of(current) < version_of(expected)
         if older and not droppable(person.presence):
-            self._on_loss(person.shard, None)
+            self._on_loss(person.shard, None, asked)
             return False
         person.adopt(current, _above(decode(current), person.presence.version))
         return True
 
-    async def _take_absence(self, person: Person) -> bool:
+    async def _take_absence(self, person: Person, asked: float | None) -> bool:
         """It left the store because the ledger has it; or it should be there, and the shard has lost it."""
         if droppable(person.presence):
             person.adopt(None, person.presence)
             return True
         if any(session.must_stand for session in person.sessions):
-            self._on_loss(person.shard, None)
+            self._on_loss(person.shard, None, asked)
             return False
         self.forget(person.user)
         presence = person.presence

@@ -18,7 +18,7 @@ from herenow.service.clock import Clock
 from herenow.service.decide import Decider
 from herenow.service.metrics import Metrics
 from herenow.service.shares import NEVER, Reaping, Shares
-from herenow.service.standing import Standing
+from herenow.service.standing import OnLoss, Standing
 from herenow.service.tasks import Tasks
 
 SHORTEST = 0.02
@@ -36,10 +36,9 @@ class Reaper:
         clock: Clock,
         tasks: Tasks,
         metrics: Metrics,
-        on_loss: Callable[[int, int | None], None],
+        on_loss: OnLoss,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`on_loss(shard, row)`: a shard says itself that it lost something."""
         self._engine = engine
         self._decider = decider
         self._standing = standing
@@ -73,11 +72,11 @@ class Reaper:
 
     async def _look_at(self, shards: list[int], delay: int) -> float:
         """Those of which the same is ours: what is due since `delay` milliseconds."""
-        now = self._until(delay)
+        now, asked = self._until(delay), self._clock.monotonic()
         found = await reading(self._engine.due(shards, now, self._batch))
         for shard, due in found.items():
             if not due.settled:
-                self._on_loss(shard, None)
+                self._on_loss(shard, None, asked)
             elif due.users:
                 self._reaping.add(shard)
                 self._tasks.spawn(self._reap(shard, due, delay), f"reap-{shard}")

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
 import structlog
 
 from herenow.core.machine import droppable
 from herenow.core.model import Presence, Status
 from herenow.core.record import UnknownFormat, decode
-from herenow.core.shards import shard_of
 from herenow.core.values import Value
 from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
@@ -89,10 +90,17 @@ class Recorder:
         """Shard → monotonic time until which no record leaves it."""
         self.is_late = False
         """The last flush did not reach the ledger; what it should have written waits."""
+        self._refusals: dict[int, str] = {}
+        """Shard → what it last said instead of an answer."""
 
     @property
     def backlog(self) -> int:
         return len(self._rows)
+
+    @property
+    def trouble(self) -> str | None:
+        """What a shard says instead of letting go of what the ledger has; None: all of them do."""
+        return next(iter(self._refusals.values()), None)
 
     def note(
         self, user: str, shard: int, before: Presence, after: Presence, record: bytes, *, unsaved: bool
@@ -156,6 +164,8 @@ class Recorder:
                 self._metrics.ledger_errors += 1
 
     async def flush(self) -> None:
+        """Raises what the ledger says. A shard that is away keeps nobody from the ledger: whatever it has of theirs stays
+        marked there, and is taken up when it answers."""
         await self._flush_marks()
         while self._rows:
             part = dict(list(self._rows.items())[:PART])
@@ -201,9 +211,23 @@ class Recorder:
             drop = droppable(row.presence)
             if not drop or self._may_drop(row.shard):
                 by_shard[row.shard].append((user, row.record, drop))
-        for shard, saved in by_shard.items():
-            await writing(self._engine.saved(shard, saved))
-            self._left(saved)
+        await self._of_each({shard: self._let_go(shard, saved) for shard, saved in by_shard.items()})
+
+    async def _let_go(self, shard: int, saved: list[tuple[str, bytes, bool]]) -> None:
+        await writing(self._engine.saved(shard, saved))
+        self._left(saved)
+
+    async def _of_each(self, calls: Mapping[int, Coroutine[Any, Any, None]]) -> None:
+        """Of several shards, at the same time: those that are away cost one deadline together."""
+        results = await asyncio.gather(*calls.values(), return_exceptions=True)
+        for shard, result in zip(calls, results, strict=True):
+            self._refusals.pop(shard, None)
+            if isinstance(result, Unavailable | UnknownOutcome):
+                self._refusals[shard] = str(result)
+                self._metrics.engine_errors += 1
+                log.warning("recorder.store_unavailable", shard=shard, error=str(result))
+            elif isinstance(result, BaseException):
+                raise result
 
     def keep(self, shard: int) -> None:
         """The shard may have lost something, and nodes offer what they know: what is newest must not leave it, or
@@ -234,15 +258,17 @@ class Recorder:
 
     async def _take_up_marks(self) -> None:
         """What somebody committed whose recorder did not live to write it, or what moved on before it was written."""
-        for shard in range(self._engine.shards):
-            for user, record in await reading(self._engine.unsaved(shard, PART)):
-                if user in self._rows:
-                    continue
-                try:
-                    presence = decode(record)
-                except UnknownFormat:
-                    continue
-                self._rows[user] = _Row(shard_of(user, self._engine.shards), record, presence)
+        await self._of_each({shard: self._take_up(shard) for shard in range(self._engine.shards)})
+
+    async def _take_up(self, shard: int) -> None:
+        for user, record in await reading(self._engine.unsaved(shard, PART)):
+            if user in self._rows:
+                continue
+            try:
+                presence = decode(record)
+            except UnknownFormat:
+                continue
+            self._rows[user] = _Row(shard, record, presence)
 
     def _tell(self, rows: dict[str, _Row]) -> None:
         waiting, self._written = self._written, []

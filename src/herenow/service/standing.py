@@ -9,6 +9,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from secrets import token_bytes
+from typing import Protocol
 
 from herenow.core.record import EPOCH_BYTES
 from herenow.service.clock import Clock
@@ -16,6 +17,14 @@ from herenow.service.clock import Clock
 
 def new_epoch() -> str:
     return urlsafe_b64encode(token_bytes(EPOCH_BYTES)).decode()
+
+
+class OnLoss(Protocol):
+    """Told that a shard does not have what we know it had, or says so itself."""
+
+    def __call__(self, shard: int, row: int | None, asked: float | None = None) -> None:
+        """`row` is that of our fence, if that told. `asked`: by a question of this monotonic time, whose answer may have
+        been on its way for long."""
 
 
 class Standing:

@@ -1,7 +1,8 @@
 """A walk over all records, for sessions whose holder is no more.
 
-No index per node is paid for: nodes die rarely, and a walk over a million records takes about a second. One walk serves
-all dead epochs. What it finds is decided through the one door, so a user who came back meanwhile is left alone.
+No index per node is paid for: nodes die rarely, and a walk over a million records takes five seconds, over five millions
+half a minute. One walk serves all dead epochs that are known when it begins. What it finds is decided through the one
+door, so a user who came back meanwhile is left alone.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
+import structlog
+
 from herenow.core.edits import retire
 from herenow.core.model import UNLEASED
-from herenow.errors import Unavailable, UnknownOutcome
+from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.ports import Engine
 from herenow.service.calls import reading, writing
 from herenow.service.decide import Decider
@@ -21,23 +24,49 @@ from herenow.service.walk import pages
 TOGETHER = 200
 """Users decided at a time: enough for a batch, few enough that others get their turn."""
 
+log = structlog.get_logger(__name__)
+
 
 class Sweep:
     def __init__(self, engine: Engine, people: People, decider: Decider) -> None:
         self._engine = engine
         self._people = people
         self._decider = decider
+        self._swept: dict[str, set[int]] = {}
+        """Epoch → shards where nothing of it is left, while others are still to be done."""
 
     async def retire(self, dead: Mapping[str, int]) -> None:
-        """Epoch → its last renewal. The fence first: afterwards nothing of it can be committed any more. Raises
-        `Unavailable` when some could not be decided, after it has done what it could."""
-        for shard in range(self._engine.shards):
-            for epoch in dead:
-                await writing(self._engine.retire(shard, epoch))
-        for shard in range(self._engine.shards):
-            await self._lose(
-                dead, [user async for user, holders in self._holders(shard) if holders & dead.keys()]
-            )
+        """Epoch → its last renewal. The fence first: afterwards nothing of it can be committed any more. A shard that is
+        away keeps nobody in the others. Raises `Unavailable` when something is left, after it has done what it could;
+        asked again, it goes to what is left alone."""
+        swept = self._swept = {epoch: self._swept.get(epoch, set()) for epoch in dead}
+        left = {
+            shard: {epoch: at for epoch, at in dead.items() if shard not in swept[epoch]}
+            for shard in range(self._engine.shards)
+        }
+        failed: dict[int, HerenowError] = {}
+        for step in (self._fence, self._walk):
+            for shard, epochs in left.items():
+                if epochs and shard not in failed:
+                    try:
+                        await step(shard, epochs)
+                    except (Unavailable, UnknownOutcome) as error:
+                        failed[shard] = error
+        for shard in left.keys() - failed.keys():
+            for done in swept.values():
+                done.add(shard)
+        if failed:
+            raise Unavailable(f"{len(failed)} of {len(left)} shards are left: {next(iter(failed.values()))}")
+        self._swept = {}
+
+    async def _fence(self, shard: int, dead: Mapping[str, int]) -> None:
+        for epoch in dead:
+            await writing(self._engine.retire(shard, epoch))
+
+    async def _walk(self, shard: int, dead: Mapping[str, int]) -> None:
+        await self._lose(
+            dead, [user async for user, holders in self._holders(shard) if holders & dead.keys()]
+        )
 
     async def orphans(self, shard: int) -> None:
         """After a shard lost its memory: sessions in it whose holder has no living row. The rows are read last: whoever
@@ -66,12 +95,16 @@ class Sweep:
         await self._all(lambda user: self._decider.ask(user, edit), users)
 
     async def _all(self, decide: Callable[[str], Awaitable[object]], users: Sequence[str]) -> None:
+        """Somebody who cannot be decided, for whatever reason, keeps nobody behind them from it."""
         failed: Unavailable | None = None
         for start in range(0, len(users), TOGETHER):
             part = users[start : start + TOGETHER]
             for result in await asyncio.gather(*map(decide, part), return_exceptions=True):
                 if isinstance(result, Unavailable | UnknownOutcome):
                     failed = Unavailable(str(result))
+                elif isinstance(result, Exception):
+                    log.warning("sweep.undecided", error=repr(result))  # `decide` has told it at length
+                    failed = Unavailable(f"somebody could not be decided: {result!r}")
                 elif isinstance(result, BaseException):
                     raise result
         if failed is not None:

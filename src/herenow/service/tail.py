@@ -26,6 +26,7 @@ from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
 from herenow.service.people import People, Person
 from herenow.service.reader import PART, Reader
+from herenow.service.standing import OnLoss
 
 WAIT = 1.0
 """Seconds a read of the logs waits for something new."""
@@ -54,10 +55,10 @@ class Tail:
         touch: Callable[[Person], None],
         verify: Callable[[int], Awaitable[None]],
         on_gap: Callable[[int], None],
-        on_loss: Callable[[int, int | None], None],
+        on_loss: OnLoss,
     ) -> None:
         """`verify(shard)` raises when the shard does not have what we wrote; `on_gap(shard)` is told that it may have lost
-        something, `on_loss(shard, row)` that it has."""
+        something, `on_loss` that it has."""
         self._engine = engine
         self._people = people
         self._reader = reader
@@ -99,15 +100,16 @@ class Tail:
 
     async def follow(self) -> None:
         """One read of all logs; called again and again."""
+        cursors, asked = dict(self._cursors), self._clock.monotonic()
         try:
-            parts = await reading(self._engine.tail(dict(self._cursors), WAIT), WAIT + DEADLINE)
+            parts = await reading(self._engine.tail(cursors, WAIT), WAIT + DEADLINE)
         except Unavailable as error:
             self._metrics.engine_errors += 1
             self.trouble = str(error)
             raise
         self.trouble = None
         for part in parts:
-            await self._take(part)
+            await self._take(part, cursors[part.shard], asked)
         silent = self._engine.silent
         self._silent_since = {shard: self._silent_since.get(shard, self._heard_at) for shard in silent}
         self._heard_at = self._clock.monotonic()
@@ -134,30 +136,35 @@ class Tail:
 
     async def check(self) -> None:
         """Is the tail silent though the logs grow? Then it has gone deaf without an error: treat it as a gap."""
+        cursors, asked = dict(self._cursors), self._clock.monotonic()
         heads = await reading(self._engine.heads())
         before, self._seen_heads = self._seen_heads, heads
         self.behind = sum(max(0, head - self._cursors[shard]) for shard, head in heads.items())
         for shard, head in heads.items():
-            cursor = self._cursors[shard]
-            if head < cursor or cursor < before.get(shard, cursor):
-                await self._take(LogPart(shard, (), head, gap=True))
+            if head < cursors[shard] or self._cursors[shard] < before.get(shard, 0):
+                await self._take(LogPart(shard, (), head, gap=True), cursors[shard], asked)
 
-    async def _take(self, part: LogPart) -> None:
-        shard, cursor = part.shard, self._cursors[part.shard]
+    async def _take(self, part: LogPart, cursor: int, asked: float) -> None:
+        """`cursor` is the one that was asked with, at the time `asked`, and what the answer is compared with: ours may have
+        moved meanwhile, by entries that came after the answer was given, and a log behind those has lost nothing.
+
+            check  asks for heads ── head is 7 ─────────────── answer: 7 ─▶ 7 < 8, and nothing is lost
+            follow                       └─ 8 is committed, and read
+        """
+        shard = part.shard
+        if part.gap and part.head < cursor:
+            self._on_loss(shard, None, asked)
+        if self._cursors[shard] != cursor:
+            return  # another read went on from here: whatever this one knew more is found by the next
         if part.gap:
             self._metrics.log_gaps += 1
             log.warning("log.gap", shard=shard, head=part.head, cursor=cursor)
             self._on_gap(shard)
-            if part.head < cursor:
-                self._on_loss(shard, None)
             await self._close_gap(shard)
             if self._cursors[shard] != cursor:
-                return  # meanwhile another read went on from here
-        elif part.head < cursor:
-            return  # a check took this before
+                return
         for entry in part.entries:
-            if part.gap or entry.number > cursor:
-                self._apply(shard, entry)
+            self._apply(shard, entry)
         self._cursors[shard] = part.head
 
     async def _close_gap(self, shard: int) -> None:

@@ -13,14 +13,13 @@ Whatever the doubtful batch did, its users are read and decided again, so nobody
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.ports import Batch, Conflict, Engine, Fenced, Write, Written
-from herenow.service.calls import writing
+from herenow.service.calls import DEADLINE, writing
 from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
-from herenow.service.standing import Standing
+from herenow.service.standing import OnLoss, Standing
 from herenow.service.tasks import Tasks
 
 BATCH = 500
@@ -71,12 +70,11 @@ class Writer:
         clock: Clock,
         tasks: Tasks,
         metrics: Metrics,
-        on_loss: Callable[[int, int | None], None],
+        on_loss: OnLoss,
         *,
         embedded: bool = False,
     ) -> None:
-        """`on_loss(shard, row)`: the fence does not have what we know was acknowledged. `embedded`: the store answers
-        without waiting, so that nothing would gather behind a batch."""
+        """`embedded`: the store answers without waiting, so that nothing would gather behind a batch."""
         self._engine = engine
         self._standing = standing
         self._clock = clock
@@ -117,11 +115,32 @@ class Writer:
             return row is not None and row >= lane.number
 
     async def verify(self, shard: int) -> None:
-        """Does the shard still have what it acknowledged? Raises `Unavailable` when it does not."""
+        """Does the shard still have what it acknowledged? Raises `Unavailable` when it does not, or does not say within
+        bounded time: who asks has other shards to look after, and a doubt may last as long as the store takes no writes."""
         lane = self._lanes[shard]
-        async with lane.turn:
+        try:
+            async with asyncio.timeout(DEADLINE):
+                await lane.turn.acquire()
+        except TimeoutError:
+            raise Unavailable(f"shard {shard} has not said yet what became of a commit") from None
+        # A task, because what was sent must be followed up, whoever still waits for it.
+        asking = self._tasks.spawn(self._ask_whether_it_has(lane), f"verify-{shard}")
+        await asyncio.wait([asking], timeout=2 * DEADLINE)
+        if not asking.done():
+            raise Unavailable(f"shard {shard} does not say what it has")
+        if (failure := asking.result()) is not None:
+            raise failure
+
+    async def _ask_whether_it_has(self, lane: _Lane) -> HerenowError | None:
+        """In its turn, which ends with this."""
+        try:
             if lane.epoch == self._standing.epoch:
                 await self._commit_batch(lane, ())
+        except HerenowError as error:
+            return error
+        finally:
+            lane.turn.release()
+        return None
 
     async def verify_lately(self) -> None:
         """All shards to which something was committed a short while ago: a failover loses writes without a word."""

@@ -1,0 +1,114 @@
+"""Who was held by a node that is no more goes into grace, whatever else goes wrong."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from herenow.core.shards import shard_of
+from herenow.testing.faulty_engine import Fault, Rule
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def crowd(world, users):
+    """All of them on n1; bob looks at them from n2, and n3 is there too."""
+    n1, n2, n3 = await world.start_all("n1", "n2", "n3")
+    await world.befriend("bob", *users)
+    for user in users:
+        await world.client(user).connect(n1)
+    bob = world.client("bob")
+    await bob.connect(n2)
+    await bob.watch(*users)
+    await world.sleep(2)
+    return n1, n2, n3, bob
+
+
+def in_shards(*shards):
+    return [user for user in map("u{}".format, range(100)) if shard_of(user, 4) in shards]
+
+
+async def test_one_shard_that_is_away_keeps_no_dead_nodes_users_here_in_the_others(world):
+    away, others = in_shards(0)[:3], in_shards(1, 2, 3)[:10]
+    n1, n2, n3, bob = await crowd(world, away + others)
+    epoch = n1.node.standing.epoch
+    with world.faults.during(Rule(Fault.UNAVAILABLE, shard=0)):
+        n1.kill()
+        await world.sleep(120)
+        assert all(bob.saw(user) == ["online", "offline"] for user in others)
+        assert epoch in world.store.leases, "it is not done yet"
+    await world.sleep(60)
+    assert all(bob.saw(user) == ["online", "offline"] for user in away)
+    assert epoch not in world.store.leases
+
+
+async def test_a_shard_that_was_swept_is_not_walked_again_because_of_another(world):
+    n1, n2, n3, bob = await crowd(world, in_shards(1, 2, 3)[:10])
+    walked = [_walked(node.node.engine) for node in (n2, n3)]
+    with world.faults.during(Rule(Fault.UNAVAILABLE, shard=0)):
+        n1.kill()
+        await world.sleep(60)
+        assert [sorted(each) for each in walked] == [[1, 2, 3]] * 2, "by who marked it, and by who took over"
+
+
+async def test_one_user_who_cannot_be_decided_keeps_nobody_behind_them_a_ghost(world):
+    users = sorted(map("u{}".format, range(30)), key=lambda user: shard_of(user, 4))
+    n1, n2, n3, bob = await crowd(world, users)
+    for node in (n2, n3):
+        _cannot_decide(node.node.decider, users[0])
+    with capture_logs() as logs:
+        n1.kill()
+        await world.sleep(120)
+    assert any(line["event"] == "sweep.undecided" for line in logs)
+    assert bob.saw(users[0]) == ["online"]
+    assert all(bob.saw(user) == ["online", "offline"] for user in users[1:])
+
+
+async def test_one_walk_serves_all_dead_epochs(world):
+    nodes = await world.start_all(*(f"n{number}" for number in range(1, 8)))
+    dead, alive = nodes[:3], nodes[3:]
+    for number in range(20):
+        await world.client(f"u{number}").connect(dead[number % 3])
+    await world.sleep(3)
+    walked = [_walked(node.node.engine) for node in alive]
+    for node in alive:  # to mark somebody takes its time
+        _slowly(node.node.engine, "mark_dead")
+    for node in dead:
+        node.kill()
+    await world.sleep(60)
+    assert len(world.store.leases) == 4
+    assert sorted(shard for each in walked for shard in each) == [0, 1, 2, 3]
+    assert not any(user.sessions for user in world.everybody_stored().values())
+
+
+def _slowly(engine, name):
+    call = getattr(engine, name)
+
+    async def slow(*args):
+        await asyncio.sleep(0.05)
+        return await call(*args)
+
+    setattr(engine, name, slow)
+
+
+def _cannot_decide(decider, user):
+    weigh = decider._weigh
+
+    def broken(person):
+        if person.user == user:
+            raise ValueError("a mistake")
+        return weigh(person)
+
+    decider._weigh = broken
+
+
+def _walked(engine):
+    """The shards that this handle walks from now on."""
+    walk, walked = engine.walk, []
+
+    async def noted(shard, cursor, limit):
+        walked.append(shard)
+        return await walk(shard, cursor, limit)
+
+    engine.walk = noted
+    return walked
