@@ -46,17 +46,17 @@ def needs(what: str) -> Callable[[Misfortune], Misfortune]:
 @needs("nodes")
 async def kill_node(lab: Lab, dice: Random) -> None:
     member = lab.somebody(dice)
-    with lab.trouble("kill node", member):
+    with lab.trouble("kill node", member, kills=True):
         assert await member.kill() == -9
-    await asyncio.sleep(dice.choice([0.1, 6.0]))
-    await member.start()
+        await asyncio.sleep(dice.choice([0.1, 6.0]))
+        await member.start()
     lab.prove("kill node", f"{member.name} was killed and started again")
 
 
 @needs("nodes")
 async def stop_node(lab: Lab, dice: Random) -> None:
     member = lab.somebody(dice)
-    with lab.trouble("stop node", member):
+    with lab.trouble("stop node", member, kills=True):
         assert await member.stop() == 0
         await member.start()
     lab.prove("stop node", f"{member.name} left in order and came back")
@@ -65,7 +65,7 @@ async def stop_node(lab: Lab, dice: Random) -> None:
 @needs("nodes")
 async def freeze_node_briefly(lab: Lab, dice: Random) -> None:
     member = lab.somebody(dice)
-    with lab.trouble("freeze node", member):
+    with lab.trouble("freeze node", member, cuts=True):
         member.freeze()
         await asyncio.sleep(2)
         assert _state(member) == "T"
@@ -80,7 +80,7 @@ async def freeze_node_for_longer_than_its_lease(lab: Lab, dice: Random) -> None:
     )  # in a store that was just emptied there is no lease of it to be found dead
     member = lab.somebody(dice)
     epochs = (await member.metrics())["herenow_epochs_total"]
-    with lab.trouble("freeze node", member):
+    with lab.trouble("freeze node", member, cuts=True):
         member.freeze()
         await asyncio.sleep(2.5 * lab.fleet.lease / 1000)
         member.thaw()
@@ -241,7 +241,7 @@ async def _on_the_way(
     way = member.back
     assert way is not None
     before = way.taken[proof]
-    with lab.trouble(kind, member):
+    with lab.trouble(kind, member, cuts=True):
         begin(way)
         await asyncio.sleep(seconds)
         await lab.until(lambda: _count_above(way.taken, proof, before))
@@ -260,7 +260,7 @@ async def _count_above(taken: dict[str, int], what: str, before: int) -> bool:
 async def empty_the_store(lab: Lab, dice: Random) -> None:
     await lab.until(lab.is_settled)  # otherwise nobody would notice that there is less than nothing
     lost = await lab.total("herenow_shards_lost_total")
-    with lab.trouble("empty the store"):
+    with lab.trouble("empty the store", loses=True):
         lab.store.client.flushall()
         await lab.until(lambda: lab.total_above("herenow_shards_lost_total", lost))
     lab.prove("empty the store", "nodes found their shards empty")
@@ -271,7 +271,7 @@ async def kill_the_store(lab: Lab, dice: Random) -> None:
     """Nothing of it is on a disk: it comes back empty."""
     await lab.until(lab.is_settled)
     lost = await lab.total("herenow_shards_lost_total")
-    with lab.trouble("kill the store"):
+    with lab.trouble("kill the store", loses=True):
         await asyncio.to_thread(lab.store.kill)
         await asyncio.sleep(dice.choice([0.5, 4.0]))
         await asyncio.to_thread(lab.store.start)
@@ -319,7 +319,7 @@ async def the_store_takes_no_writes(lab: Lab, dice: Random) -> None:
 async def kill_the_master(lab: Lab, dice: Random) -> None:
     group = lab.group
     old = await asyncio.to_thread(lambda: group.current)
-    with lab.trouble("kill the master"):
+    with lab.trouble("kill the master", loses=True):
         await asyncio.to_thread(old.kill)
         other = group.replica if old is group.master else group.master
         await lab.until(lambda: _is_master(other))
@@ -332,7 +332,7 @@ async def kill_the_master(lab: Lab, dice: Random) -> None:
 async def freeze_the_master(lab: Lab, dice: Random) -> None:
     group = lab.group
     old = await asyncio.to_thread(lambda: group.current)
-    with lab.trouble("freeze the master"):
+    with lab.trouble("freeze the master", loses=True):
         old.stop_the_clock()
         other = group.replica if old is group.master else group.master
         await lab.until(lambda: _is_master(other))
@@ -345,7 +345,7 @@ async def freeze_the_master(lab: Lab, dice: Random) -> None:
 async def fail_over_by_hand(lab: Lab, dice: Random) -> None:
     group = lab.group
     old = await asyncio.to_thread(lambda: group.current)
-    with lab.trouble("fail over by hand"):
+    with lab.trouble("fail over by hand", loses=True):
         other = group.replica if old is group.master else group.master
         group.sentinels[0].client.execute_command("SENTINEL", "FAILOVER", "mine")
         await lab.until(lambda: _is_master(other))
@@ -375,7 +375,7 @@ async def _is_master(server: object) -> bool:
 async def the_ledger_is_locked(lab: Lab, dice: Random) -> None:
     errors = await lab.total("herenow_ledger_errors_total")
     path = lab.fleet.ledger_url.removeprefix("sqlite:///")
-    with lab.trouble("the ledger is locked"):
+    with lab.trouble("the ledger is locked", blinds=True):
         locker = sqlite3.connect(path, isolation_level=None, timeout=10)
         locker.execute("BEGIN EXCLUSIVE")
         await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
@@ -389,7 +389,7 @@ async def the_disk_is_full(lab: Lab, dice: Random) -> None:
     """No file of a node may grow: what a full disk does to SQLite."""
     errors = await lab.total("herenow_ledger_errors_total")
     members = lab.fleet.up()
-    with lab.trouble("the disk is full"):
+    with lab.trouble("the disk is full", blinds=True):
         with _no_file_may_grow(members):
             await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
     lab.prove("the disk is full", "nodes counted calls that failed")
@@ -413,7 +413,7 @@ def _no_file_may_grow(members: list[Member]) -> Iterator[None]:
 @needs("postgres")
 async def kill_the_database(lab: Lab, dice: Random) -> None:
     errors = await lab.total("herenow_ledger_errors_total")
-    with lab.trouble("kill the database"):
+    with lab.trouble("kill the database", blinds=True):
         await asyncio.to_thread(lab.database.kill)
         await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
         await asyncio.sleep(dice.choice([0.0, 3.0]))
@@ -424,7 +424,7 @@ async def kill_the_database(lab: Lab, dice: Random) -> None:
 @needs("postgres")
 async def freeze_the_database(lab: Lab, dice: Random) -> None:
     errors = await lab.total("herenow_ledger_errors_total")
-    with lab.trouble("freeze the database"):
+    with lab.trouble("freeze the database", blinds=True):
         lab.database.freeze()
         try:
             await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
@@ -439,7 +439,7 @@ async def cut_off_from_the_database(lab: Lab, dice: Random) -> None:
     way = member.side
     assert way is not None
     before = way.taken["refused"]
-    with lab.trouble("cut off from the database", member):
+    with lab.trouble("cut off from the database", member, blinds=True):
         way.cut()
         await lab.until(lambda: _count_above(way.taken, "refused", before))
         await asyncio.sleep(3)
@@ -494,7 +494,7 @@ def _masked(payload: bytes) -> bytes:
 async def kill_a_master(lab: Lab, dice: Random) -> None:
     group = lab.group
     old = dice.choice(await asyncio.to_thread(lambda: group.masters_now))
-    with lab.trouble("kill a master"):
+    with lab.trouble("kill a master", loses=True):
         await asyncio.to_thread(old.kill)
         await lab.until(lambda: asyncio.to_thread(lambda: len(group.masters_now) == 3 and group.is_whole()))
         await asyncio.to_thread(old.start)
@@ -506,7 +506,7 @@ async def kill_a_master(lab: Lab, dice: Random) -> None:
 async def freeze_a_master(lab: Lab, dice: Random) -> None:
     group = lab.group
     old = dice.choice(await asyncio.to_thread(lambda: group.masters_now))
-    with lab.trouble("freeze a master"):
+    with lab.trouble("freeze a master", loses=True):
         old.stop_the_clock()
         await lab.until(lambda: asyncio.to_thread(lambda: len(group.masters_now) == 3 and group.is_whole()))
         old.go_on()

@@ -17,6 +17,7 @@ from tests.redis_servers import ClusterGroup, SentinelGroup, running
 async def on_one_server(folder: Path, seed: int) -> AsyncIterator[Lab]:
     with running() as store:
         fleet = Fleet(folder, store.url)
+        fleet.stores.append(store)
         try:
             await fleet.start()
             yield Lab(fleet, seed, ["nodes", "proxies", "store", "sqlite"], store=store)
@@ -32,6 +33,7 @@ async def with_sentinels(folder: Path, seed: int) -> AsyncIterator[Lab]:
         database.make().start()
         ledger = await database.make_database("faults")
         fleet = Fleet(folder, group.url, ledger=ledger, through_proxies=False)
+        fleet.stores += [group.master, group.replica]
         try:
             await fleet.start()
             yield Lab(fleet, seed, ["sentinels", "postgres"], group=group, database=database)
@@ -48,6 +50,7 @@ async def on_a_cluster(folder: Path, seed: int) -> AsyncIterator[Lab]:
     try:
         group.start()
         fleet = Fleet(folder, group.url, through_proxies=False)
+        fleet.stores += group.nodes
         try:
             await fleet.start()
             yield Lab(fleet, seed, ["cluster"], group=group)
