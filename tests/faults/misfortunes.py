@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 from tests.faults.people import Client
@@ -43,7 +43,7 @@ def needs(what: str) -> Callable[[Misfortune], Misfortune]:
 # Nodes
 
 
-@needs("nodes")
+@needs("processes")
 async def kill_node(lab: Lab, dice: Random) -> None:
     member = lab.somebody(dice)
     with lab.trouble("kill node", member, kills=True):
@@ -53,7 +53,7 @@ async def kill_node(lab: Lab, dice: Random) -> None:
     lab.prove("kill node", f"{member.name} was killed and started again")
 
 
-@needs("nodes")
+@needs("processes")
 async def stop_node(lab: Lab, dice: Random) -> None:
     member = lab.somebody(dice)
     with lab.trouble("stop node", member, kills=True):
@@ -62,7 +62,7 @@ async def stop_node(lab: Lab, dice: Random) -> None:
     lab.prove("stop node", f"{member.name} left in order and came back")
 
 
-@needs("nodes")
+@needs("processes")
 async def freeze_node_briefly(lab: Lab, dice: Random) -> None:
     member = lab.somebody(dice)
     with lab.trouble("freeze node", member, cuts=True):
@@ -73,7 +73,7 @@ async def freeze_node_briefly(lab: Lab, dice: Random) -> None:
     lab.prove("freeze node briefly", "its process stood still")
 
 
-@needs("nodes")
+@needs("processes")
 async def freeze_node_for_longer_than_its_lease(lab: Lab, dice: Random) -> None:
     await lab.until(
         lab.is_settled
@@ -312,6 +312,20 @@ async def the_store_takes_no_writes(lab: Lab, dice: Random) -> None:
     lab.prove("the store takes no writes", "nodes counted calls that failed")
 
 
+@needs("store clock")
+async def step_the_stores_clock(lab: Lab, dice: Random) -> None:
+    """Everybody goes by it."""
+    seconds = dice.choice([-60, 60])
+    with lab.trouble("step the store's clock", shifts=True):
+        lab.store_clock.step(seconds)
+        await asyncio.sleep(5)
+        told, _ = await asyncio.to_thread(lab.store.client.time)
+        lab.store_clock.step(0)
+        await asyncio.sleep(1)
+    assert abs(told - time.time() - seconds) < 30
+    lab.prove("step the stores clock", f"the server said a time that was off by {told - time.time():.0f} s")
+
+
 # Sentinel
 
 
@@ -358,9 +372,29 @@ async def kill_a_sentinel(lab: Lab, dice: Random) -> None:
     sentinel = dice.choice(lab.group.sentinels)
     with lab.trouble("kill a sentinel"):
         await asyncio.to_thread(sentinel.kill)
-        await asyncio.sleep(2)
+        await lab.until(lambda: asyncio.to_thread(lambda: _is_called_down(lab, sentinel)))
         await asyncio.to_thread(sentinel.start)
-    lab.prove("kill a sentinel", "it was killed and started again")
+        await asyncio.to_thread(lab.group.wait_until_whole)
+    lab.prove("kill a sentinel", "the two others called it down, then knew it again")
+
+
+@needs("sentinels")
+async def freeze_a_sentinel(lab: Lab, dice: Random) -> None:
+    sentinel = dice.choice(lab.group.sentinels)
+    with lab.trouble("freeze a sentinel"):
+        sentinel.stop_the_clock()
+        try:
+            await lab.until(lambda: asyncio.to_thread(lambda: _is_called_down(lab, sentinel)))
+        finally:
+            sentinel.go_on()
+        await lab.until(lambda: asyncio.to_thread(lambda: not _is_called_down(lab, sentinel)))
+    lab.prove("freeze a sentinel", "the two others called it down, then up again")
+
+
+def _is_called_down(lab: Lab, sentinel: Any) -> bool:
+    """By both of the others."""
+    others = [each for each in lab.group.sentinels if each is not sentinel]
+    return all("s_down" in other.others_say(sentinel.port) for other in others)
 
 
 async def _is_master(server: object) -> bool:
@@ -373,26 +407,39 @@ async def _is_master(server: object) -> bool:
 
 @needs("sqlite")
 async def the_ledger_is_locked(lab: Lab, dice: Random) -> None:
-    errors = await lab.total("herenow_ledger_errors_total")
     path = lab.fleet.ledger_url.removeprefix("sqlite:///")
     with lab.trouble("the ledger is locked", blinds=True):
         locker = sqlite3.connect(path, isolation_level=None, timeout=10)
         locker.execute("BEGIN EXCLUSIVE")
-        await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
-        locker.execute("ROLLBACK")
-        locker.close()
-    lab.prove("the ledger is locked", "nodes counted calls that failed")
+        try:
+            said = await _refusal(lab, dice, "locked")
+        finally:
+            locker.execute("ROLLBACK")
+            locker.close()
+    lab.prove("the ledger is locked", f"a node said: {said}")
 
 
 @needs("sqlite")
 async def the_disk_is_full(lab: Lab, dice: Random) -> None:
     """No file of a node may grow: what a full disk does to SQLite."""
-    errors = await lab.total("herenow_ledger_errors_total")
-    members = lab.fleet.up()
     with lab.trouble("the disk is full", blinds=True):
-        with _no_file_may_grow(members):
-            await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
-    lab.prove("the disk is full", "nodes counted calls that failed")
+        with _no_file_may_grow(lab.fleet.up()):
+            said = await _refusal(lab, dice, "disk")
+    lab.prove("the disk is full", f"a node said: {said}")
+
+
+async def _refusal(lab: Lab, dice: Random, *words: str, method: str = "PUT", path: str = "/blocks/{}") -> str:
+    """Why a node does not keep a block, or does not say which there are, in its words. One of ours must be among them, so
+    that no other trouble, not even one of the store, is taken for this one."""
+    member, said = lab.somebody(dice), ""
+
+    async def refused() -> bool:
+        nonlocal said
+        said = await member.refusal(method, path.format(f"somebody{next(lab.numbers)}"), "somebody")
+        return any(word in said for word in words)
+
+    await lab.until(refused)
+    return said
 
 
 @contextmanager
@@ -410,27 +457,29 @@ def _no_file_may_grow(members: list[Member]) -> Iterator[None]:
 # PostgreSQL
 
 
+async def _unreadable(lab: Lab, dice: Random) -> str:
+    return await _refusal(lab, dice, "The ledger cannot be used", method="GET", path="/blocks")
+
+
 @needs("postgres")
 async def kill_the_database(lab: Lab, dice: Random) -> None:
-    errors = await lab.total("herenow_ledger_errors_total")
     with lab.trouble("kill the database", blinds=True):
         await asyncio.to_thread(lab.database.kill)
-        await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
+        said = await _unreadable(lab, dice)
         await asyncio.sleep(dice.choice([0.0, 3.0]))
         await asyncio.to_thread(lab.database.start)
-    lab.prove("kill the database", "nodes counted calls that failed")
+    lab.prove("kill the database", f"a node said: {said}")
 
 
 @needs("postgres")
 async def freeze_the_database(lab: Lab, dice: Random) -> None:
-    errors = await lab.total("herenow_ledger_errors_total")
     with lab.trouble("freeze the database", blinds=True):
         lab.database.freeze()
         try:
-            await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
+            said = await _unreadable(lab, dice)
         finally:
             lab.database.thaw()
-    lab.prove("freeze the database", "nodes counted calls that failed")
+    lab.prove("freeze the database", f"a node said: {said}")
 
 
 @needs("postgres")
