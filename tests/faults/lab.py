@@ -105,7 +105,7 @@ class Lab:
         self.people.note(f"— {name} is over")
         if heal:
             await self._heal()
-        await asyncio.sleep(self.dice.uniform(1, 3))
+        await asyncio.sleep(self.dice.uniform(1, 2))
 
     async def _heal(self) -> None:
         """Until every view is right again; too late is a problem."""

@@ -62,7 +62,7 @@ async def stop_node(lab: Lab, dice: Random) -> None:
     lab.prove("stop node", f"{member.name} left in order and came back")
 
 
-@needs("processes")
+@needs("nodes")
 async def freeze_node_briefly(lab: Lab, dice: Random) -> None:
     member = lab.somebody(dice)
     with lab.trouble("freeze node", member, cuts=True):
@@ -94,7 +94,7 @@ async def step_clocks(lab: Lab, dice: Random) -> None:
     with lab.trouble("step clocks"):
         for member in members:
             member.step_clock(dice.choice([-60, -5, 5, 60]))
-        await asyncio.sleep(4)
+        await asyncio.sleep(3)
         shifts = [await _said_time(member) for member in members]
         for member in members:
             member.step_clock(0)
@@ -221,7 +221,7 @@ async def unanswered(lab: Lab, dice: Random) -> None:
 
 @needs("proxies")
 async def slow_way(lab: Lab, dice: Random) -> None:
-    await _on_the_way(lab, dice, "slow way", 5.0, lambda way: setattr(way, "delay", 0.4), "delayed")
+    await _on_the_way(lab, dice, "slow way", 4.0, lambda way: setattr(way, "delay", 0.4), "delayed")
 
 
 @needs("proxies")
@@ -231,7 +231,7 @@ async def resets(lab: Lab, dice: Random) -> None:
 
 @needs("proxies")
 async def black_hole(lab: Lab, dice: Random) -> None:
-    await _on_the_way(lab, dice, "black hole", 5.0, lambda way: way.blackhole(), "swallowed")
+    await _on_the_way(lab, dice, "black hole", 4.0, lambda way: way.blackhole(), "swallowed")
 
 
 async def _on_the_way(
@@ -295,7 +295,7 @@ async def the_store_is_full(lab: Lab, dice: Random) -> None:
     errors = await lab.total("herenow_engine_errors_total")
     with lab.trouble("the store is full"):
         lab.store.client.config_set("maxmemory", "1")
-        await asyncio.sleep(4)
+        await asyncio.sleep(3)
         lab.store.client.config_set("maxmemory", "0")
         await lab.until(lambda: lab.total_above("herenow_engine_errors_total", errors))
     lab.prove("the store is full", "nodes counted calls that failed")
@@ -306,7 +306,7 @@ async def the_store_takes_no_writes(lab: Lab, dice: Random) -> None:
     errors = await lab.total("herenow_engine_errors_total")
     with lab.trouble("the store takes no writes"):
         lab.store.client.config_set("min-replicas-to-write", "1")
-        await asyncio.sleep(4)
+        await asyncio.sleep(3)
         lab.store.client.config_set("min-replicas-to-write", "0")
         await lab.until(lambda: lab.total_above("herenow_engine_errors_total", errors))
     lab.prove("the store takes no writes", "nodes counted calls that failed")
@@ -318,7 +318,7 @@ async def step_the_stores_clock(lab: Lab, dice: Random) -> None:
     seconds = dice.choice([-60, 60])
     with lab.trouble("step the store's clock", shifts=True):
         lab.store_clock.step(seconds)
-        await asyncio.sleep(5)
+        await asyncio.sleep(4)
         told, _ = await asyncio.to_thread(lab.store.client.time)
         lab.store_clock.step(0)
         await asyncio.sleep(1)

@@ -228,7 +228,7 @@ class Checker(Witness):
         public = [
             stay
             for stay in ended
-            if stay.greeted_at is not None
+            if self._is_known(stay)
             and not modes.may_have_been(Mode.INVISIBLE, self._seen_first(stay), self.bounds.gone(stay))
         ]
         first = max(map(self._seen_first, public), default=0)
@@ -238,6 +238,11 @@ class Checker(Witness):
         ):  # hiding and showing oneself are signs of life
             last = max(last, max(modes.done.values(), default=0), modes.ever[-1][0]) + self.bounds.late
         return first, last
+
+    def _is_known(self, stay: Stay) -> bool:
+        """Everybody must have heard that it was here. What is shown may still be of the time before, for a moment."""
+        now = self.scene.now
+        return stay.greeted_at is not None and now - stay.greeted_at >= self._late(stay.greeted_at, now)
 
     def _seen_first(self, stay: Stay) -> int:
         """A node that fails about then may not have been able to write down what it saw: then what it wrote before. One that
@@ -291,7 +296,7 @@ class Checker(Witness):
             for t in self._troubles
         ):
             return False
-        if now - stay.greeted_at < self._late(stay.greeted_at, now):
+        if not self._is_known(stay):
             return False
         grace = self.bounds.timings.grace
         if stay.by_rest:
