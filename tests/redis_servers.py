@@ -128,6 +128,15 @@ class RedisProcess:
             except (ValkeyError, OSError):
                 return False
 
+    def others_say(self, port):
+        """What a sentinel holds of another one, in flags; nothing where it does not know it."""
+        known = self.client.execute_command("SENTINEL", "SENTINELS", "mine")
+        rows = [
+            dict(zip(row[::2], row[1::2], strict=True)) if isinstance(row, list) else row for row in known
+        ]
+        told = [{_text(k): _text(v) for k, v in row.items()} for row in rows]
+        return next((row["flags"] for row in told if row["port"] == str(port)), "")
+
     def stop_the_clock(self):
         os.kill(self.process.pid, signal.SIGSTOP)
 

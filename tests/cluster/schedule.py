@@ -299,7 +299,8 @@ class Schedule:
     async def _rule(self, rng, rule, seconds=None):
         kind = rule.fault.name.lower()
         self.note(f"{kind} {rule.node or 'all'} {rule.calls} p={rule.probability:.2f}")
-        trouble = self.checker.trouble(kind, rule.node)
+        # Whoever cannot renew is cut off, whichever calls fail; a store that stands still does so for all.
+        trouble = self.checker.trouble(kind, rule.node, cuts=rule.fault is not Fault.FROZEN)
         with self.world.faults.during(rule):
             await self.world.sleep(rng.uniform(1, 8) if seconds is None else seconds)
         self.checker.over(trouble)
@@ -329,7 +330,7 @@ class Schedule:
         faults = self.world.faults
         kind = f"{what} {'store' if shard is None else 'shard'}"
         self.note(f"{kind} {shard}")
-        trouble = self.checker.trouble(kind)
+        trouble = self.checker.trouble(kind, loses=True)
         if what == "empty":
             faults.empty(shard)
         else:
@@ -341,7 +342,7 @@ class Schedule:
         """A master comes back empty and is master still, for a moment, until its replica is."""
         faults = self.world.faults
         self.note("empty master")
-        trouble = self.checker.trouble("detour")
+        trouble = self.checker.trouble("detour", loses=True)
         replica_takes_over = faults.replica()
         faults.empty()
         await self.world.sleep(rng.choice([0.5, 3.0, 6.0, 12.0]))
@@ -355,7 +356,7 @@ class Schedule:
         if node is None or sum(not other.frozen for other in self.world.nodes.values()) < 2:
             return
         self.note(f"kill {node.name}")
-        trouble = self.checker.trouble("kill", node.name)
+        trouble = self.checker.trouble("kill", node.name, kills=True)
         node.kill()
         self.checker.over(trouble)
         await self.world.sleep(rng.choice([0.1, 3.0, 12.0]))
@@ -376,7 +377,7 @@ class Schedule:
         if node is None:
             return
         self.note(f"freeze {node.name}")
-        trouble = self.checker.trouble("freeze", node.name)
+        trouble = self.checker.trouble("freeze", node.name, cuts=True)
         node.freeze()
         await self.world.sleep(rng.choice([1.0, 4.0, 9.0, 18.0]))
         self.note(f"thaw {node.name}")
@@ -388,7 +389,7 @@ class Schedule:
         if node is None or len(self.world.nodes) < 2:
             return
         self.note(f"stop {node.name}")
-        trouble = self.checker.trouble("restart", node.name)
+        trouble = self.checker.trouble("restart", node.name, kills=True)
         try:
             await node.stop()
         except Gone:

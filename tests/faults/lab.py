@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -15,14 +16,15 @@ from tests.faults.misfortunes import MISFORTUNES
 from tests.faults.people import People
 from valkey.exceptions import ValkeyError
 
+from herenow.core.model import Presence, public
 from herenow.testing.checker import Checker
-from herenow.testing.scene import Witness
+from herenow.testing.scene import Shown, Witness
 
 PATIENCE = 45.0
 """Seconds to wait for what must come: not a promise, only an end to waiting."""
 
 HEALED = 0.5
-"""How often the next misfortune waits until the last one is healed; otherwise they may meet."""
+"""How often, in a long run, the next misfortune waits until the last one is healed; otherwise they may meet."""
 
 VIEWERS = ["vera", "vito", "vlad"]
 
@@ -37,12 +39,16 @@ class Lab:
         offers: Iterable[str],
         *,
         store: Any = None,
+        store_clock: Any = None,
         group: Any = None,
         database: Any = None,
     ) -> None:
         self.fleet = fleet
         self.database = database
         self.store = store
+        self.store_clock = store_clock
+        self.left_out: dict[str, str] = {}
+        """Misfortunes that cannot happen here, and why."""
         self.group = group
         self.seed = seed
         self.dice = Random(f"lab {seed}")
@@ -52,7 +58,15 @@ class Lab:
         self.nobody = Witness()
         self.proofs: dict[str, list[str]] = {}
         self.agreed_after = 0.0
-        """Seconds from the end of a misfortune until every node said the same again: the longest."""
+        """Seconds from the end of a misfortune until every view was right again, without those in which the machine had
+        other things to do: the longest."""
+        self.waited = 0.0
+        """Of such a time, the part in which the machine had other things to do: the longest."""
+        self.stalls = 0
+        """How often it took longer, and the machine itself was a fault meanwhile, so that it was counted from its end."""
+        self._differ: list[str] = []
+        self.numbers = count()
+        """For what must be new each time."""
         self.blocked: set[str] = set()
         """Whom somebody blocked, and was told that it is done."""
 
@@ -61,62 +75,104 @@ class Lab:
         await self.fleet.befriend(*VIEWERS, *self.people.users)
         self.people.start()
         loop = asyncio.get_running_loop()
+        measuring = loop.create_task(self.fleet.machine.watch())
         looking, blocking = loop.create_task(self._look_around()), loop.create_task(self._block())
         until = time.monotonic() + minutes * 60
         try:
             await asyncio.sleep(4)
             for name in self.dice.sample(sorted(self.kinds), len(self.kinds)):
-                await self._happen(name)
+                await self._happen(name, heal=True)
             while time.monotonic() < until:
                 await self._happen(self.dice.choice(sorted(self.kinds)), heal=self.dice.random() < HEALED)
             await self._calm_down()
             await self.fleet.look()
             await self.checker.conclude()
             await self._conclude_blocks()
-            assert not looking.done(), f"nobody looks any more: {looking!r}"
+            for task in (measuring, looking, blocking):
+                if task.done():  # only who blocks comes to an end, and not by a mistake
+                    task.result()
+            assert not looking.done()
         finally:
+            measuring.cancel()
             looking.cancel()
             blocking.cancel()
             await self.people.stop()
         return self.checker.problems
 
-    async def _happen(self, name: str, *, heal: bool = False) -> None:
+    async def _happen(self, name: str, *, heal: bool) -> None:
         self.people.note(f"— {name}")
         await self.kinds[name](self, self.dice)
         self.people.note(f"— {name} is over")
         if heal:
             await self._heal()
-        await asyncio.sleep(self.dice.uniform(1, 4))
+        await asyncio.sleep(self.dice.uniform(1, 2))
 
-    async def _heal(self) -> float:
-        """Until all nodes agree; answers how many seconds that took."""
-        began = time.monotonic()
-        await self.until(self._agree)
-        took = time.monotonic() - began
-        self.people.note(f"— agreed after {took:.1f} s")
-        self.agreed_after = max(self.agreed_after, took)
-        return took
+    async def _heal(self) -> None:
+        """Until every view is right again; too late is a problem."""
+        unhealed, differed = self.checker.unhealed, list[str]()
+        ended = max([trouble.end or 0 for trouble in unhealed], default=self.fleet.now)
+        while not await self._agree():
+            took = self._took(self.fleet.machine.stalled(ended))
+            differed = self._differ
+            assert took < PATIENCE * 1000, f"not healed: {differed}"
+            await asyncio.sleep(0.1)
+        kinds = " and ".join(trouble.kind for trouble in unhealed)
+        took, waited = self._took(ended), self.fleet.lateness(ended, self.fleet.now)
+        allowed = self.checker.bounds.agreed(lost=any(trouble.loses for trouble in unhealed))
+        if took > allowed and (stalled := self.fleet.machine.stalled(ended)) > ended:
+            self.stalls += 1
+            took = self._took(stalled)
+        self.people.note(f"— agreed {took} ms after {kinds}, and {waited} ms for which the machine was busy")
+        self.agreed_after = max(self.agreed_after, took / 1000)
+        self.waited = max(self.waited, waited / 1000)
+        if took > allowed:
+            self.checker.problems.append(
+                f"{self.fleet.now} late: not all views were right within {allowed} ms after {kinds}, "
+                f"but after {took}; before that: {differed}"
+            )
+        self.checker.all_right()
+
+    def _took(self, since: int) -> int:
+        """Milliseconds, without those in which the machine was busy with something else."""
+        return max(0, self.fleet.now - since - self.fleet.lateness(since, self.fleet.now))
 
     async def _calm_down(self) -> None:
-        bounds = self.checker.bounds
         self.people.over = True
         self.people.note("— calm")
-        await asyncio.sleep(max(0.0, bounds.healed / 1000 - await self._heal()))
+        began = self.fleet.now
+        await self._heal()
+        await asyncio.sleep(self.checker.bounds.late / 1000)
         self.checker.healed()
-        await asyncio.sleep((bounds.longest + 3_000) / 1000)
+        while self.fleet.now < self.checker.quiet_at + self.fleet.lateness(began, self.fleet.now) + 2_000:
+            await asyncio.sleep(0.2)
 
     async def _agree(self) -> bool:
-        """Does every node answer every viewer what the store says, without a doubt?"""
+        """Does every node answer what the store says, without a doubt, is that what people who look see, and is it true?"""
+        self._differ = [*await self._nodes_differ()]
+        self._differ += self._differ or self.checker.differences()
+        return not self._differ
+
+    async def _nodes_differ(self) -> list[str]:
         if not await self.fleet.look():
-            return False
-        try:
-            answers = [
-                await node.answers(VIEWERS[0], self.people.users) for node in self.fleet.nodes.values()
-            ]
-        except httpx2.HTTPError:
-            return False
-        told = [[(each.user, each.status, each.custom) for each in one] for one in answers]
-        return all(one == told[0] for one in told) and not any(each.stale for one in answers for each in one)
+            return ["the store cannot be read"]
+        before = self.fleet.everybody_stored()
+        nodes = list(self.fleet.nodes.values())
+        answers = await asyncio.gather(
+            *(node.answers(VIEWERS[0], self.people.users) for node in nodes), return_exceptions=True
+        )
+        if not await self.fleet.look():
+            return ["the store cannot be read"]
+        after = self.fleet.everybody_stored()
+        found = []
+        for node, answer in zip(nodes, answers, strict=True):
+            if isinstance(answer, BaseException):
+                found.append(f"{node.name} does not answer: {answer!r}")
+                continue
+            for told in answer:
+                # Of whom something changed just now, nobody can say what a node should have answered.
+                if told.stale or (before.get(told.user) == after.get(told.user) and not says(told, after)):
+                    found.append(f"{node.name} answers {told}, the store has {after.get(told.user)}")
+        return found
 
     async def _look_around(self) -> None:
         while True:
@@ -153,8 +209,9 @@ class Lab:
         return dice.choice(self.fleet.up())
 
     @contextmanager
-    def trouble(self, kind: str, member: Member | None = None) -> Iterator[None]:
-        trouble = self.checker.trouble(kind, None if member is None else member.name)
+    def trouble(self, kind: str, member: Member | None = None, **what: bool) -> Iterator[None]:
+        """`what`: see `Trouble`."""
+        trouble = self.checker.trouble(kind, None if member is None else member.name, **what)
         try:
             yield
         finally:
@@ -197,16 +254,30 @@ class Lab:
             "kinds": len(self.proofs),
             "changes checked": counts["shown"],
             "views looked at": counts["looked"],
+            "last seen compared": counts["last seen"],
+            "choices compared": counts["choices"],
             "blocks kept": len(self.blocked),
             "longest ghost, s": round(self.checker.longest_ghost / 1000, 1),
-            "longest until all agreed again, s": round(self.agreed_after, 1),
+            "longest until all views were right again, s": round(self.agreed_after, 1),
+            "beside that, the machine was busy for up to, s": round(self.waited, 1),
+            "times that it was counted from a stall of the machine": self.stalls,
+            **{f"left out: {name}": why for name, why in self.left_out.items()},
             "problems": len(self.checker.problems),
         }
+
+
+def says(told: Shown, stored: dict[str, Presence]) -> bool:
+    view = public(stored.get(told.user, Presence()))
+    text = None if view.custom is None else view.custom.text
+    return (told.status, told.custom) == (view.status.word, text)
 
 
 def wrongs(lab: Lab) -> list[str]:
     """What was wrong, what did not take effect, and what nodes complained of that should not happen."""
     problems = list(lab.checker.problems)
+    problems += [f"a task of the lab died: {each}" for each in lab.fleet.died]
+    if len(lab.blocked) < len(lab.kinds):
+        problems.append(f"only {len(lab.blocked)} blocks were made")
     problems += [f"{name} did not take effect" for name in lab.kinds if name not in lab.proofs]
     for name, member in lab.fleet.members.items():
         log = (member.folder / "log").read_text()

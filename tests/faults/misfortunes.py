@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 from tests.faults.people import Client
@@ -43,20 +43,20 @@ def needs(what: str) -> Callable[[Misfortune], Misfortune]:
 # Nodes
 
 
-@needs("nodes")
+@needs("processes")
 async def kill_node(lab: Lab, dice: Random) -> None:
     member = lab.somebody(dice)
-    with lab.trouble("kill node", member):
+    with lab.trouble("kill node", member, kills=True):
         assert await member.kill() == -9
-    await asyncio.sleep(dice.choice([0.1, 6.0]))
-    await member.start()
+        await asyncio.sleep(dice.choice([0.1, 6.0]))
+        await member.start()
     lab.prove("kill node", f"{member.name} was killed and started again")
 
 
-@needs("nodes")
+@needs("processes")
 async def stop_node(lab: Lab, dice: Random) -> None:
     member = lab.somebody(dice)
-    with lab.trouble("stop node", member):
+    with lab.trouble("stop node", member, kills=True):
         assert await member.stop() == 0
         await member.start()
     lab.prove("stop node", f"{member.name} left in order and came back")
@@ -65,7 +65,7 @@ async def stop_node(lab: Lab, dice: Random) -> None:
 @needs("nodes")
 async def freeze_node_briefly(lab: Lab, dice: Random) -> None:
     member = lab.somebody(dice)
-    with lab.trouble("freeze node", member):
+    with lab.trouble("freeze node", member, cuts=True):
         member.freeze()
         await asyncio.sleep(2)
         assert _state(member) == "T"
@@ -73,14 +73,14 @@ async def freeze_node_briefly(lab: Lab, dice: Random) -> None:
     lab.prove("freeze node briefly", "its process stood still")
 
 
-@needs("nodes")
+@needs("processes")
 async def freeze_node_for_longer_than_its_lease(lab: Lab, dice: Random) -> None:
     await lab.until(
         lab.is_settled
     )  # in a store that was just emptied there is no lease of it to be found dead
     member = lab.somebody(dice)
     epochs = (await member.metrics())["herenow_epochs_total"]
-    with lab.trouble("freeze node", member):
+    with lab.trouble("freeze node", member, cuts=True):
         member.freeze()
         await asyncio.sleep(2.5 * lab.fleet.lease / 1000)
         member.thaw()
@@ -94,7 +94,7 @@ async def step_clocks(lab: Lab, dice: Random) -> None:
     with lab.trouble("step clocks"):
         for member in members:
             member.step_clock(dice.choice([-60, -5, 5, 60]))
-        await asyncio.sleep(4)
+        await asyncio.sleep(3)
         shifts = [await _said_time(member) for member in members]
         for member in members:
             member.step_clock(0)
@@ -221,7 +221,7 @@ async def unanswered(lab: Lab, dice: Random) -> None:
 
 @needs("proxies")
 async def slow_way(lab: Lab, dice: Random) -> None:
-    await _on_the_way(lab, dice, "slow way", 5.0, lambda way: setattr(way, "delay", 0.4), "delayed")
+    await _on_the_way(lab, dice, "slow way", 4.0, lambda way: setattr(way, "delay", 0.4), "delayed")
 
 
 @needs("proxies")
@@ -231,7 +231,7 @@ async def resets(lab: Lab, dice: Random) -> None:
 
 @needs("proxies")
 async def black_hole(lab: Lab, dice: Random) -> None:
-    await _on_the_way(lab, dice, "black hole", 5.0, lambda way: way.blackhole(), "swallowed")
+    await _on_the_way(lab, dice, "black hole", 4.0, lambda way: way.blackhole(), "swallowed")
 
 
 async def _on_the_way(
@@ -241,7 +241,7 @@ async def _on_the_way(
     way = member.back
     assert way is not None
     before = way.taken[proof]
-    with lab.trouble(kind, member):
+    with lab.trouble(kind, member, cuts=True):
         begin(way)
         await asyncio.sleep(seconds)
         await lab.until(lambda: _count_above(way.taken, proof, before))
@@ -260,7 +260,7 @@ async def _count_above(taken: dict[str, int], what: str, before: int) -> bool:
 async def empty_the_store(lab: Lab, dice: Random) -> None:
     await lab.until(lab.is_settled)  # otherwise nobody would notice that there is less than nothing
     lost = await lab.total("herenow_shards_lost_total")
-    with lab.trouble("empty the store"):
+    with lab.trouble("empty the store", loses=True):
         lab.store.client.flushall()
         await lab.until(lambda: lab.total_above("herenow_shards_lost_total", lost))
     lab.prove("empty the store", "nodes found their shards empty")
@@ -271,7 +271,7 @@ async def kill_the_store(lab: Lab, dice: Random) -> None:
     """Nothing of it is on a disk: it comes back empty."""
     await lab.until(lab.is_settled)
     lost = await lab.total("herenow_shards_lost_total")
-    with lab.trouble("kill the store"):
+    with lab.trouble("kill the store", loses=True):
         await asyncio.to_thread(lab.store.kill)
         await asyncio.sleep(dice.choice([0.5, 4.0]))
         await asyncio.to_thread(lab.store.start)
@@ -295,7 +295,7 @@ async def the_store_is_full(lab: Lab, dice: Random) -> None:
     errors = await lab.total("herenow_engine_errors_total")
     with lab.trouble("the store is full"):
         lab.store.client.config_set("maxmemory", "1")
-        await asyncio.sleep(4)
+        await asyncio.sleep(3)
         lab.store.client.config_set("maxmemory", "0")
         await lab.until(lambda: lab.total_above("herenow_engine_errors_total", errors))
     lab.prove("the store is full", "nodes counted calls that failed")
@@ -306,10 +306,24 @@ async def the_store_takes_no_writes(lab: Lab, dice: Random) -> None:
     errors = await lab.total("herenow_engine_errors_total")
     with lab.trouble("the store takes no writes"):
         lab.store.client.config_set("min-replicas-to-write", "1")
-        await asyncio.sleep(4)
+        await asyncio.sleep(3)
         lab.store.client.config_set("min-replicas-to-write", "0")
         await lab.until(lambda: lab.total_above("herenow_engine_errors_total", errors))
     lab.prove("the store takes no writes", "nodes counted calls that failed")
+
+
+@needs("store clock")
+async def step_the_stores_clock(lab: Lab, dice: Random) -> None:
+    """Everybody goes by it."""
+    seconds = dice.choice([-60, 60])
+    with lab.trouble("step the store's clock", shifts=True):
+        lab.store_clock.step(seconds)
+        await asyncio.sleep(4)
+        told, _ = await asyncio.to_thread(lab.store.client.time)
+        lab.store_clock.step(0)
+        await asyncio.sleep(1)
+    assert abs(told - time.time() - seconds) < 30
+    lab.prove("step the stores clock", f"the server said a time that was off by {told - time.time():.0f} s")
 
 
 # Sentinel
@@ -319,7 +333,7 @@ async def the_store_takes_no_writes(lab: Lab, dice: Random) -> None:
 async def kill_the_master(lab: Lab, dice: Random) -> None:
     group = lab.group
     old = await asyncio.to_thread(lambda: group.current)
-    with lab.trouble("kill the master"):
+    with lab.trouble("kill the master", loses=True):
         await asyncio.to_thread(old.kill)
         other = group.replica if old is group.master else group.master
         await lab.until(lambda: _is_master(other))
@@ -332,7 +346,7 @@ async def kill_the_master(lab: Lab, dice: Random) -> None:
 async def freeze_the_master(lab: Lab, dice: Random) -> None:
     group = lab.group
     old = await asyncio.to_thread(lambda: group.current)
-    with lab.trouble("freeze the master"):
+    with lab.trouble("freeze the master", loses=True):
         old.stop_the_clock()
         other = group.replica if old is group.master else group.master
         await lab.until(lambda: _is_master(other))
@@ -345,7 +359,7 @@ async def freeze_the_master(lab: Lab, dice: Random) -> None:
 async def fail_over_by_hand(lab: Lab, dice: Random) -> None:
     group = lab.group
     old = await asyncio.to_thread(lambda: group.current)
-    with lab.trouble("fail over by hand"):
+    with lab.trouble("fail over by hand", loses=True):
         other = group.replica if old is group.master else group.master
         group.sentinels[0].client.execute_command("SENTINEL", "FAILOVER", "mine")
         await lab.until(lambda: _is_master(other))
@@ -358,9 +372,29 @@ async def kill_a_sentinel(lab: Lab, dice: Random) -> None:
     sentinel = dice.choice(lab.group.sentinels)
     with lab.trouble("kill a sentinel"):
         await asyncio.to_thread(sentinel.kill)
-        await asyncio.sleep(2)
+        await lab.until(lambda: asyncio.to_thread(lambda: _is_called_down(lab, sentinel)))
         await asyncio.to_thread(sentinel.start)
-    lab.prove("kill a sentinel", "it was killed and started again")
+        await asyncio.to_thread(lab.group.wait_until_whole)
+    lab.prove("kill a sentinel", "the two others called it down, then knew it again")
+
+
+@needs("sentinels")
+async def freeze_a_sentinel(lab: Lab, dice: Random) -> None:
+    sentinel = dice.choice(lab.group.sentinels)
+    with lab.trouble("freeze a sentinel"):
+        sentinel.stop_the_clock()
+        try:
+            await lab.until(lambda: asyncio.to_thread(lambda: _is_called_down(lab, sentinel)))
+        finally:
+            sentinel.go_on()
+        await lab.until(lambda: asyncio.to_thread(lambda: not _is_called_down(lab, sentinel)))
+    lab.prove("freeze a sentinel", "the two others called it down, then up again")
+
+
+def _is_called_down(lab: Lab, sentinel: Any) -> bool:
+    """By both of the others."""
+    others = [each for each in lab.group.sentinels if each is not sentinel]
+    return all("s_down" in other.others_say(sentinel.port) for other in others)
 
 
 async def _is_master(server: object) -> bool:
@@ -373,26 +407,39 @@ async def _is_master(server: object) -> bool:
 
 @needs("sqlite")
 async def the_ledger_is_locked(lab: Lab, dice: Random) -> None:
-    errors = await lab.total("herenow_ledger_errors_total")
     path = lab.fleet.ledger_url.removeprefix("sqlite:///")
-    with lab.trouble("the ledger is locked"):
+    with lab.trouble("the ledger is locked", blinds=True):
         locker = sqlite3.connect(path, isolation_level=None, timeout=10)
         locker.execute("BEGIN EXCLUSIVE")
-        await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
-        locker.execute("ROLLBACK")
-        locker.close()
-    lab.prove("the ledger is locked", "nodes counted calls that failed")
+        try:
+            said = await _refusal(lab, dice, "locked")
+        finally:
+            locker.execute("ROLLBACK")
+            locker.close()
+    lab.prove("the ledger is locked", f"a node said: {said}")
 
 
 @needs("sqlite")
 async def the_disk_is_full(lab: Lab, dice: Random) -> None:
     """No file of a node may grow: what a full disk does to SQLite."""
-    errors = await lab.total("herenow_ledger_errors_total")
-    members = lab.fleet.up()
-    with lab.trouble("the disk is full"):
-        with _no_file_may_grow(members):
-            await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
-    lab.prove("the disk is full", "nodes counted calls that failed")
+    with lab.trouble("the disk is full", blinds=True):
+        with _no_file_may_grow(lab.fleet.up()):
+            said = await _refusal(lab, dice, "disk")
+    lab.prove("the disk is full", f"a node said: {said}")
+
+
+async def _refusal(lab: Lab, dice: Random, *words: str, method: str = "PUT", path: str = "/blocks/{}") -> str:
+    """Why a node does not keep a block, or does not say which there are, in its words. One of ours must be among them, so
+    that no other trouble, not even one of the store, is taken for this one."""
+    member, said = lab.somebody(dice), ""
+
+    async def refused() -> bool:
+        nonlocal said
+        said = await member.refusal(method, path.format(f"somebody{next(lab.numbers)}"), "somebody")
+        return any(word in said for word in words)
+
+    await lab.until(refused)
+    return said
 
 
 @contextmanager
@@ -410,27 +457,29 @@ def _no_file_may_grow(members: list[Member]) -> Iterator[None]:
 # PostgreSQL
 
 
+async def _unreadable(lab: Lab, dice: Random) -> str:
+    return await _refusal(lab, dice, "The ledger cannot be used", method="GET", path="/blocks")
+
+
 @needs("postgres")
 async def kill_the_database(lab: Lab, dice: Random) -> None:
-    errors = await lab.total("herenow_ledger_errors_total")
-    with lab.trouble("kill the database"):
+    with lab.trouble("kill the database", blinds=True):
         await asyncio.to_thread(lab.database.kill)
-        await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
+        said = await _unreadable(lab, dice)
         await asyncio.sleep(dice.choice([0.0, 3.0]))
         await asyncio.to_thread(lab.database.start)
-    lab.prove("kill the database", "nodes counted calls that failed")
+    lab.prove("kill the database", f"a node said: {said}")
 
 
 @needs("postgres")
 async def freeze_the_database(lab: Lab, dice: Random) -> None:
-    errors = await lab.total("herenow_ledger_errors_total")
-    with lab.trouble("freeze the database"):
+    with lab.trouble("freeze the database", blinds=True):
         lab.database.freeze()
         try:
-            await lab.until(lambda: lab.total_above("herenow_ledger_errors_total", errors))
+            said = await _unreadable(lab, dice)
         finally:
             lab.database.thaw()
-    lab.prove("freeze the database", "nodes counted calls that failed")
+    lab.prove("freeze the database", f"a node said: {said}")
 
 
 @needs("postgres")
@@ -439,7 +488,7 @@ async def cut_off_from_the_database(lab: Lab, dice: Random) -> None:
     way = member.side
     assert way is not None
     before = way.taken["refused"]
-    with lab.trouble("cut off from the database", member):
+    with lab.trouble("cut off from the database", member, blinds=True):
         way.cut()
         await lab.until(lambda: _count_above(way.taken, "refused", before))
         await asyncio.sleep(3)
@@ -494,7 +543,7 @@ def _masked(payload: bytes) -> bytes:
 async def kill_a_master(lab: Lab, dice: Random) -> None:
     group = lab.group
     old = dice.choice(await asyncio.to_thread(lambda: group.masters_now))
-    with lab.trouble("kill a master"):
+    with lab.trouble("kill a master", loses=True):
         await asyncio.to_thread(old.kill)
         await lab.until(lambda: asyncio.to_thread(lambda: len(group.masters_now) == 3 and group.is_whole()))
         await asyncio.to_thread(old.start)
@@ -506,7 +555,7 @@ async def kill_a_master(lab: Lab, dice: Random) -> None:
 async def freeze_a_master(lab: Lab, dice: Random) -> None:
     group = lab.group
     old = dice.choice(await asyncio.to_thread(lambda: group.masters_now))
-    with lab.trouble("freeze a master"):
+    with lab.trouble("freeze a master", loses=True):
         old.stop_the_clock()
         await lab.until(lambda: asyncio.to_thread(lambda: len(group.masters_now) == 3 and group.is_whole()))
         old.go_on()

@@ -158,7 +158,12 @@ class Client:
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fleet.died.append(f"{self.user} {self.device}: {error!r}")
 
     async def stop(self) -> None:
         way, self.link = self.link, None

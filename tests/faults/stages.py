@@ -9,17 +9,27 @@ from pathlib import Path
 
 from tests.faults.fleet import Fleet
 from tests.faults.lab import Lab
+from tests.faults.store_clock import StoreClock
 from tests.postgres_server import PostgresServer
-from tests.redis_servers import ClusterGroup, SentinelGroup, running
+from tests.redis_servers import ClusterGroup, SentinelGroup, running, valkey_binary
 
 
 @asynccontextmanager
 async def on_one_server(folder: Path, seed: int) -> AsyncIterator[Lab]:
-    with running() as store:
+    clock = StoreClock(folder)
+    binary = clock.before(valkey_binary())
+    with running(binary=binary) as store:
         fleet = Fleet(folder, store.url)
+        fleet.stores.append(store)
         try:
             await fleet.start()
-            yield Lab(fleet, seed, ["nodes", "proxies", "store", "sqlite"], store=store)
+            offers = ["processes", "nodes", "proxies", "store", "sqlite"]
+            lab = Lab(
+                fleet, seed, [*offers, "store clock"] if binary else offers, store=store, store_clock=clock
+            )
+            if binary is None:
+                lab.left_out["step the stores clock"] = "there is no C compiler here for the server's clock"
+            yield lab
         finally:
             await fleet.close()
 
@@ -32,9 +42,10 @@ async def with_sentinels(folder: Path, seed: int) -> AsyncIterator[Lab]:
         database.make().start()
         ledger = await database.make_database("faults")
         fleet = Fleet(folder, group.url, ledger=ledger, through_proxies=False)
+        fleet.stores += [group.master, group.replica]
         try:
             await fleet.start()
-            yield Lab(fleet, seed, ["sentinels", "postgres"], group=group, database=database)
+            yield Lab(fleet, seed, ["processes", "sentinels", "postgres"], group=group, database=database)
         finally:
             await fleet.close()
     finally:
@@ -48,6 +59,7 @@ async def on_a_cluster(folder: Path, seed: int) -> AsyncIterator[Lab]:
     try:
         group.start()
         fleet = Fleet(folder, group.url, through_proxies=False)
+        fleet.stores += group.nodes
         try:
             await fleet.start()
             yield Lab(fleet, seed, ["cluster"], group=group)

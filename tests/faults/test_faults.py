@@ -22,7 +22,11 @@ async def test_people_are_shown_what_is_true_whatever_happens(stage, tmp_path):
             raise
         story = "\n".join([str(lab.report()), *lab.people.trace, *wrongs(lab)])
         assert not wrongs(lab), story
-        assert lab.checker.counts["shown"] > 100, story
-        assert lab.checker.counts["looked"] > 100, story
-        assert lab.checker.counts["compared"] >= 3 * 3 * len(lab.people.users), story
+        counts = lab.checker.counts
+        assert counts["shown"] > 100, story
+        assert counts["looked"] > 100, story
+        assert counts["told"] > 100, story
+        assert counts["last seen"] > 2 * len(lab.people.users), story
+        assert counts["choices"] > 2 * len(lab.people.users), story
+        assert counts["compared"] >= 3 * 3 * len(lab.people.users), story
         print(lab.report())

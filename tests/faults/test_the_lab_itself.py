@@ -2,8 +2,17 @@
 
 import asyncio
 
+import pytest
+from tests.faults.fleet import LATE, LEASE, TIMINGS
+from tests.faults.lab import wrongs
 from tests.faults.people import Client
 from tests.faults.stages import on_one_server
+
+from herenow.core.model import Mode
+from herenow.ports import Remembered
+from herenow.testing.checker import Checker
+from herenow.testing.scene import Shown
+from herenow.testing.truth import Bounds
 
 
 async def test_what_did_not_happen_is_found_out(tmp_path):
@@ -19,14 +28,225 @@ async def test_what_did_not_happen_is_found_out(tmp_path):
         assert checker.problems == []
         assert mute.link is not None
         assert mute.link.tunnel is not None
+        checker.asks_mode("mute", Mode.BUSY)
+        checker.has_mode("mute", Mode.BUSY)  # nobody asked for it
         mute.link.tunnel.silent = True  # the witness is not told, and takes the device for connected
         checker.ended(ghost, "closed")  # the witness is told, and it is not true
-        await lab.until(lambda: _found(lab, "false offline"))
-        await lab.until(lambda: _found(lab, "ghost"))
+        await lab.until(lambda: _found(lab, " false offline: vera"))
+        await lab.until(lambda: _found(lab, " ghost: vera"))
+        assert [each for each in checker.differences() if "ghost d1 has gone" in each]
         assert all("mute" in problem or "ghost" in problem for problem in checker.problems)
+        await checker.conclude()
+        assert await _found(lab, "mute chose one of")
+        assert await _found(lab, "the ledger has <Mode.AUTO")
+        assert [each for each in wrongs(lab) if "blocks were made" in each]
 
 
 async def _found(lab, what):
     if await lab.fleet.look():
         lab.checker.look_around()
-    return any(f" {what}: vera" in problem for problem in lab.checker.problems)
+    return any(what in problem for problem in lab.checker.problems)
+
+
+# A story without processes: who is where, and what is said, at times that are made up.
+
+
+class Node:
+    frozen = False
+    epochs = frozenset()
+
+    def __init__(self, name):
+        self.name = name
+
+    def version(self, user):
+        return 0
+
+    async def answers(self, viewer, users):
+        return []
+
+
+class Way:
+    silent = False
+
+    def __init__(self, node):
+        self.node = node
+
+
+class Somebody:
+    device = "d1"
+
+    def __init__(self, user, node):
+        self.user = user
+        self.link: Way | None = Way(node)
+
+
+class Story:
+    """ana on n1, whom vera watches on n2; nothing is stored but what a test says."""
+
+    timings, lease, late = TIMINGS, LEASE, LATE
+
+    def __init__(self):
+        self.now = 1_000_000
+        self.ana, self.vera = Somebody("ana", Node("n1")), Somebody("vera", Node("n2"))
+        self.clients = [self.ana, self.vera]
+        self.nodes = {}
+        self.ledger = {}
+        self.checker = Checker(self, ["vera"])
+        for each in self.clients:
+            self.checker.opened(each)
+            self.checker.greeted(each)
+        self.passes(60)
+        self.shows("online")
+
+    def lateness(self, begin, end):
+        return 0
+
+    def everybody_stored(self):
+        return {}
+
+    async def remembered(self, users):
+        return self.ledger
+
+    def passes(self, seconds):
+        self.now += round(seconds * 1000)
+        if self.ana.link is not None:
+            self.checker.lived(self.ana)
+
+    def shows(self, status, last_seen=None):
+        self.checker.shown(self.vera, Shown(self.now, "ana", status, last_seen=last_seen, as_of=self.now))
+
+    def leaves(self, how="closed"):
+        self.checker.ended(self.ana, how)
+        self.ana.link = None
+
+    def found(self, what):
+        return [problem for problem in self.checker.problems if f" {what}: " in problem]
+
+
+@pytest.fixture
+def story():
+    return Story()
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "what"),
+    [
+        ("slow consumer", "n3", {}),
+        ("kill node", "n3", {"kills": True}),
+        ("cut off", "n3", {"cuts": True}),
+        ("slow consumer", "n1", {}),
+        ("freeze the store", None, {}),
+        ("empty the store", None, {"loses": True}),
+        ("the ledger is locked", None, {"blinds": True}),
+    ],
+)
+def test_a_ghost_between_misfortunes_is_found_long_before_the_calm(story, kind, where, what):
+    story.leaves()
+    gone = story.now
+    while story.now < gone + 180_000 and not story.found("ghost"):
+        trouble = story.checker.trouble(kind, where, **what)
+        for _ in range(3):
+            story.passes(1)
+            story.checker.look_around()
+        story.checker.over(trouble)
+        story.passes(1)
+        story.checker.all_right()
+        for _ in range(2):
+            story.passes(1)
+            story.checker.look_around()
+    assert story.found("ghost")
+    assert story.now - gone <= 25_000
+
+
+def test_a_ghost_that_one_fault_explains_is_none(story):
+    trouble = story.checker.trouble("freeze the store")
+    story.leaves()
+    story.passes(6)
+    story.checker.over(trouble)
+    story.passes(4)
+    story.checker.look_around()
+    assert not story.found("ghost")
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "what", "seconds"),
+    [
+        ("the ledger is locked", None, {"blinds": True}, 6),
+        ("freeze the database", None, {"blinds": True}, 60),
+        ("the disk is full", None, {"blinds": True}, 20),
+        ("kill the master", None, {"loses": True}, 20),
+        ("freeze the store", None, {}, 20),
+        ("cut off", "n2", {"cuts": True}, 20),
+        ("cut off briefly", "n1", {"cuts": True}, 6),
+        ("kill node", "n3", {"kills": True}, 20),
+        ("slow consumer", "n1", {}, 20),
+    ],
+)
+def test_somebody_who_is_here_and_shown_offline_is_found_beside_any_fault_but_a_long_cut(
+    story, kind, where, what, seconds
+):
+    trouble = story.checker.trouble(kind, where, **what)
+    story.passes(seconds)
+    story.checker.over(trouble)
+    story.passes(0.1)
+    story.shows("offline", last_seen=story.now - 2_000)
+    assert story.found("false offline")
+
+
+def test_who_was_cut_off_for_longer_than_lease_and_grace_may_have_been_taken_for_gone_until_it_is_healed(
+    story,
+):
+    trouble = story.checker.trouble("cut off", "n1", cuts=True)
+    story.passes(11)
+    story.checker.over(trouble)
+    story.shows("offline", last_seen=story.now - 12_000)
+    assert not story.found("false offline")
+    story.passes(2)
+    story.shows("online")
+    story.checker.all_right()
+    story.passes(2)
+    story.shows("offline", last_seen=story.now - 14_000)
+    assert story.found("false offline")
+
+
+@pytest.mark.parametrize(
+    ("how", "off", "right"),
+    [
+        ("closed", 0, True),
+        ("closed", -5_000, False),
+        ("closed", 5_000, False),
+        ("vanished", -1_500, True),
+        ("vanished", -8_000, False),
+        ("vanished", 8_000, False),
+        ("by node: 1006", -1_300, True),
+        ("by node: 1006", -4_000, False),
+    ],
+)
+async def test_a_wrong_last_seen_is_found_when_it_is_shown_and_in_the_ledger(story, how, off, right):
+    story.leaves(how)
+    told = story.now + off
+    story.passes(30)
+    story.shows("offline", last_seen=told)
+    assert bool(story.found("last seen")) is not right
+    story.checker.problems.clear()
+    story.ledger["ana"] = Remembered(last_seen=told)
+    await story.checker.conclude()
+    assert bool([each for each in story.checker.problems if "was last seen between" in each]) is not right
+
+
+async def test_a_choice_that_was_acknowledged_and_is_not_in_the_ledger_is_found(story):
+    story.checker.asks_mode("ana", Mode.INVISIBLE)
+    story.checker.has_mode("ana", Mode.INVISIBLE)
+    story.checker.asks_text("ana", 7)
+    story.checker.has_text("ana", 7)
+    story.leaves()
+    story.ledger["ana"] = Remembered(last_seen=story.now)
+    story.passes(30)
+    story.shows("offline", last_seen=story.now - 30_000)
+    await story.checker.conclude()
+    assert len([each for each in story.checker.problems if "ana chose one of" in each]) == 1
+
+
+def test_ten_seconds_are_promised_and_five_more_where_the_store_lost_something():
+    bounds = Bounds(TIMINGS, LEASE, LATE)
+    assert (bounds.agreed(lost=False), bounds.agreed(lost=True)) == (10_000, 15_000)

@@ -1,12 +1,17 @@
 """Two `herenow serve` processes on one Valkey: what happens on one is seen on the other, whatever happens to either."""
 
 import asyncio
+import random
 import sqlite3
 from contextlib import closing
 
 import pytest
 from tests.processes import PATIENCE, Server
 from tests.redis_servers import running
+
+from herenow.core.record import decode
+from herenow.engines import make_engine
+from herenow.ledgers import open_ledger
 
 pytestmark = pytest.mark.xdist_group("real processes")
 
@@ -161,3 +166,64 @@ async def test_h3_last_seen_survives_the_loss_of_the_store_and_a_restart_of_ever
 def saved(ledger, user):
     with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as db:
         return db.execute("select at from last_seen where user = ?", (user,)).fetchone()
+
+
+async def test_two_devices_that_choose_at_once_through_different_nodes_leave_store_and_ledger_equal(
+    nodes, store, tmp_path
+):
+    n1, n2 = nodes
+    dice = random.Random(7)
+    async with n1.client("ana", "phone") as phone, n2.client("ana", "laptop") as laptop:
+        for number in range(40):
+            for device in (phone, laptop):  # neither waits for an answer: their choices meet
+                what = dice.choice(["auto", "busy", "away", "invisible", None])
+                choice = {"custom_status": {"text": f"{number}"}} if what is None else {"mode": what}
+                await device.send("presence.set", **choice, id=f"{number}")
+        for device in (phone, laptop):
+            last = await device.until(lambda frame: frame.get("id") == "39")
+            assert last["type"] == "presence.ok"
+        refused = [frame for device in (phone, laptop) for frame in device.frames if "code" in frame]
+        assert not refused
+        assert sum(await asyncio.gather(*map(_conflicts, nodes))) > 0  # they did meet
+
+        async def agree():
+            told = [await node.rest("GET", "/presence/me", "ana", service=False) for node in nodes]
+            saw = [(each["mode"], (each["custom_status"] or {}).get("text")) for each in told]
+            stored, saved = await _in_store(store), await _in_ledger(tmp_path)
+            return saw == [stored, stored] and saved == stored
+
+        async with asyncio.timeout(PATIENCE):
+            while not await agree():
+                await asyncio.sleep(0.05)
+        chosen = await _in_store(store)
+    for node in nodes:
+        assert await node.stop() == 0
+    assert await _in_ledger(tmp_path) == chosen
+
+
+async def _conflicts(node):
+    return (await node.rest("GET", "/stats"))["conflicts"]
+
+
+async def _in_store(store):
+    engine = make_engine(store.url, capacity=10_000)
+    try:
+        [loaded] = await engine.load(["ana"])
+    finally:
+        await engine.close()
+    assert loaded.record is not None
+    return _chosen(decode(loaded.record))
+
+
+async def _in_ledger(folder):
+    ledger = open_ledger(f"sqlite:///{folder / 'herenow.db'}")
+    await ledger.open()
+    try:
+        known = (await ledger.remembered(["ana"]))["ana"]
+    finally:
+        await ledger.close()
+    return _chosen(known.choice)
+
+
+def _chosen(choice):
+    return choice.mode.word, None if choice.custom is None else choice.custom.text

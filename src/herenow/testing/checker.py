@@ -12,6 +12,7 @@ design and nothing of how a node keeps them. What it finds wrong is collected in
     invented        a value nobody ever chose
     returned        a session that was signed out stays, or is there again though nobody came back
     missing         while nothing fails: somebody who looks was not told of what the record has said for a while
+    last seen       shown offline with a last seen that is earlier or later than what truly happened
     differs         after everything has healed: a view, an answer, a record, a count, the ledger is not what is true
 
 In trouble a node is allowed to be late, and a viewer to be told `stale`. How late is written once, in
@@ -25,6 +26,8 @@ from collections.abc import Iterable
 
 from herenow.core.machine import settle
 from herenow.core.model import UNLEASED, Mode, Presence, Session, Status, View, public
+from herenow.ports import Remembered
+from herenow.service.relations import TRUST
 from herenow.testing.scene import Device, Scene, Shown, Way, Witness
 from herenow.testing.truth import Bounds, Chosen, Stay, Trouble
 
@@ -84,6 +87,7 @@ class Checker(Witness):
         for stay in self._stays[user]:
             if stay.device == device and (stay.ended_at is None or self._in_grace(stay, self.scene.now)):
                 stay.how = "signed out"
+                stay.signed_at = self.scene.now
                 stay.asked_out = stay.greeted_at is not None
         self._rest.pop((user, device), None)
 
@@ -114,7 +118,7 @@ class Checker(Witness):
 
     def has_mode(self, user: str, mode: Mode) -> None:
         modes = self._modes[user]
-        modes.answered(mode)
+        modes.answered(self.scene.now, mode)
         if modes.possible == [Mode.INVISIBLE]:
             self._hidden_since.setdefault(user, self.scene.now)
 
@@ -122,18 +126,29 @@ class Checker(Witness):
         self._texts[user].asked(self.scene.now, str(number))
 
     def has_text(self, user: str, number: int) -> None:
-        self._texts[user].answered(str(number))
+        self._texts[user].answered(self.scene.now, str(number))
 
     # What goes wrong
 
-    def trouble(self, kind: str, node: str | None = None) -> Trouble:
-        trouble = Trouble(kind, node, self.scene.now)
+    def trouble(self, kind: str, node: str | None = None, **what: bool) -> Trouble:
+        """`what`: see `Trouble`. Nothing is excused by what is not said."""
+        trouble = Trouble(kind, node, self.scene.now, **what)
         self._troubles.append(trouble)
         self.counts[kind] += 1
         return trouble
 
     def over(self, trouble: Trouble) -> None:
         trouble.end = self.scene.now
+
+    @property
+    def unhealed(self) -> list[Trouble]:
+        """Faults that are over, and of which nobody has seen yet that everything is right again."""
+        return [t for t in self._troubles if t.end is not None and t.healed_at is None]
+
+    def all_right(self) -> None:
+        """Somebody saw that every view is right again: from now on no fault that is over excuses anything."""
+        for trouble in self.unhealed:
+            trouble.healed_at = self.scene.now
 
     # What is shown
 
@@ -146,6 +161,8 @@ class Checker(Witness):
         self._check_invented(client, shown)
         if shown.status == "offline":
             self._check_offline(client, shown)
+            if not (shown.answer or shown.stale or self._is_blind(client, shown)):
+                self._check_last_seen(client, shown)
         else:
             self._check_hidden(client, shown)
 
@@ -184,7 +201,7 @@ class Checker(Witness):
     def _check_offline(self, client: Device, shown: Shown) -> None:
         """A push of offline, or an answer that does not say it is stale, is a claim."""
         now = shown.at
-        if shown.stale or self._may_be_hidden(shown.user, now):
+        if shown.stale or self._may_be_hidden(shown.user, now) or self._is_blind(client, shown):
             return
         for stay in self._stays[shown.user]:
             elsewhere = client.link is None or client.link.node.name != stay.node
@@ -195,16 +212,91 @@ class Checker(Witness):
                 self._problem("false offline", client, shown, f"is here: {how}")
                 return
 
+    def _check_last_seen(self, client: Device, shown: Shown) -> None:
+        self.counts["last seen"] += 1
+        first, last = self._seen_between(shown.user)
+        if not first <= (shown.last_seen or 0) <= last:
+            self._problem("last seen", client, shown, f"was last seen between {first} and {last}")
+
+    def _seen_between(self, user: str) -> tuple[int, int]:
+        """What may be said of when somebody who is not here was last seen. Who hid is said to have been seen when they hid,
+        and what they do while they hide leaves no trace."""
+        modes, ended = (
+            self._modes[user],
+            [s for s in self._stays[user] if s.by_rest or s.ended_at is not None],
+        )
+        public = [
+            stay
+            for stay in ended
+            if self._is_known(stay)
+            and not modes.may_have_been(Mode.INVISIBLE, self._seen_first(stay), self.bounds.gone(stay))
+        ]
+        first = max(map(self._seen_first, public), default=0)
+        last = max(map(self._seen_last, self._stays[user]), default=0)
+        if any(
+            mode is Mode.INVISIBLE for _, mode in modes.ever
+        ):  # hiding and showing oneself are signs of life
+            last = max(last, max(modes.done.values(), default=0), modes.ever[-1][0]) + self.bounds.late
+        return first, last
+
+    def _is_known(self, stay: Stay) -> bool:
+        """Everybody must have heard that it was here. What is shown may still be of the time before, for a moment."""
+        now = self.scene.now
+        return stay.greeted_at is not None and now - stay.greeted_at >= self._late(stay.greeted_at, now)
+
+    def _seen_first(self, stay: Stay) -> int:
+        """A node that fails about then may not have been able to write down what it saw: then what it wrote before. One that
+        is killed later, while it does not know yet of a socket that died, leaves its renewals."""
+        first, end = self.bounds.seen(stay), stay.ended_at or stay.seen_at
+        first -= self.scene.lateness(first, end + self.bounds.late)
+        for t in self._troubles:
+            concerned = (t.node in (stay.node, None) or stay.by_rest) and not t.blinds
+            if concerned and t.begin <= end + self.bounds.late and self._until(t, self.scene.now) >= first:
+                first = min(first, t.begin - self.bounds.lease // 3 - self.bounds.late)
+        return first
+
+    def _seen_last(self, stay: Stay) -> int:
+        """Later than its end only if its node was in trouble before it knew of it, or stood still: then the time of that."""
+        now = self.scene.now
+        if stay.ended_at is None and not stay.by_rest:
+            return now + self.bounds.late
+        end = max(stay.ended_at or stay.seen_at, stay.seen_at)
+        last = end + self.bounds.late
+        if stay.signed_at is not None:
+            last = max(last, stay.signed_at + self.bounds.healed)
+        for t in self._troubles:
+            if (
+                t.node in (stay.node, None)
+                and t.begin <= self.bounds.gone(stay)
+                and self._until(t, now) >= end
+            ):
+                last = max(last, (t.end or now) + self.bounds.late)
+        return last + self.scene.lateness(end, min(now, last))
+
+    def _is_blind(self, client: Device, shown: Shown) -> bool:
+        """Its node cannot read who may see whom, and the viewer came only then, or all that is known is too old to be
+        believed: it is shown nobody, not even when they were last seen."""
+        if shown.last_seen is not None:
+            return False
+        came = self._open.get(client)
+        return any(
+            t.blinds
+            and t.begin <= shown.at <= self._until(t, shown.at)
+            and (came is None or came.opened_at >= t.begin or shown.at - t.begin > TRUST * 1000)
+            for t in self._troubles
+        )
+
     def _is_solid(self, stay: Stay, now: int) -> bool:
         """Everybody must have heard that it is here, and its grace is not over. One that ended while its node was cut off
         may have been taken for dead with it a little before: its grace began then."""
         if stay.greeted_at is None or stay.signed_out:
             return False
         if stay.ended_at is not None and any(
-            t.node in (stay.node, None) and t.begin <= stay.ended_at <= (t.end or now) for t in self._troubles
+            t.cuts and t.node in (stay.node, None) and t.begin <= stay.ended_at <= (t.end or now)
+            for t in self._troubles
         ):
             return False
-        if now - stay.greeted_at < self._late(stay.greeted_at, now):
+        if not self._is_known(stay):
             return False
         grace = self.bounds.timings.grace
         if stay.by_rest:
@@ -215,9 +307,14 @@ class Checker(Witness):
         return stay.ended_at is not None and now < self.bounds.gone(stay)
 
     def _excused(self, stay: Stay, now: int) -> bool:
-        """Its node was cut off for so long that others had to take it for dead; healed 10 s after its return. One that
-        was killed is known to be dead by its sockets too."""
-        spans = sorted((t.begin, t.end or now) for t in self._troubles if t.node in (stay.node, None))
+        """Its node was cut off for so long that others had to take it for dead, and nobody has seen yet that it is healed.
+        One that was killed is known to be dead by its sockets too; a ledger, a slow viewer, a store that is away for all
+        excuse nothing."""
+        spans = sorted(
+            (t.begin, t.end or now)
+            for t in self._troubles
+            if t.cuts and t.node in (stay.node, None) and (t.healed_at is None or now <= t.healed_at)
+        )
         merged: list[list[int]] = []
         for begin, end in spans:
             if merged and begin - merged[-1][1] < self.bounds.lease // 2:
@@ -225,8 +322,12 @@ class Checker(Witness):
             else:
                 merged.append([begin, end])
         return any(
-            end - begin >= self.bounds.cut_off and now < end + self.bounds.healed for begin, end in merged
+            end - begin >= self.bounds.cut_off and now < end + self._healing(end, now)
+            for begin, end in merged
         )
+
+    def _healing(self, end: int, now: int) -> int:
+        return self.bounds.healed + self.scene.lateness(end, now)
 
     def _check_hidden(self, client: Device, shown: Shown) -> None:
         since = self._hidden_since.get(shown.user)
@@ -277,7 +378,8 @@ class Checker(Witness):
         if self._views.get(user, (None, 0))[0] != view:
             self._views[user] = view, now
         since = self._views[user][1]
-        if now < since + 2 * self.bounds.late or self._troubled(now - 2 * self.bounds.late, now):
+        late = 2 * self.bounds.late + self.scene.lateness(since, now)
+        if now < since + late or self._troubled(now - late, now, blind=True):
             return
         for client in self.scene.clients:
             last = None if client.link is None else self._last.get((client.link, user))
@@ -301,8 +403,78 @@ class Checker(Witness):
         last = max(stays, key=self.bounds.gone)
         ended = last.seen_at if last.by_rest else last.ended_at or 0
         self.longest_ghost = max(self.longest_ghost, now - ended)
-        if now > self.bounds.gone(last) + self._troubled(ended, now):
-            self._problem("ghost", client, shown, f"ended at {ended}, {last.how}")
+        assert client.link is not None
+        places = {client.link.node.name, *(each.node for each in stays if self.bounds.gone(each) >= ended)}
+        until = self._excused_until(self.bounds.gone(last), ended, places)
+        if now > until:
+            self._problem("ghost", client, shown, f"ended at {ended}, {last.how}; was due by {until}")
+
+    def _excused_until(self, due: int, ended: int, places: set[str]) -> int:
+        """When what is due must be done, with what faults between may cost. Those of the nodes in question and of the
+        store count as long as they were in force and not healed; of other nodes only that they are away, for as long as it
+        takes to be stood in for. A fault that begins when it is too late anyway excuses nothing."""
+        now = self.scene.now
+        due += self.scene.lateness(ended, now)
+        reach, others = ended, 0
+        for t in sorted(self._troubles, key=lambda t: t.begin):
+            until = min(now, self._until(t, now))
+            if t.begin > due or until <= reach or t.blinds:
+                continue
+            cost = until - max(t.begin, reach)
+            if t.node is None or t.node in places:
+                due, reach = due + cost, until
+            elif t.cuts or t.kills:
+                cost = min(cost, self.bounds.dead_node - others)
+                due, others = due + cost, others + cost
+        return due
+
+    # When a fault has healed
+
+    def differences(self) -> list[str]:
+        """Where the views of people who look, and the store, are not what is true, as of a moment ago: whoever waits for
+        the end of a fault asks until there is none."""
+        stored = self.scene.everybody_stored()
+        found: list[str] = []
+        for user in sorted(self._stays.keys() - self._viewers):
+            record = stored.get(user)
+            found += self._untrue(user, Presence() if record is None else record)
+            view = _seen(public(Presence() if record is None else record))
+            for client in self.scene.clients:
+                if client.user in self._viewers:
+                    last = None if client.link is None else self._last.get((client.link, user))
+                    if last is None or last[0].stale or (last[0].status, last[0].custom) != view:
+                        found.append(f"{_whom(client)} sees {last and last[0]}, the record says {view}")
+        return found
+
+    def _untrue(self, user: str, record: Presence) -> list[str]:
+        """What the record says that cannot be so."""
+        now, stays = self.scene.now, self._stays[user]
+        leased = {session.device for session in record.sessions if session.holder != UNLEASED}
+        live = {session.device for session in record.sessions if session.live}
+        here = {stay.device for stay in stays if self._must_be_known(stay, now)}
+        gone = leased - {
+            stay.device for stay in stays if stay.ended_at is None or self._may_be_left(stay, now)
+        }
+        found = [f"{user} {device} is connected, the record says {record}" for device in sorted(here - live)]
+        found += [f"{user} {device} has gone, the record says {record}" for device in sorted(gone)]
+        hidden = Mode.INVISIBLE in self._modes[user].possible or record.mode is Mode.INVISIBLE
+        if here and not hidden and public(record).status is Status.OFFLINE:
+            found.append(f"{user} is here, the record says {record}")
+        return found
+
+    def _must_be_known(self, stay: Stay, now: int) -> bool:
+        if stay.by_rest or stay.ended_at is not None or stay.greeted_at is None or stay.how:
+            return False
+        return now > stay.greeted_at + self.bounds.late
+
+    def _may_be_left(self, stay: Stay, now: int) -> bool:
+        return now <= self.bounds.gone(stay) + self.scene.lateness(stay.ended_at or 0, now)
+
+    @property
+    def quiet_at(self) -> int:
+        """When nobody who has left can be in the record any more."""
+        ended = [stay for stays in self._stays.values() for stay in stays if stay.by_rest or stay.ended_at]
+        return max(map(self.bounds.gone, ended), default=0)
 
     # When everything has healed
 
@@ -387,9 +559,9 @@ class Checker(Witness):
         ):
             self._wrong(f"{who} {told}, the record says {view}")
         elif record is None:
-            saved = (await self.scene.saved([told.user])).get(told.user)
-            if told.last_seen != saved:
-                self._wrong(f"{who} {told}, the ledger says {saved}")
+            known = (await self.scene.remembered([told.user])).get(told.user, Remembered())
+            if told.last_seen != known.last_seen:
+                self._wrong(f"{who} {told}, the ledger says {known}")
 
     async def _conclude_counts(self, stored: dict[str, Presence]) -> None:
         truly = Counter(public(presence).status.word for presence in stored.values())
@@ -402,29 +574,58 @@ class Checker(Witness):
                 self._wrong(f"{node.name} counts {counts.connections} connections of {counts.sockets}")
 
     async def _conclude_ledger(self, stored: dict[str, Presence]) -> None:
-        ledger = await self.scene.saved(sorted(stored.keys() | self._stays.keys()))
-        for user, record in stored.items():
-            saved = ledger.get(user)
-            if record.last_seen is not None and (saved or 0) < record.last_seen:
-                self._wrong(f"{user} was last seen at {record.last_seen}, the ledger has {saved}")
-        for user in self._stays.keys() - stored.keys():
-            last = max((stay.greeted_at or 0) for stay in self._stays[user]) - 100  # clocks, and ways
-            hidden = any(mode is Mode.INVISIBLE for _, mode in self._modes[user].ever)
-            if last > 0 and not hidden and (ledger.get(user) or 0) < last:
-                self._wrong(f"{user} was here at {last}, the ledger has {ledger.get(user)}")
+        users = sorted((stored.keys() | self._stays.keys() | self._modes.keys()) - self._viewers)
+        ledger = await self.scene.remembered(users)
+        for user in users:
+            known = ledger.get(user, Remembered())
+            self._conclude_last_seen(user, stored.get(user), known)
+            self._conclude_chosen(user, stored.get(user), known)
+
+    def _conclude_last_seen(self, user: str, record: Presence | None, known: Remembered) -> None:
+        saved = known.last_seen or 0
+        if record is not None and saved < (record.last_seen or 0):
+            self._wrong(f"{user} was last seen at {record.last_seen}, the ledger has {saved}")
+        if user in self._stays:
+            self.counts["last seen"] += 1
+            first, last = self._seen_between(user)
+            if not first <= saved <= last:
+                self._wrong(f"{user} was last seen between {first} and {last}, the ledger has {saved}")
+
+    def _conclude_chosen(self, user: str, record: Presence | None, known: Remembered) -> None:
+        """What was acknowledged is in the ledger, and the same as in the store."""
+        mode, text = Mode.AUTO, None
+        if known.choice is not None:
+            mode = known.choice.mode
+            text = None if known.choice.custom is None else known.choice.custom.text
+        self.counts["choices"] += len(self._modes[user].ever) + len(self._texts[user].ever)
+        if mode not in self._modes[user].possible or text not in self._texts[user].possible:
+            chosen = self._modes[user].possible, self._texts[user].possible
+            self._wrong(f"{user} chose one of {chosen}, the ledger has {mode!r}, {text}")
+        if record is not None:
+            stored = record.mode, None if record.custom is None else record.custom.text
+            if stored != (mode, text):
+                self._wrong(f"{user} has {stored} in the store, {(mode, text)} in the ledger")
 
     # How late things may be
 
     def _late(self, begin: int, now: int) -> int:
-        return self.bounds.late + self._troubled(begin, now)
+        return self.bounds.late + self._troubled(begin, now) + self.scene.lateness(begin, now)
 
-    def _troubled(self, begin: int, now: int) -> int:
+    def _until(self, trouble: Trouble, now: int) -> int:
+        """How long it may excuse that something is late."""
+        if trouble.healed_at is not None:
+            return trouble.healed_at
+        end = trouble.end or now
+        return end + self._healing(end, now)
+
+    def _troubled(self, begin: int, now: int, *, blind: bool = False) -> int:
         """How long something that should have happened since `begin` may be late because of faults: as long as they
-        were in force, and the time to recover from each."""
+        were in force, and the time to recover from each. Presence does not wait for a ledger; only what depends on who may
+        see whom (`blind`) does."""
         spans = sorted(
-            (t.begin, (t.end or now) + self.bounds.healed)
+            (t.begin, self._until(t, now))
             for t in self._troubles
-            if (t.end or now) + self.bounds.healed > begin and t.begin < now
+            if self._until(t, now) > begin and t.begin < now and (blind or not t.blinds)
         )
         if not spans:
             return 0

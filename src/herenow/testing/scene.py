@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from herenow.core.machine import Timings
 from herenow.core.model import Presence
+from herenow.ports import Remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,10 @@ class Scene(Protocol):
     def now(self) -> int:
         """Epoch milliseconds, by the store's clock."""
 
+    def lateness(self, begin: int, end: int) -> int:
+        """How many of the milliseconds between the two the machine was busy with something else, as measured: what
+        waited for a core is late by nobody's mistake."""
+
     @property
     def clients(self) -> Iterable[Device]: ...
 
@@ -135,8 +140,8 @@ class Scene(Protocol):
     def everybody_stored(self) -> dict[str, Presence]:
         """Every record, as of a moment ago."""
 
-    async def saved(self, users: Sequence[str]) -> dict[str, int | None]:
-        """When the ledger says that they were last seen."""
+    async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
+        """What the ledger says of them: when they were last seen, what they chose."""
 
 
 class Witness:

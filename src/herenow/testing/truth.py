@@ -24,8 +24,12 @@ class Bounds:
 
     @property
     def healed(self) -> int:
-        """From the end of the last fault to everything being right again."""
-        return 10_000 + SETTLE
+        """From the end of the last fault to everything being right again, whatever it was."""
+        return self.agreed(lost=True)
+
+    def agreed(self, *, lost: bool) -> int:
+        """From the end of one fault to every view being equal to the truth; `lost`: the store lost something by it."""
+        return 10_000 + (SETTLE if lost else 0)
 
     @property
     def dead_node(self) -> int:
@@ -49,10 +53,24 @@ class Bounds:
             return ended + self.dead_node
         return ended
 
+    def seen(self, stay: Stay) -> int:
+        """The earliest that somebody may be said to have been seen last who left like this, if nothing failed then: a close
+        is seen as it happens; of a socket that died, the last thing that came through; of a killed node, its last
+        renewal. Beats by REST are written down now and then."""
+        if stay.by_rest:
+            return stay.seen_at - self.timings.dead_after // 3 - self.late
+        if stay.how == "closed":
+            return (stay.ended_at or 0) - self.late
+        if stay.how == f"by node: {RESET}":
+            return (stay.ended_at or 0) - self.lease // 3 - self.late
+        return (
+            stay.seen_at - self.timings.dead_after // 3 - self.late
+        )  # what was said last may not have come through
+
     @property
     def cut_off(self) -> int:
-        """A node that could not renew for so long may have had its users shown offline."""
-        return self.lease * 2 // 3 + self.timings.grace
+        """A node that was cut off for longer may have had its users shown offline."""
+        return self.lease + self.timings.grace
 
 
 @dataclass
@@ -74,6 +92,8 @@ class Stay:
     def signed_out(self) -> bool:
         return self.how == "signed out"
 
+    signed_at: int | None = None
+    """Somebody asked for its end."""
     asked_out: bool = False
     """It stood in the record when somebody asked for its end."""
     out_at: int | None = None
@@ -90,6 +110,18 @@ class Trouble:
     node: str | None
     begin: int
     end: int | None = None
+    healed_at: int | None = None
+    """Somebody saw that everything is right again."""
+    cuts: bool = False
+    """The node neither reaches the store nor is reached: if that lasts, others have to take it for dead."""
+    kills: bool = False
+    """The node's process ends: what it did for others, others must do."""
+    loses: bool = False
+    """The store may lose what it had acknowledged."""
+    shifts: bool = False
+    """The store's clock is wrong: what is said of the time may be wrong by as much."""
+    blinds: bool = False
+    """The ledger is away: to whoever comes now and is not known yet, nobody is shown."""
 
 
 @dataclass
@@ -99,10 +131,26 @@ class Chosen:
     possible: list[object]
     ever: list[tuple[int, object]] = field(default_factory=list)
     """(when it was asked for, what)"""
+    done: dict[int, int] = field(default_factory=dict)
+    """Which of `ever` was answered, and when."""
 
     def asked(self, at: int, what: object) -> None:
         self.ever.append((at, what))
         self.possible.append(what)
 
-    def answered(self, what: object) -> None:
+    def answered(self, at: int, what: object) -> None:
         self.possible = self.possible[self.possible.index(what) :]
+        self.done[max(number for number, (_, asked) in enumerate(self.ever) if asked == what)] = at
+
+    def may_have_been(self, what: object, begin: int, end: int) -> bool:
+        """At some moment between the two: from being asked for until the answer to a later choice of something else."""
+        for number, (at, asked) in enumerate(self.ever):
+            if asked == what and at <= end:
+                others = [
+                    done
+                    for later, done in self.done.items()
+                    if later > number and self.ever[later][1] != what
+                ]
+                if not others or min(others) >= begin:
+                    return True
+        return False

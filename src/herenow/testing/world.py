@@ -32,7 +32,7 @@ from herenow.core.model import Platform, Presence, Status
 from herenow.core.record import EPOCH_BYTES, decode
 from herenow.engines.memory import MemoryStore
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
-from herenow.ports import Engine, RelationRow, Relations
+from herenow.ports import Engine, RelationRow, Relations, Remembered
 from herenow.service.clock import NodeClock
 from herenow.service.connection import Connection
 from herenow.service.node import Node, NodeSettings
@@ -108,6 +108,10 @@ class World:
         """A tick, a tail, a reaper."""
         return 1_000
 
+    def lateness(self, begin: int, end: int) -> int:
+        """Time that is moved waits for whoever has something to do."""
+        return 0
+
     async def sleep(self, seconds: float) -> None:
         """Let time pass, for everybody."""
         await asyncio.sleep(seconds)
@@ -161,8 +165,8 @@ class World:
     def everybody_stored(self) -> dict[str, Presence]:
         return {user: decode(record) for user, record in self.store.records().items()}
 
-    async def saved(self, users: Sequence[str]) -> dict[str, int | None]:
-        return {user: known.last_seen for user, known in (await self.ledger.remembered(users)).items()}
+    async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
+        return await self.ledger.remembered(users)
 
 
 class Gone(Exception):  # noqa: N818 - reads as what it is
