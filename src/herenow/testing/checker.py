@@ -229,6 +229,7 @@ class Checker(Witness):
             stay
             for stay in ended
             if self._is_known(stay)
+            and not self._came_back(stay)
             and not modes.may_have_been(Mode.INVISIBLE, self._seen_first(stay), self.bounds.gone(stay))
         ]
         first = max(map(self._seen_first, public), default=0)
@@ -239,6 +240,17 @@ class Checker(Witness):
             last = max(last, max(modes.done.values(), default=0), modes.ever[-1][0]) + self.bounds.late
         return first, last
 
+    def _came_back(self, stay: Stay) -> bool:
+        """The device was here again before it could be gone: a node that has it back may never have said that it left."""
+        end = stay.ended_at or stay.seen_at
+        return any(
+            later.device == stay.device
+            and later.greeted_at is not None
+            and end <= later.opened_at <= self.bounds.gone(stay)
+            for later in self._stays[stay.user]
+            if later is not stay
+        )
+
     def _is_known(self, stay: Stay) -> bool:
         """Everybody must have heard that it was here. What is shown may still be of the time before, for a moment."""
         now = self.scene.now
@@ -247,11 +259,12 @@ class Checker(Witness):
     def _seen_first(self, stay: Stay) -> int:
         """A node that fails about then may not have been able to write down what it saw: then what it wrote before. One that
         is killed later, while it does not know yet of a socket that died, leaves its renewals."""
-        first, end = self.bounds.seen(stay), stay.ended_at or stay.seen_at
-        first -= self.scene.lateness(first, end + self.bounds.late)
+        usual, end = self.bounds.seen(stay), stay.ended_at or stay.seen_at
+        usual -= self.scene.lateness(usual, end + self.bounds.late)
+        first = usual
         for t in self._troubles:
             concerned = (t.node in (stay.node, None) or stay.by_rest) and not t.blinds
-            if concerned and t.begin <= end + self.bounds.late and self._until(t, self.scene.now) >= first:
+            if concerned and t.begin <= end + self.bounds.late and self._until(t, self.scene.now) >= usual:
                 first = min(first, t.begin - self.bounds.lease // 3 - self.bounds.late)
         return first
 
