@@ -97,7 +97,9 @@ class Lane:
 
     def _plan(self, wait: float = 0.0) -> asyncio.Handle:
         loop = asyncio.get_running_loop()
-        wait = max(wait, self._sent_at + REST - loop.time())
+        wait = max(
+            wait, min(REST, self._sent_at + REST - loop.time())
+        )  # never more: another loop has another time
         return loop.call_later(wait, self._send) if wait > 0.0 else loop.call_soon(self._send)
 
     def _send(self) -> None:
