@@ -21,6 +21,7 @@ async def test_what_did_not_happen_is_found_out(tmp_path):
         await fleet.befriend("vera", "mute", "ghost")
         n1, n2, _ = fleet.members.values()
         vera, mute, ghost = (Client(fleet, user, "d1", checker) for user in ("vera", "mute", "ghost"))
+        await lab.until(lab.is_settled)  # before that nobody is let in as far as the witness believes it
         for client, node in ((mute, n1), (ghost, n1), (vera, n2)):
             assert await client.open(node)
         await vera.say("presence.subscribe", target_user_ids=["mute", "ghost"], id="watch")
