@@ -56,9 +56,10 @@ class Waves:
         if wave is None:
             wave = self.under_way[person] = _Wave()
         slices = max(1, round(lasts / SLICE))
+        now = _now()  # once: to go through thousands takes longer than a slice, and the last are not to come later for it
         for outbox in outboxes:
             if outbox not in wave.waiting:
-                wave.waiting[outbox] = self._turn(person, wave, outbox, slices), slices, had
+                wave.waiting[outbox] = self._turn(person, wave, outbox, slices, now), slices, had
         self._schedule()
 
     def withdraw(self, person: Person, outbox: Outbox) -> bytes | None:
@@ -77,7 +78,7 @@ class Waves:
             if waits is None:
                 continue
             turn, slices, had = waits
-            sooner = self._turn(person, wave, outbox, slices)
+            sooner = self._turn(person, wave, outbox, slices, _now())
             if sooner < turn:
                 wave.waiting[outbox] = sooner, slices, had
 
@@ -94,10 +95,10 @@ class Waves:
 
     # How
 
-    def _turn(self, person: Person, wave: _Wave, outbox: Outbox, slices: int) -> int:
+    def _turn(self, person: Person, wave: _Wave, outbox: Outbox, slices: int, now: int) -> int:
         """The slice in which it is told, entered into the calendar."""
         where = place(outbox.user, person.user, active=self._is_active(outbox.user))
-        turn = max(_now() + 1 + int(where * slices), wave.rests.get(outbox, 0))
+        turn = max(now + 1 + int(where * slices), wave.rests.get(outbox, 0))
         self._calendar.setdefault(turn, []).append((person, outbox))
         return turn
 

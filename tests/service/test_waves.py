@@ -1,0 +1,30 @@
+"""At whose turn somebody hears of a person whom thousands watch."""
+
+from typing import Any
+
+from herenow.service import waves
+from herenow.service.waves import SLICE, Waves
+
+
+class Named:
+    def __init__(self, user):
+        self.user = user
+
+
+async def test_the_active_come_first_however_long_it_takes_to_go_through_all(monkeypatch):
+    """A slice passes with every viewer who is looked at."""
+    told, slow = [], iter(range(1_000_000))
+    viewers: list[Any] = [Named(f"{kind}{number}") for number in range(50) for kind in ("idle", "active")]
+    crowd = Waves(
+        lambda user: user.startswith("active"),
+        lambda _person, found: told.extend(outbox.user for outbox, _ in found),
+    )
+    monkeypatch.setattr(waves, "_now", lambda: next(slow))
+    star: Any = Named("star")
+    crowd.add(star, viewers, b"", 20 * SLICE)
+    crowd.close()
+    monkeypatch.setattr(waves, "_now", lambda: 1_000_000)
+    crowd._roll()
+    crowd.close()
+    assert len(told) == len(viewers)
+    assert [user for user in told if user.startswith("active")] == told[:50]
