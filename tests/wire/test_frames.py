@@ -246,3 +246,8 @@ def test_the_common_payloads_mean_what_decoding_them_gives():
 def test_a_token_is_not_in_the_text_of_its_command():
     assert "secret" not in repr(Refresh(token="secret"))
     assert "secret" not in str(Refresh(token="secret"))
+
+
+def test_what_is_no_json_is_told_in_a_sentence_that_spells_it_right():
+    with pytest.raises(ProtocolError, match=r"This is not JSON that can be read: JSON is malformed: .+\.$"):
+        decode_frame(b"not json")

@@ -48,7 +48,7 @@ class StrictDecoder(Generic[T]):
 def _lowered(error: Exception) -> str:
     """What msgspec says, for the middle of a sentence."""
     sentence = str(error)
-    return sentence[:1].lower() + sentence[1:]
+    return sentence if sentence[:2].isupper() else sentence[:1].lower() + sentence[1:]  # "JSON is malformed"
 
 
 def _read(payload: bytes) -> object:
