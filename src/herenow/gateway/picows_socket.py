@@ -224,9 +224,8 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if (
-            self.listener is not None
-        ):  # else there is nobody whom picows could tell, and it does not look (`picows_loop`)
+        # Without a listener there is nobody whom picows could tell, and it does not look (`picows_loop`).
+        if self.listener is not None:
             super().connection_lost(exc)
 
     @classmethod

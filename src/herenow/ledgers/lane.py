@@ -64,9 +64,8 @@ class Lane:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def transact() -> T | None:
-            return (
-                None if done.cancelled() else self._transact(work)
-            )  # who gave up before it began wants nothing
+            # Who gave up before it began wants nothing.
+            return None if done.cancelled() else self._transact(work)
 
         self._threads.do(transact, partial(_tell, done))
         return await done
@@ -97,9 +96,8 @@ class Lane:
 
     def _plan(self, wait: float = 0.0) -> asyncio.Handle:
         loop = asyncio.get_running_loop()
-        wait = max(
-            wait, min(REST, self._sent_at + REST - loop.time())
-        )  # never more: another loop has another time
+        rest = min(REST, self._sent_at + REST - loop.time())  # never more: another loop has another time
+        wait = max(wait, rest)
         return loop.call_later(wait, self._send) if wait > 0.0 else loop.call_soon(self._send)
 
     def _send(self) -> None:

@@ -259,9 +259,8 @@ class Decider:
             plain: list[Weighed] = []
             for person in people:
                 weighed = self._weigh_plainly(person)
-                if (
-                    weighed is None and len(people) == 1
-                ):  # as with nearly everybody who arrives: this task is theirs
+                if weighed is None and len(people) == 1:
+                    # As with nearly everybody who arrives: this task is theirs.
                     del unfinished[person]
                     person.dirty = True
                     return await self._decide(person), alone

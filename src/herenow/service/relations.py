@@ -216,9 +216,9 @@ class Acquaintances:
             rows[row.blocked if row.blocker == one else row.blocker].append(row)
         nothing_else = not rows and not known.mates
         ties = {
+            # Plain contacts as `tie` says, which is called for whoever is less common.
             other: CONTACTS
-            if relation is IN_CONTACT
-            and nothing_else  # as `tie` says, which is called for whoever is less common
+            if relation is IN_CONTACT and nothing_else
             else tie(
                 relation,
                 shares_room=other in known.mates,
