@@ -201,7 +201,8 @@ class Engine(Protocol):
     # Shard logs
 
     async def heads(self) -> dict[int, int]:
-        """Each shard's newest entry number (0: none yet): where a new reader starts. Every shard is there."""
+        """Each shard's newest entry number (0: none yet): where a new reader starts. Shards that do not answer are left out;
+        `Unavailable` when none does."""
 
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
         """Parts of those shards that have something after the cursor or a gap; waits up to `wait` seconds for one. Shards

@@ -392,6 +392,9 @@ async def test_when_a_master_of_a_cluster_stands_still_its_logs_are_silent_and_t
             await elsewhere.write(Write(user_of(engine, elsewhere.shard), None, record(1), note=b"n"))
             [part] = await sooner_or_later(lambda: engine.tail(heads, 5), lambda parts: parts)
             assert part.shard == elsewhere.shard
+            assert await engine.heads() == {
+                shard: head + (shard == part.shard) for shard, head in heads.items() if shard not in silenced
+            }
         finally:
             victim.go_on()
         await sooner_or_later(lambda: engine.tail(heads, 0.1), lambda _: not engine.silent)

@@ -6,13 +6,16 @@ import pytest
 from tests.service.scenes import Stalled
 
 from herenow.core.model import Mode, Status, public
+from herenow.core.shards import shard_of
+from herenow.service.census import Census
 from herenow.testing.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
-def counted(world):
-    statuses = Counter(int(public(record).status) for record in world.everybody_stored().values())
+def counted(world, whom=lambda user: True):
+    stored = world.everybody_stored().items()
+    statuses = Counter(int(public(record).status) for user, record in stored if whom(user))
     del statuses[Status.OFFLINE]
     return +statuses
 
@@ -93,6 +96,22 @@ async def test_j6_a_gap_while_it_is_counted_is_not_forgotten(world):
     await walk.release()
     await world.sleep(3)
     assert said(n2) == counted(world)
+
+
+@pytest.mark.parametrize("silent", [True, False], ids=["its log is silent, too", "only it cannot be walked"])
+async def test_j6_a_shard_that_is_away_keeps_no_other_from_being_counted(world, silent):
+    n1, n2 = await world.start_all("n1", "n2")
+    await crowd(world, n1)
+    away = [Rule(Fault.UNAVAILABLE, node="n2", calls=("walk",), shard=0)]
+    away += [Rule(Fault.SHARD_SILENCE, node="n2", shard=0)] if silent else []
+    n2.node.metrics.users.clear()
+    n2.node.census = n2.node.tail._census = Census(n2.node.engine, n2.node.metrics)
+    with world.faults.during(*away):
+        await world.sleep(10)
+        others = counted(world, lambda user: shard_of(user, 4) != 0)
+        assert said(n2) == others != counted(world)
+    await world.sleep(3)
+    assert said(n2) == said(n1) == counted(world)
 
 
 async def test_j6_after_the_store_was_emptied(world):

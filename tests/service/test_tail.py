@@ -7,6 +7,7 @@ from tests.service.scenes import Stalled, Underway, slow_look
 
 from herenow.core.model import Mode
 from herenow.core.shards import shard_of
+from herenow.errors import Unavailable
 from herenow.testing.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -110,6 +111,23 @@ async def test_where_one_shard_is_silent_the_others_are_as_fresh_as_ever(world):
     await world.sleep(2)
     assert [(shown.status, shown.stale) for shown in bob.shown["ana"]][-1] == ("busy", False)
     assert not any(shown.stale for shown in bob.shown[near])
+
+
+async def test_a_deaf_tail_is_found_out_though_another_shard_does_not_answer(world):
+    n1, n2, _, bob = await apart(world)
+    away = next(shard for shard in range(4) if shard != n1.node.people.find("ana").shard)
+    deaf, silent = Rule(Fault.TAIL_SILENCE, node="n2"), Rule(Fault.SHARD_SILENCE, node="n2", shard=away)
+    with world.faults.during(deaf, silent):
+        await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+        await world.sleep(8)
+        assert bob.saw("ana") == ["online", "busy"]
+    assert n2.node.metrics.log_gaps > 0
+
+
+async def test_no_node_begins_where_a_log_cannot_be_read(world):
+    with world.faults.during(Rule(Fault.SHARD_SILENCE, shard=2)):
+        with pytest.raises(Unavailable, match="the logs of 1 shards do not answer"):
+            await world.start("n1")
 
 
 async def test_a_shard_that_is_silent_for_a_moment_is_not_called_anything(world):

@@ -70,7 +70,7 @@ class RedisEngine:
         self._words = Words(shards, self._buckets)
         self._servers = servers_of(target)
         self._calls = Calls(self._servers)
-        self._logs = Logs(self._calls, self._keys.shards, self._heads)
+        self._logs = Logs(self._calls, self._keys.shards, self._heads_of)
         self._mail = Mail(self._servers, self._keys.slot, self._keys.mail)
         self._terms: dict[str, str] = {}
 
@@ -244,10 +244,7 @@ class RedisEngine:
     # Shard logs
 
     async def heads(self) -> dict[int, int]:
-        headers = await self._headers(range(self.shards))
-        if len(headers) < self.shards:
-            raise Unavailable("some shards do not answer")
-        return {shard: header.head for shard, header in headers.items()}
+        return await self._heads_of(range(self.shards))
 
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
         return await self._logs.tail(cursors, wait)
@@ -256,7 +253,7 @@ class RedisEngine:
     def silent(self) -> Set[int]:
         return self._logs.silent
 
-    async def _heads(self, shards: Sequence[int]) -> dict[int, int]:
+    async def _heads_of(self, shards: Sequence[int]) -> dict[int, int]:
         return {shard: header.head for shard, header in (await self._headers(shards)).items()}
 
     async def _headers(self, shards: Sequence[int]) -> dict[int, Header]:

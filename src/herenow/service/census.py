@@ -59,13 +59,24 @@ class Census:
         self._wanted[shard] = None
 
     async def keep(self, cursors: Mapping[int, int]) -> None:
-        """Count what needs it; `cursors` says how far each log has been read. Once a second."""
-        while self._wanted:
-            await self._walk(next(iter(self._wanted)))
+        """Count what needs it; `cursors` says how far each log has been read. Once a second. A shard that is away waits, and
+        keeps no other from being counted."""
+        try:
+            while (shard := self._next()) is not None:
+                await self._walk(shard)
+        finally:
+            await self._conclude_all(cursors)
+
+    def _next(self) -> int | None:
+        silent = self._engine.silent
+        return next((shard for shard in self._wanted if shard not in silent), None)
+
+    async def _conclude_all(self, cursors: Mapping[int, int]) -> None:
+        """Those walks whose log has been read far enough."""
         if any(walk.head is None for walk in self._walks.values()):
             heads = await reading(self._engine.heads())
             for shard, walk in self._walks.items():
-                walk.head = heads[shard] if walk.head is None else walk.head
+                walk.head = heads.get(shard) if walk.head is None else walk.head
         for shard, walk in list(self._walks.items()):
             if walk.head is not None and cursors[shard] >= walk.head:
                 self._conclude(shard, walk)

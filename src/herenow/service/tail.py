@@ -79,7 +79,7 @@ class Tail:
         self.trouble: str | None = None
         """What the last read said instead of an answer; None: it answered."""
         self.behind = 0
-        """Entries of all logs that had not been read when we last compared."""
+        """Entries of all logs that had not been read when we last compared, as far as they answered."""
 
     @property
     def heard_ago(self) -> float:
@@ -94,8 +94,11 @@ class Tail:
         return self._cursors
 
     async def start(self) -> None:
-        """From now on: whom we get to know later is read then."""
-        self._cursors = await reading(self._engine.heads())
+        """From now on: whom we get to know later is read then. Every log must answer: none can be read from nowhere on."""
+        heads = await reading(self._engine.heads())
+        if missing := self._engine.shards - len(heads):
+            raise Unavailable(f"the logs of {missing} shards do not answer")
+        self._cursors = heads
         self._heard_at = self._clock.monotonic()
 
     async def follow(self) -> None:
@@ -135,7 +138,8 @@ class Tail:
         return {shard for shard, since in self._silent_since.items() if since < then}
 
     async def check(self) -> None:
-        """Is the tail silent though the logs grow? Then it has gone deaf without an error: treat it as a gap."""
+        """Is the tail silent though the logs grow? Then it has gone deaf without an error: treat it as a gap. A shard that
+        does not answer is compared when it does."""
         cursors, asked = dict(self._cursors), self._clock.monotonic()
         heads = await reading(self._engine.heads())
         before, self._seen_heads = self._seen_heads, heads

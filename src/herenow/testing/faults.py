@@ -35,7 +35,7 @@ class Fault(Enum):
     )
     DELAY = "the call takes a while, and others overtake it"
     TAIL_SILENCE = "tail finds nothing, whatever there is"
-    SHARD_SILENCE = "tail cannot read the log of a shard, and says so"
+    SHARD_SILENCE = "tail and heads cannot read the log of a shard, and say so"
     MESSAGE_LOST = "a direct message does not arrive: to anybody (send), or at this handle (receive)"
     ROLLBACK = "acknowledged writes of a shard are lost, fence rows included"
     EMPTY = "a shard is empty"
@@ -45,7 +45,7 @@ class Fault(Enum):
 ON_THE_STORE = frozenset({Fault.ROLLBACK, Fault.EMPTY})
 ON_WRITES = frozenset({Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE, Fault.LOG_GAP})
 ON_MESSAGES = frozenset({Fault.MESSAGE_LOST})
-ON_TAILS = frozenset({Fault.TAIL_SILENCE, Fault.SHARD_SILENCE})
+ON_LOGS = {Fault.TAIL_SILENCE: ("tail",), Fault.SHARD_SILENCE: ("tail", "heads")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,8 +290,8 @@ def _concerns(rule: Rule, call: Call) -> bool:
         return rule.whole or call.shard is not None
     if rule.fault in ON_WRITES:
         return call.writes
-    if rule.fault in ON_TAILS:
-        return call.name == "tail"
+    if rule.fault in ON_LOGS:
+        return call.name in ON_LOGS[rule.fault]
     return rule.fault not in ON_MESSAGES or call.name in ("send", "receive")
 
 

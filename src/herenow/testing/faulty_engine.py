@@ -69,7 +69,11 @@ class FaultyEngine:
         return await self._read("walk", shard, lambda: self._inner.walk(shard, cursor, limit))
 
     async def heads(self) -> dict[int, int]:
-        return await self._read("heads", None, self._inner.heads)
+        heads = await self._read("heads", None, self._inner.heads)
+        heard = {shard: head for shard, head in heads.items() if not self._is_silent("heads", shard)}
+        if not heard:
+            raise Unavailable(f"heads: {Fault.SHARD_SILENCE.value}")
+        return heard
 
     async def leases(self) -> list[Lease]:
         return await self._read("leases", None, self._inner.leases)
@@ -82,7 +86,7 @@ class FaultyEngine:
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
         until = asyncio.get_running_loop().time() + wait
         call = self._call("tail", None, writes=False)
-        self._silent = {shard for shard in cursors if self._is_silent(shard)}
+        self._silent = {shard for shard in cursors if self._is_silent("tail", shard)}
         heard = {shard: cursor for shard, cursor in cursors.items() if shard not in self._silent}
         if cursors and not heard:
             raise Unavailable(f"tail: {Fault.SHARD_SILENCE.value}")
@@ -97,8 +101,8 @@ class FaultyEngine:
     def silent(self) -> Set[int]:
         return self._inner.silent | self._silent
 
-    def _is_silent(self, shard: int) -> bool:
-        call = self._call("tail", shard, writes=False)
+    def _is_silent(self, name: str, shard: int) -> bool:
+        call = self._call(name, shard, writes=False)
         return self._faults.strike(call, {Fault.SHARD_SILENCE}) is not None
 
     async def receive(self, wait: float) -> list[bytes]:
