@@ -55,7 +55,7 @@ async def until(server, wanted):
             await asyncio.sleep(0.1)
 
 
-async def test_without_the_master_of_the_leases_nobody_decides_and_who_came_is_seen_when_it_is_back(
+async def test_without_the_master_of_the_leases_nobody_decides_views_say_stale_and_who_came_is_seen_when_it_is_back(
     cluster, start_server
 ):
     nodes = [await start_server(engine=cluster.url, **CALM) for _ in range(2)]
@@ -72,14 +72,18 @@ async def test_without_the_master_of_the_leases_nobody_decides_and_who_came_is_s
             for node in nodes:
                 await until(node, lambda found: "lease" in found)
             coming = asyncio.create_task(late.enter_async_context(nodes[0].client(comes)))
+            for user in (here, comes):
+                await bob.until(lambda frame, user=user: frame.get("user_id") == user and frame.get("stale"))
             await ana.send("presence.set", mode="busy", id="set")
             answer = await ana.until(lambda frame: frame.get("id") == "set")
             await bob.in_step()
             assert answer["code"] == "unavailable"
             assert bob.shown(here)[-1] == "online"
-            assert bob.shown(comes) == ["offline"]
+            assert set(bob.shown(comes)) == {"offline"}
+            before = len(bob.frames)
         finally:
             master.go_on()
+        await bob.until(lambda frame: frame.get("user_id") == here and "stale" not in frame, before)
         await coming
         await bob.sees(comes, "online")
         await ana.send("presence.set", mode="busy")

@@ -50,10 +50,31 @@ async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds(world):
         assert not n1.node.standing.holds_lease
         ana.rest()
         await world.sleep(1)
-        assert bob.saw("ana") == ["online"]
+        assert [(shown.status, shown.stale) for shown in bob.shown["ana"]] == [
+            ("online", False),
+            ("online", True),
+        ]
     await world.sleep(4)
     assert n1.node.standing.holds_lease
-    assert bob.saw("ana") == ["online", "away"]
+    assert [(shown.status, shown.stale) for shown in bob.shown["ana"]][-1] == ("away", False)
+    assert "offline" not in bob.saw("ana")
+
+
+@pytest.mark.parametrize("asleep", [8, 60])
+async def test_a10_who_slept_past_its_lease_and_renews_at_once_calls_nothing_stale(world, asleep):
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "bob")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(n2)
+    await bob.connect(n1)
+    await bob.watch("ana")
+    await world.sleep(1)
+    n1.freeze()
+    await world.sleep(asleep)
+    n1.thaw()
+    await world.sleep(5)
+    assert n1.node.standing.holds_lease
+    assert not any(shown.stale for shown in bob.shown["ana"])
 
 
 async def test_e9_a_node_that_holds_nobody_counts_that_it_cannot_renew(world):

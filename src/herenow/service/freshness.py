@@ -1,7 +1,8 @@
 """What do we no longer know to be true, and why?
 
-A shard is stale when it has lost something (`healing`) or when we have not heard from the store (`tail`). Each of them
-says so for itself; those who look are told when the first doubt comes and when the last one goes.
+A shard is stale when it has lost something (`healing`), when we have not heard from the store (`tail`), and when we may not
+decide (`lease`). Each of them says so for itself; those who look are told when the first doubt comes and when the last
+one goes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ class Doubt(Enum):
     """The shard does not have what it had."""
     DEAF = auto()
     """We do not hear what others commit."""
+    BOUND = auto()
+    """We hold no lease and decide nothing. Where nobody can renew theirs, all that happens waits on every node, and a log
+    that says nothing new means nothing."""
 
 
 class Freshness:

@@ -12,6 +12,9 @@ retired it knows that the store has lost it, and puts it back: what is offered t
 Its counter goes on from where it stood, since the next store may be one that still has the row. If it was wrong after all
 (others retired it in a store from which it was cut off), a shard refuses it, and it takes a new epoch.
 
+A node that tried to renew and holds no lease decides nothing, so that what it shows may be wrong, and says so. Who merely
+slept past its lease is not called that: its first try tells.
+
 The rows also say what time it is for the others (see `clock`): who starts, or comes back, takes the time of those who are
 there, also when the store's clock was set a while ago and they are still on their way to it.
 """
@@ -28,6 +31,7 @@ from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Engine, Lease
 from herenow.service.calls import reading, writing
 from herenow.service.clock import NodeClock
+from herenow.service.freshness import Doubt, Freshness
 from herenow.service.metrics import Metrics
 from herenow.service.standing import Standing
 from herenow.service.sweep import Sweep
@@ -63,6 +67,7 @@ class LeaseKeeper:
         standing: Standing,
         clock: NodeClock,
         sweep: Sweep,
+        freshness: Freshness,
         tasks: Tasks,
         metrics: Metrics,
         node_lease: float,
@@ -72,6 +77,7 @@ class LeaseKeeper:
         self._standing = standing
         self._clock = clock
         self._sweep = sweep
+        self._freshness = freshness
         self._tasks = tasks
         self._metrics = metrics
         self._node_lease = node_lease
@@ -118,7 +124,17 @@ class LeaseKeeper:
             self._metrics.engine_errors += 1
             self.trouble = str(error)
             raise
-        self.trouble = None
+        else:
+            self.trouble = None
+        finally:
+            self._say_whether_we_decide()
+
+    def _say_whether_we_decide(self) -> None:
+        everywhere = self._freshness.shards
+        if self._standing.holds_lease or self._standing.left:
+            self._freshness.trust(everywhere, Doubt.BOUND)
+        else:
+            self._freshness.doubt(everywhere, Doubt.BOUND)
 
     @property
     def others(self) -> list[Other]:

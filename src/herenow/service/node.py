@@ -262,6 +262,7 @@ class Node:
             standing=self.standing,
             clock=clock_,
             sweep=self.sweep,
+            freshness=self.freshness,
             tasks=tasks,
             metrics=metrics,
             node_lease=settings.node_lease,
@@ -452,7 +453,7 @@ class Node:
 
     async def _check_store(self) -> None:
         """What would go wrong without an error: a tail that hears nothing, a shard that lost writes. Each for itself: where
-        one shard is away, the logs cannot be compared, and the others may have lost something all the same."""
+        the logs cannot be compared, a shard may have lost something all the same."""
         try:
             await self.tail.check()
         except Unavailable as error:
