@@ -2,19 +2,21 @@
 
 One person hides (is invisible, has blocked the viewer, shows themselves to nobody), connected and active; another, with the
 same past, has signed out. A viewer who knows both asks about the one and the other in an order that dice decide, over one
-connection, and times every answer. The two sets of times are compared by their ranks (Mann–Whitney): the area under the
-curve is the chance that an answer about the hidden one takes longer than one about the other, and 0.5 is what nobody can
-use.
+connection, by REST and by subscribing, and times every answer. The two sets of times are compared by their ranks
+(Mann–Whitney): the area under the curve is the chance that an answer about the hidden one takes longer than one about the
+other, and 0.5 is what nobody can use.
 
 `python -m bench twins`; what bytes and counts tell is shown by `herenow.testing.twins`, not here.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
@@ -50,24 +52,83 @@ _ACTIVE = masked(b'{"type":"presence.active"}')
 _BYE = masked(b'{"type":"presence.bye"}')
 
 
+Ask = Callable[[], float]
+"""Ask once: the seconds until the answer has come."""
+
+
 @dataclass(frozen=True)
-class Question:
-    name: str
+class Inquiry:
+    """By REST."""
+
     target: str
     """With {user} where the one or the other is named."""
     by: dict[str, str]
 
+    @contextmanager
+    def asking(self, server: Server) -> Iterator[dict[str, Ask]]:
+        with Http(server, token(self.by[HIDDEN])) as first, Http(server, token(self.by[GONE])) as second:
+            yield {who: self._ask(http, who) for who, http in ((HIDDEN, first), (GONE, second))}
 
-QUESTIONS = (
-    Question("one", "/api/v1/presence/{user}", {HIDDEN: VIEWER, GONE: VIEWER}),
-    Question(
-        "twenty-one",
-        "/api/v1/presence?user_ids={user}," + ",".join(names(OTHERS, "other")),
-        {HIDDEN: VIEWER, GONE: VIEWER},
-    ),
-    Question("count", "/api/v1/presence/count", VIEWER_OF),
-    Question("leaderboard", "/api/v1/presence/leaderboard", VIEWER_OF),
-)
+    def _ask(self, http: Http, who: str) -> Ask:
+        request = http.request("GET", self.target.format(user=who))
+
+        def ask() -> float:
+            start = time.perf_counter()
+            status, _ = http.fetch(request)
+            took = time.perf_counter() - start
+            if status != 200:
+                raise RuntimeError(f"{self.target}: {status}")
+            return took
+
+        return ask
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """On a WebSocket; taken back after each answer."""
+
+    whom: str
+    """The JSON members that say whom, with {user} where the one or the other is named."""
+    by: dict[str, str]
+
+    @contextmanager
+    def asking(self, server: Server) -> Iterator[dict[str, Ask]]:
+        with Crowd(server) as crowd:
+            clients = {
+                user: crowd.join([handshake(user)], frames_each=2)[0] for user in set(self.by.values())
+            }
+            yield {who: self._ask(crowd, clients[user], who) for who, user in self.by.items()}
+
+    def _ask(self, crowd: Crowd, client: int, who: str) -> Ask:
+        whom = self.whom.replace("{user}", who)
+        begin, end = (
+            masked(f'{{"type":"presence.{verb}",{whom}}}'.encode()) for verb in ("subscribe", "unsubscribe")
+        )
+
+        def ask() -> float:
+            before = crowd.frames
+            start = time.perf_counter()
+            crowd.send(client, begin)
+            crowd.until_frames(before + 1)
+            took = time.perf_counter() - start
+            crowd.send(client, end)
+            crowd.until_frames(before + 2)
+            return took
+
+        return ask
+
+
+_BOTH = {HIDDEN: VIEWER, GONE: VIEWER}
+_OTHERS = names(OTHERS, "other")
+QUESTIONS: dict[str, Inquiry | Subscription] = {
+    "one": Inquiry("/api/v1/presence/{user}", _BOTH),
+    "twenty-one": Inquiry("/api/v1/presence?user_ids={user}," + ",".join(_OTHERS), _BOTH),
+    "count": Inquiry("/api/v1/presence/count", VIEWER_OF),
+    "leaderboard": Inquiry("/api/v1/presence/leaderboard", VIEWER_OF),
+    "subscribe to one": Subscription('"target_user_id":"{user}"', _BOTH),
+    "subscribe to twenty-one": Subscription(f'"target_user_ids":{json.dumps(["{user}", *_OTHERS])}', _BOTH),
+    "subscribe to contacts": Subscription('"contacts":true', VIEWER_OF),
+}
 
 
 def run(effort: Effort) -> Result:
@@ -77,8 +138,8 @@ def run(effort: Effort) -> Result:
     for way, requests in WAYS.items():
         with herenow(_contacts()) as server, Crowd(server) as crowd:
             hidden = _part(server, crowd, requests)
-            for question in QUESTIONS:
-                name = f"{way}, {question.name}"
+            for what, question in QUESTIONS.items():
+                name = f"{way}, {what}"
                 areas = []
                 for _ in range(effort.repeats):
                     times = _times(server, crowd, hidden, question, rounds)
@@ -116,28 +177,19 @@ def _part(server: Server, crowd: Crowd, requests: Sequence[Request]) -> int:
 
 
 def _times(
-    server: Server, crowd: Crowd, hidden: int, question: Question, rounds: int
+    server: Server, crowd: Crowd, hidden: int, question: Inquiry | Subscription, rounds: int
 ) -> dict[str, list[float]]:
     """Seconds of every answer, about the one and the other."""
-    dice = random.Random(question.name)
+    dice = random.Random(repr(question))
     took: dict[str, list[float]] = {HIDDEN: [], GONE: []}
-    with Http(server, token(question.by[HIDDEN])) as first, Http(server, token(question.by[GONE])) as second:
-        asking = {
-            who: (http, http.request("GET", question.target.format(user=who)))
-            for who, http in ((HIDDEN, first), (GONE, second))
-        }
+    with question.asking(server) as asking:
         for number in range(WARM_UP + rounds):
             if number % ACT_EVERY == 0:
                 crowd.send(hidden, _ACTIVE)
                 crowd.read()
             for who in dice.sample((HIDDEN, GONE), 2):
-                http, request = asking[who]
                 time.sleep(PAUSE)
-                start = time.perf_counter()
-                status, _ = http.fetch(request)
-                took[who].append(time.perf_counter() - start)
-                if status != 200:
-                    raise RuntimeError(f"{question.name}: {status}")
+                took[who].append(asking[who]())
     return {who: times[WARM_UP:] for who, times in took.items()}
 
 

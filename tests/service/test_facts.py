@@ -209,3 +209,47 @@ def test_the_ids_of_those_who_are_watched_take_no_room_of_their_own():
     known.forget_pair("bob", "ana")
     assert shared == ("ana", "cem")  # whoever watches them goes on, whatever is known
     assert known.untied("bob", ["ana", "cem"]) == ["ana"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.none(), relations), blocks, st.one_of(st.none(), preferences)), max_size=30
+    ),
+    st.one_of(st.none(), preferences),
+    st.sampled_from([1, 3, 512]),
+)
+def test_of_many_at_once_each_gets_the_verdict_they_get_alone(others, mine, room):
+    known, targets = Known(), ["viewer", *[f"u{number}" for number in range(len(others))]]
+    known.learn_preferences("viewer", mine)
+    with mock.patch.object(facts, "USUAL", room):
+        for target, (relation, block, theirs) in zip(targets[1:], others, strict=True):
+            known.learn_preferences(target, theirs)
+            if relation is not None:
+                known.learn_ties("viewer", {target: tie(relation, shares_room=False, block=block)})
+        alone = [known.verdict("viewer", target, NOW) for target in targets]
+        expected = [None if verdict is None else verdict.sight for verdict in alone]
+        assert known.known_sights("viewer", targets, NOW) == expected
+        assert known.sights("viewer", targets, NOW) == {
+            target: sight or Sight.NONE for target, sight in zip(targets, expected, strict=True)
+        }
+        assert known.untied("viewer", targets) == [
+            target for target, (relation, *_) in zip(targets[1:], others, strict=True) if relation is None
+        ]
+
+
+@pytest.mark.parametrize("hides", ["nobody does", "by a block", "by visibility"])
+def test_one_who_hides_among_many_takes_no_more_judging_than_nobody(hides):
+    """Else whoever asks about many could tell by the time that one of them does."""
+    known, targets = Known(), [f"u{number}" for number in range(20)]
+    blocked = tie(Relation(contact=True), shares_room=False, block=Block(5))
+    known.learn_all_preferences(["viewer", *targets], {})
+    known.learn_ties("viewer", dict.fromkeys(targets, facts.CONTACTS))
+    if hides == "by a block":
+        known.learn_ties("viewer", {"u7": blocked})
+    elif hides == "by visibility":
+        known.learn_preferences("u7", Preferences(visibility=Visibility.NOBODY, hidden_at=5))
+    with mock.patch.object(known, "verdict", wraps=known.verdict) as verdict:
+        sights = known.known_sights("viewer", targets, NOW)
+    assert verdict.call_count == 1
+    assert (sights[7] == Sight.FULL) == (hides == "nobody does")
+    assert sights.count(Sight.FULL) == 20 - (hides != "nobody does")

@@ -17,7 +17,7 @@ from typing import Any
 from herenow.core.visibility import Block, Facts, Preferences, Sight, Verdict, earliest, judge
 from herenow.ports import IN_CONTACT, MUTUAL, BlockRow, Relation
 from herenow.ports import STRANGERS as UNRELATED
-from herenow.service.sorted_ids import MANY, NO_IDS, Ids, having, lacking
+from herenow.service.sorted_ids import MANY, NO_IDS, Ids, having, holds, lacking
 
 VIEWERS = 50_000
 TARGETS_PER_VIEWER = 20_000
@@ -114,8 +114,19 @@ class Ties:
             return self.usual
         return None if self.others is None else self.others.get(target)
 
+    def unusual(self, targets: Sequence[str]) -> frozenset[str]:
+        """Those who do not have what most have, or of whom nothing is known. Where more had it than there was room for, some
+        who have it may be named, too."""
+        users, others, usual = self.users, self.others, self.usual
+        if len(users) > MANY * len(targets):  # then to search for each takes less
+            unusual = frozenset([target for target in targets if not holds(users, target)])
+        else:
+            unusual = frozenset(targets).difference(users)
+        if others is None or len(users) < USUAL:
+            return unusual
+        return frozenset([target for target in unusual if others.get(target) is not usual])
+
     def all(self) -> dict[str, Tie]:
-        """For whoever asks for many of them now."""
         known = dict.fromkeys(self.users, self.usual)
         if self.others is not None:
             known.update(self.others)
@@ -161,10 +172,9 @@ class Known:
     # What is not known
 
     def untied(self, viewer: str, targets: Sequence[str]) -> list[str]:
-        if self._are_usual(viewer, targets):
-            return []
-        ties = self._between(viewer, targets)
-        return _once([t for t in targets if t not in ties and t != viewer])
+        ties = self._ties.get(viewer)
+        unknown = frozenset(targets) if ties is None else ties.unusual(targets).difference(ties.others or ())
+        return _once([t for t in targets if t in unknown and t != viewer]) if unknown else []
 
     def untied_to(self, target: str, viewers: Iterable[str]) -> list[str]:
         ties = self._ties
@@ -258,42 +268,24 @@ class Known:
         return self._judged(what, theirs, mine, now)
 
     def known_sights(self, viewer: str, targets: Sequence[str], now: int) -> list[Sight | None]:
-        """What this user may see of each, in order; None: not known."""
-        preferences = self._preferences
-        mine = preferences.get(viewer)
-        sights: list[Sight | None] = []
-        if mine is UNDECIDED and self._are_plain_friends(viewer, targets):
-            sights += (Sight.FULL,) * len(targets)
-            return sights
-        ties = self._between(viewer, targets)
-        for target in targets:
-            what, theirs = ties.get(target), preferences.get(target)
-            if theirs is UNDECIDED and mine is UNDECIDED and (what is CONTACTS or what is FRIENDS):
-                sights.append(Sight.FULL)
-            elif target == viewer:
-                sights.append(ONESELF.sight)
-            elif what is None or theirs is None or mine is None:
-                sights.append(None)
-            else:
-                sights.append(self._judged(what, theirs, mine, now).sight)
-        return sights
+        """What this user may see of each, in order; None: not known. What it takes must not tell that one of them hides:
+        who is not as most are costs no more than their own judgement, and somebody is judged in any case."""
+        ties, mine = self._ties.get(viewer), self._preferences.get(viewer)
+        if len(targets) < MANY or ties is None or mine is None:
+            return [self._known_sight(viewer, target, now) for target in targets]
+        preferences, usual = self._preferences, self._judged(ties.usual, UNDECIDED, mine, now).sight
+        odd = ties.unusual(targets).union([t for t in targets if preferences.get(t) is not UNDECIDED])
+        judged = odd or targets[:1]
+        return [usual if t not in judged else self._known_sight(viewer, t, now) for t in targets]
+
+    def _known_sight(self, viewer: str, target: str, now: int) -> Sight | None:
+        verdict = self.verdict(viewer, target, now)
+        return None if verdict is None else verdict.sight
 
     def sights(self, viewer: str, targets: Sequence[str], now: int) -> dict[str, Sight]:
         """What this user may see of each; unknown is nothing."""
-        ties, preferences, full = self._between(viewer, targets), self._preferences, Sight.FULL
-        mine = preferences.get(viewer)
-        sights: dict[str, Sight] = {}
-        for target in targets:
-            what, theirs = ties.get(target), preferences.get(target)
-            if theirs is UNDECIDED and mine is UNDECIDED and (what is CONTACTS or what is FRIENDS):
-                sights[target] = full
-            elif target == viewer:
-                sights[target] = ONESELF.sight
-            elif what is None or theirs is None or mine is None:
-                sights[target] = Sight.NONE
-            else:
-                sights[target] = self._judged(what, theirs, mine, now).sight
-        return sights
+        known, none = self.known_sights(viewer, targets, now), Sight.NONE
+        return {t: none if sight is None else sight for t, sight in zip(targets, known, strict=True)}
 
     def sights_of(self, target: str, viewers: Iterable[str], now: int) -> dict[str, Sight]:
         """The other way round: what each of these users may see of one."""
@@ -328,27 +320,6 @@ class Known:
                 sights[viewer] = sight
         return sights
 
-    def _are_usual(self, viewer: str, targets: Sequence[str]) -> bool:
-        """All of them have the tie to this viewer that is usual for that one: what one who asks about many mostly finds."""
-        ties = self._ties.get(viewer)
-        return ties is not None and len(targets) >= MANY and not frozenset(targets).difference(ties.users)
-
-    def _are_plain_friends(self, viewer: str, targets: Sequence[str]) -> bool:
-        """All of them are, and none has decided anything about being seen."""
-        if not self._are_usual(viewer, targets) or self._ties[viewer].usual is STRANGERS:
-            return False
-        preferences = self._preferences
-        return not [target for target in targets if preferences.get(target) is not UNDECIDED]
-
-    def _between(self, viewer: str, targets: Sequence[str]) -> dict[str, Tie]:
-        """What stands between this viewer and these, perhaps others as well."""
-        ties = self._ties.get(viewer)
-        if ties is None:
-            return _NONE
-        if len(targets) >= MANY and len(ties) <= MANY * len(targets):
-            return ties.all()
-        return {target: what for target in targets if (what := ties.get(target)) is not None}
-
     def _judged(self, what: Tie, theirs: Preferences, mine: Preferences, now: int) -> Verdict:
         key = what.until > now, what.block, theirs, mine.share_last_seen
         verdict = self._classes.get(key)
@@ -357,9 +328,6 @@ class Known:
                 self._classes.clear()
             verdict = self._classes[key] = judge(what.facts(theirs, mine, now))
         return verdict
-
-
-_NONE: dict[str, Tie] = {}
 
 
 def _keep_newest(kept: dict[str, Any], most: int) -> None:

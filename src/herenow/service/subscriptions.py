@@ -138,7 +138,8 @@ class Subscriptions:
         admitted: list[tuple[Person, Sight | None]] = []
         watching, get, full = among(outbox.watching, targets), self._people.get, Sight.FULL
         room = self._max - len(outbox.watching)
-        if not watching and len(targets) <= room and sights.count(full) == len(sights):
+        denied = [sight for sight in sights if sight is not full and _is_nothing(sight)]
+        if not watching and len(targets) <= room and not denied:
             return list(zip(map(get, targets), sights, strict=True))  # nearly always
         for target, sight in zip(targets, sights, strict=True):
             if target not in watching:
