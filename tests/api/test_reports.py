@@ -3,6 +3,7 @@
 import asyncio
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from tests.api.world import SERVICE, problem, serving
 
 from herenow.api.reports import metrics_of_all, report_of, stats_of_all
 from herenow.api.troubles import Trouble
+from herenow.core.model import Mode
 from herenow.errors import Unavailable
 from herenow.ports import Lease
 from herenow.workers.link import Told
@@ -220,6 +222,19 @@ async def test_what_the_store_says_becomes_a_sentence_without_its_address(said, 
         [trouble] = answer.json()["degraded"]
         assert word in trouble["detail"]
         assert "6379" not in answer.text
+
+
+async def test_a_store_that_does_not_let_go_of_what_the_ledger_has_is_named_until_it_does():
+    async with serving() as world:
+        engine = world.node.engine
+        await world.node.choices.set_mode("ana", Mode.BUSY, None)
+        with mock.patch.object(engine, "saved", side_effect=Unavailable("OOM command not allowed")):
+            await world.node.choices.set_mode("ana", Mode.AWAY, None)
+            [trouble] = (await world.get("/readyz")).json()["degraded"]
+            assert trouble["what"] == "marks"
+            assert "full" in trouble["detail"]
+        await world.node.choices.set_mode("ana", Mode.AUTO, None)
+        assert (await world.get("/readyz")).json()["degraded"] == []
 
 
 async def test_what_is_marked_as_stale_or_looks_different_by_a_rule_is_no_slow_delivery():
