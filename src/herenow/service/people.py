@@ -116,8 +116,9 @@ class HeldSession:
 
     @property
     def stands(self) -> bool:
-        """It is live in the record as we asserted it; one that was never asserted has nothing to miss there."""
-        if not self.asserted_by:
+        """It is live in the record as we asserted it; one that was never asserted has nothing to miss there, except that a
+        beat by REST is about to be."""
+        if not self.asserted_by and not self.unleased:
             return True
         found = self.in_record(self.asserted_by)
         return found is not None and found.live
@@ -129,8 +130,7 @@ class HeldSession:
 
     def doubt(self) -> None:
         """The store may have lost what we asserted: that it is missing there no longer means that it was ended."""
-        if not self.unleased:
-            self.asserted = 0
+        self.asserted = 0
 
 
 class Ask:
