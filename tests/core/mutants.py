@@ -118,6 +118,12 @@ MUTANTS = (
         "test_last_seen.py::test_who_left_a_node_that_was_taken_for_dead_was_seen_until_then",
     ),
     mutant(
+        "who is back at once was not seen",
+        "                presence = seen(presence, h.seen_at)\n",
+        "                pass\n",
+        "test_grace.py::test_who_was_back_before_the_record_heard_of_the_loss_was_seen_when_they_left",
+    ),
+    mutant(
         "what somebody did who may have hidden enters last seen",
         " or loss.seen_at <= presence.chosen:",
         ":",

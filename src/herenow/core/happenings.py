@@ -91,10 +91,27 @@ def reported_losses(held: Sequence[Held]) -> list[Held]:
     """In the order of their times. Once a device is back and stands in the record, its loss before that is history."""
     if not held:
         return []
-    back = {(h.device, h.holder) for h in held if h.lost_at is None and h.asserted}
+    back = _back(held)
     losses = [h for h in held if h.lost_at is not None and (h.device, h.holder) not in back]
     losses.sort(key=_lost_at)
     return losses
+
+
+def with_history(presence: Presence, held: Sequence[Held]) -> Presence:
+    """Who left and is back, and stands in the record, before it heard of a loss: nothing happened, but they were seen."""
+    if len(held) < 2:
+        return presence
+    back = _back(held)
+    for h in held:
+        if h.lost_at is not None and (h.device, h.holder) in back:
+            session = find(presence.sessions, h.device, h.holder)
+            if session is not None and session.live and h.seen_at > (presence.last_seen or 0):
+                presence = seen(presence, h.seen_at)
+    return presence
+
+
+def _back(held: Sequence[Held]) -> set[tuple[str, str]]:
+    return {(h.device, h.holder) for h in held if h.lost_at is None and h.asserted}
 
 
 def with_loss(presence: Presence, loss: Held, at: int, timings: Timings) -> Presence:
