@@ -49,6 +49,23 @@ async def test_h1_a_killed_node_was_last_seen_at_its_last_renewal(world):
     assert killed - 3_400 <= far.last("ana").last_seen <= killed
 
 
+async def test_h1_a_node_that_dies_with_the_store_was_last_seen_at_its_last_renewal(world):
+    """The lease is lost with everything else; others saw it."""
+    n1, ana, _ = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(223.7)
+    n1.kill()
+    world.store.empty()
+    killed = world.now
+    await world.sleep(90)
+    assert far.saw("ana") == ["online", "offline"]
+    assert killed - 3_400 <= far.last("ana").last_seen <= killed
+    assert world.ledger.people["ana"].last_seen == far.last("ana").last_seen
+
+
 async def test_h1_last_seen_is_null_beside_any_other_status(world):
     node, ana, bob = await meet(world)
     ana.close()
