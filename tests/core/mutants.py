@@ -107,9 +107,45 @@ MUTANTS = (
     ),
     mutant(
         "hidden life enters last seen",
-        "    if not presence.hidden:\n        last_seen = later",
-        "    if True:\n        last_seen = later",
+        "    if presence.hidden:\n        return presence\n    return replace(presence, last_seen",
+        "    return replace(presence, last_seen",
         "test_hidden.py::test_hidden_activity_never_enters_last_seen",
+    ),
+    mutant(
+        "who left a node that was taken for dead was seen when it was",
+        "            return _seen_later(presence, session, loss, timings)\n",
+        "            return presence\n",
+        "test_last_seen.py::test_who_left_a_node_that_was_taken_for_dead_was_seen_until_then",
+    ),
+    mutant(
+        "who is back at once was not seen",
+        "                presence = seen(presence, h.seen_at)\n",
+        "                pass\n",
+        "test_grace.py::test_who_was_back_before_the_record_heard_of_the_loss_was_seen_when_they_left",
+    ),
+    mutant(
+        "what somebody did who may have hidden enters last seen",
+        " or loss.seen_at <= presence.chosen:",
+        ":",
+        "test_last_seen.py::test_what_nobody_was_to_know_of_a_late_loss_is_not_told",
+    ),
+    mutant(
+        "who was signed out is seen after that",
+        "if not shown or noted or",
+        "if not shown or",
+        "test_last_seen.py::test_what_nobody_was_to_know_of_a_late_loss_is_not_told",
+    ),
+    mutant(
+        "who was deleted is remembered by a late loss",
+        " or presence.erased_at is not None or loss",
+        " or loss",
+        "test_last_seen.py::test_what_nobody_was_to_know_of_a_late_loss_is_not_told",
+    ),
+    mutant(
+        "who was never shown is seen by a late loss",
+        " and loss.seen_at >= loss.since + timings.online_delay",
+        "",
+        "test_last_seen.py::test_who_left_before_being_shown_is_not_seen_by_a_late_loss",
     ),
     mutant(
         "a hidden sign-out enters last seen",

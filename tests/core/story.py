@@ -308,6 +308,11 @@ class Story:
         node.lines = []
         self.settle(node, *(edits.sign_out(device, (node.epoch,)) for device in devices))
 
+    def deleted(self) -> None:
+        """The user is."""
+        node = self._anybody()
+        self.settle(node, edits.erase(self.now, (node.epoch,)))
+
     def mode(self, mode: str, *, lasts: str | None = None, via: str = "n1") -> None:
         until = None if lasts is None else self.now + ms(lasts)
         self.settle(self._node(via), edits.set_mode(Mode[mode.upper()], until))
@@ -336,6 +341,15 @@ class Story:
         """It keeps its sockets, but hears and decides nothing."""
         self.nodes[name].hears = False
         self.dead[self.nodes[name].epoch] = self.now
+
+    def leaves(self, device: str, *, on: str) -> None:
+        """Its socket closes, at a node that can tell nobody."""
+        node = self.nodes[on]
+        assert node.alive
+        assert not node.hears
+        line = node.line(device)
+        assert line is not None
+        line.seen_at = line.lost_at = self.now
 
     def retire(self) -> None:
         """The sweep: sessions of epochs that are no more fall into grace."""
@@ -454,7 +468,7 @@ class Story:
     def _facts(self, node: Node, line: Line) -> Held:
         return Held(
             device=line.device,
-            holder=node.holder(line),
+            holder=(line.asserted_by if line.lost_at is not None else "") or node.holder(line),
             since=line.since,
             seen_at=line.seen_at,
             active_at=line.active_at,

@@ -1,6 +1,8 @@
 """Online at once, offline late: what a loss, a return and a late close show, and when."""
 
-from tests.core.story import H, M, S, Story, table
+from dataclasses import replace
+
+from tests.core.story import T0, H, M, S, Story, table
 
 
 @table(
@@ -207,3 +209,25 @@ def test_a_loss_that_is_reported_again_is_history():
     story.play("4m, look")
     story.saw("online")
     assert story.record == before
+
+
+def test_who_was_back_before_the_record_heard_of_the_loss_was_seen_when_they_left():
+    """Nothing is shown for it; but the ledger hears of it, as of every end."""
+    story = Story().play("connect d1, 10s")
+    [line] = story.nodes["n1"].lines
+    lost = replace(line, lost_at=story.now)
+    story.play("10s")
+    story.nodes["n1"].lines.append(lost)
+    story.play("look").saw("online")
+    assert story.record.last_seen == T0 + 10 * S
+    assert story.outcomes[0].unsaved is False
+    assert any(outcome.unsaved for outcome in story.outcomes)
+
+
+def test_who_hides_leaves_no_trace_by_being_back():
+    story = Story().play("connect d1, mode invisible, 10s")
+    [line] = story.nodes["n1"].lines
+    lost = replace(line, lost_at=story.now)
+    story.play("10s")
+    story.nodes["n1"].lines.append(lost)
+    assert story.play("look").record.last_seen == T0

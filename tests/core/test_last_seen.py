@@ -1,6 +1,6 @@
 """Last seen is the last evidence of life that others may know: never a moment of detection, never earlier than before."""
 
-from tests.core.story import M, S, Story, table
+from tests.core.story import T0, M, S, Story, table
 
 
 @table(
@@ -72,6 +72,61 @@ def test_an_old_last_seen_from_the_ledger_is_kept_until_the_next_evidence():
     story = Story(start=Story().play("connect d1, 10s, bye d1").record)
     assert story.play("1h").last_seen == 10 * S
     assert story.play("connect d1, bye d1").last_seen == 3600 * S
+
+
+CUT = "connect d1 on n2, cut n2, 10s, "
+
+
+@table(
+    "script",
+    {
+        "others do not know yet": (CUT + "10s, leaves d1 on n2, returns n2, 1m",),
+        "it is in grace": (CUT + "retire, 10s, leaves d1 on n2, returns n2, 1m",),
+        "it is gone": (CUT + "retire, 10s, leaves d1 on n2, 1m, returns n2",),
+        "it is gone, and so are the others": (
+            "connect d2, " + CUT + "retire, bye d2, 10s, leaves d1 on n2, 1m, returns n2",
+        ),
+        "who hid before": (
+            "connect d1 on n2, mode invisible, mode auto, cut n2, 10s, retire, 10s, leaves d1 on n2, "
+            "1m, returns n2",
+        ),
+    },
+)
+def test_who_left_a_node_that_was_taken_for_dead_was_seen_until_then(script):
+    story = Story().play(script)
+    assert (story.status, story.last_seen) == ("offline", 20 * S)
+
+
+def test_a_late_loss_beside_others_is_shown_when_they_have_gone():
+    story = Story().play(CUT + "retire, connect d2, 10s, leaves d1 on n2, 1m, returns n2").saw("online")
+    assert story.outcomes[-1].unsaved, "the ledger hears of it at once"
+    assert story.record.last_seen == T0 + 20 * S
+
+
+def test_a_late_loss_does_not_restart_a_running_grace():
+    story = Story().play(CUT + "retire, 10s, leaves d1 on n2, returns n2, 20s-1ms").saw("online")
+    story.play("1ms").saw("offline")
+
+
+@table(
+    "script, last_seen",
+    {
+        "hidden by then": (CUT + "retire, 5s, mode invisible, 5s, leaves d1 on n2, 1m, returns n2", 0),
+        "hidden then, shown again": (
+            CUT + "retire, 5s, mode invisible, 5s, leaves d1 on n2, 1m, mode auto, returns n2",
+            0,
+        ),
+        "signed out before": (CUT + "sign-out d1, 10s, leaves d1 on n2, returns n2", 10 * S),
+        "deleted": (CUT + "retire, 10s, leaves d1 on n2, 1m, deleted, returns n2", None),
+    },
+)
+def test_what_nobody_was_to_know_of_a_late_loss_is_not_told(script, last_seen):
+    assert Story().play(script).last_seen == last_seen
+
+
+def test_who_left_before_being_shown_is_not_seen_by_a_late_loss():
+    story = Story(online_delay=30 * S).play(CUT + "retire, 10s, leaves d1 on n2, 1m, returns n2")
+    assert story.last_seen is None
 
 
 def test_a_sweep_never_restarts_a_running_grace():

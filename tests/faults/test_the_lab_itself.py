@@ -124,6 +124,18 @@ class Story:
         self.checker.ended(self.ana, how)
         self.ana.link = None
 
+    def comes(self, node="n1", *, greeted=True):
+        self.ana.link = Way(Node(node))
+        self.checker.opened(self.ana)
+        if greeted:
+            self.checker.greeted(self.ana)
+
+    async def concludes(self, last_seen):
+        """What is wrong with this last seen in the ledger, when all is over."""
+        self.ledger["ana"] = Remembered(last_seen=last_seen)
+        await self.checker.conclude()
+        return [each for each in self.checker.problems if "was last seen between" in each]
+
     def found(self, what):
         return [problem for problem in self.checker.problems if f" {what}: " in problem]
 
@@ -182,7 +194,7 @@ def test_a_ghost_that_one_fault_explains_is_none(story):
         ("kill the master", None, {"loses": True}, 20),
         ("freeze the store", None, {}, 20),
         ("cut off", "n2", {"cuts": True}, 20),
-        ("cut off briefly", "n1", {"cuts": True}, 6),
+        ("cut off briefly", "n1", {"cuts": True}, 5),
         ("kill node", "n3", {"kills": True}, 20),
         ("slow consumer", "n1", {}, 20),
     ],
@@ -237,6 +249,116 @@ async def test_a_wrong_last_seen_is_found_when_it_is_shown_and_in_the_ledger(sto
     story.ledger["ana"] = Remembered(last_seen=told)
     await story.checker.conclude()
     assert bool([each for each in story.checker.problems if "was last seen between" in each]) is not right
+
+
+@pytest.mark.parametrize(
+    ("how", "where", "after", "right"),
+    [
+        ("vanished", "n1", 2, True),  # another tab of a session that goes on
+        ("vanished", "n2", 2, False),
+        ("vanished", "n1", 15, False),  # silent for so long that it had ended
+        ("closed", "n1", 0.1, False),
+        ("closed", "n2", 0.1, False),
+    ],
+)
+async def test_who_came_back_has_left_all_the_same_unless_it_is_the_same_session(
+    story, how, where, after, right
+):
+    before = story.now - 60_000
+    story.leaves(how)
+    story.passes(after)
+    story.comes(where)
+    story.passes(60)
+    assert bool(await story.concludes(before)) is not right
+
+
+async def test_a_tab_that_closes_beside_a_half_open_one_ends_nothing_if_another_comes_in_time(story):
+    before = story.now - 60_000
+    story.leaves("vanished")
+    story.passes(2)
+    story.comes()
+    story.passes(20)
+    story.leaves("closed")
+    story.passes(1)
+    story.comes()
+    story.passes(60)
+    assert not await story.concludes(before)
+    story.leaves("closed")
+    story.passes(60)
+    assert await story.concludes(before)
+
+
+@pytest.mark.parametrize(
+    ("kind", "where", "what", "seconds", "right"),
+    [
+        ("nothing", "n3", {}, 0.3, True),  # it is still under way
+        ("nothing", "n3", {}, 2.5, False),
+        ("slow way", "n1", {"cuts": True}, 2.5, False),  # its node has committed it
+        ("kill node", "n3", {"kills": True}, 2.5, False),
+        ("cut off", "n2", {"cuts": True}, 2.5, True),
+        ("fail over", None, {"loses": True}, 2.5, True),
+    ],
+)
+@pytest.mark.parametrize("by_rest", [True, False])
+def test_what_is_shown_may_be_of_the_time_before_only_as_long_as_a_change_takes(
+    story, kind, where, what, seconds, right, by_rest
+):
+    story.leaves()
+    left = story.now
+    story.passes(60)
+    story.checker.trouble(kind, where, **what)
+    if by_rest:
+        story.checker.beat("ana", "rest", "n1")
+    else:
+        story.comes()
+        story.passes(0.01)
+        story.leaves()
+    story.passes(seconds)
+    story.shows("offline", last_seen=left)
+    assert bool(story.found("last seen")) is not right
+
+
+async def test_a_beat_that_was_accepted_and_lost_by_the_store_must_be_known_when_it_has_healed(story):
+    """The node that accepted it lives."""
+    story.leaves()
+    left = story.now
+    story.passes(60)
+    trouble = story.checker.trouble("fail over", loses=True)
+    story.checker.beat("ana", "rest", "n1")
+    story.passes(3)
+    story.checker.over(trouble)
+    story.passes(60)
+    story.shows("offline", last_seen=left)
+    assert story.found("last seen")
+    assert await story.concludes(left)
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "chooses", "killed", "right"),
+    [
+        ("cut off", {"cuts": True}, False, False, False),  # it says so when it is back
+        ("cut off", {"cuts": True}, True, False, True),  # unless they may have hidden since
+        ("cut off", {"cuts": True}, False, True, True),
+        ("empty the store", {"loses": True}, False, False, False),
+        ("empty the store", {"loses": True}, True, False, False),
+    ],
+)
+async def test_who_left_while_their_node_was_in_trouble_was_seen_until_then_if_it_lives(
+    story, kind, what, chooses, killed, right
+):
+    trouble = story.checker.trouble(kind, "n1" if "cuts" in what else None, **what)
+    renewed = story.now
+    story.passes(15)
+    story.leaves()
+    if killed:
+        story.passes(1)
+        story.checker.over(story.checker.trouble("kill node", "n1", kills=True))
+    story.passes(5)
+    if chooses:
+        story.checker.asks_text("ana", 7)
+    story.checker.over(trouble)
+    story.passes(60)
+    assert bool(await story.concludes(renewed)) is not right
 
 
 async def test_a_choice_that_was_acknowledged_and_is_not_in_the_ledger_is_found(story):

@@ -405,3 +405,19 @@ async def test_a_loss_is_found_by_the_fence_while_the_logs_cannot_be_compared(wo
         world.faults.roll_back(shard)
         await world.sleep(5)
         assert n1.node.metrics.shards_lost == 1
+
+
+async def test_the_sweep_after_a_loss_gives_way_to_the_next_loss(world):
+    """It would find n1's lease gone as soon as the shard is whole again, while n1 stands still."""
+    n1, _, _, _, far = await cast(world)
+    world.store.empty()
+    await world.sleep(5)
+    while not all(shard.settled for shard in world.store.shards):
+        await world.sleep(0.1)
+    await world.sleep(8)
+    world.store.empty()
+    n1.freeze()
+    await world.sleep(36)
+    n1.thaw()
+    await world.sleep(30)
+    assert far.saw("ana") == ["online"]

@@ -1,9 +1,10 @@
 """Beats without a connection: sessions that no node leases."""
 
 import pytest
-from tests.service.scenes import meet, with_timings
+from tests.service.scenes import Stalled, meet, with_timings
 
-from herenow.core.model import Platform
+from herenow.core.model import Custom, Platform
+from herenow.core.shards import shard_of
 from herenow.errors import ProtocolError
 from herenow.testing.faulty_engine import Fault, Rule
 from herenow.wire.inputs import Activity
@@ -211,3 +212,60 @@ async def test_a_session_that_others_ended_while_we_were_deaf_is_no_loss_of_the_
         world.faults.cut_log(n2.node.people.find("ana").shard)
     await world.sleep(5)
     assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 0
+
+
+async def test_a_beat_that_a_rollback_lost_and_a_commit_wrote_over_counts_all_the_same(world, monkeypatch):
+    """n3 knows nobody, and commits over the record as it was before anybody notices. Those whom n1 knows are read again one
+    by one, so that ana is decided while others are still read."""
+    monkeypatch.setattr("herenow.service.tail.PART", 1)
+    n1, n2, n3, bob = await watched(world, "n1", "n2", "n3")
+    shard = shard_of("ana", 4)
+    others = [user for user in (f"cy{n}" for n in range(40)) if shard_of(user, 4) == shard]
+    await world.befriend("bob", *others)
+    await world.sleep(2)
+    await bob.watch(*others)
+    world.faults.remember(shard)
+    await beat(n1)
+    last = world.now
+    await world.sleep(1)
+    tails = [Stalled(node.node.engine, "tail") for node in (n1, n2)]
+    await world.sleep(1.1)
+    world.faults.roll_back(shard)
+    await n3.node.choices.set_custom("ana", Custom("tea"))
+    assert not world.stored("ana").sessions
+    with world.faults.during(Rule(Fault.DELAY, calls=("load",), limit=0.05)):
+        for tail in tails:
+            await tail.release()
+        await world.sleep(30)
+    assert world.stored("ana").live
+    assert bob.saw("ana") == ["offline", "online"], "what we hold is decided before it is shown"
+    await world.sleep(120)
+    assert bob.last("ana").last_seen == pytest.approx(last, abs=2)
+    assert world.ledger.people["ana"].last_seen == pytest.approx(last, abs=2)
+
+
+async def test_a_beat_that_was_lost_before_others_heard_of_it_is_known_when_its_node_has_healed(world):
+    """Until then others rightly show what they know: that ana was never seen."""
+    n1, n2, _ = await watched(world, "n1", "n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    shard = shard_of("ana", 4)
+    world.faults.remember(shard)
+    tail = Stalled(n2.node.engine, "tail")
+    await world.sleep(1.1)
+    await beat(n1)
+    last = world.now
+    assert world.stored("ana").live
+    world.faults.roll_back(shard)
+    with world.faults.during(Rule(Fault.SILENCE, node="n1", calls=("unsettle", "offer", "commit"))):
+        await tail.release()
+        await n2.node.engine.unsettle(shard, world.now)
+        await world.sleep(8)
+        assert (far.last("ana").status, far.last("ana").last_seen) == ("offline", None)
+        assert not far.last("ana").stale
+    await world.sleep(15)
+    assert far.saw("ana") == ["offline", "online"]
+    await world.sleep(130)
+    assert far.last("ana").last_seen == pytest.approx(last, abs=2)
+    assert world.ledger.people["ana"].last_seen == pytest.approx(last, abs=2)

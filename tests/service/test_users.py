@@ -475,17 +475,17 @@ def test_what_a_deleted_user_chose_is_not_taken_for_lost():
     person = Person("ana", 0)
     person.adopt(b"1", Presence(version=5, mode=Mode.BUSY, chosen=5))
     person.adopt(b"2", Presence(version=9, erased_at=8))
-    assert person.lost_choice is None
+    assert person.lost is None
     person.adopt(b"3", Presence(version=12, mode=Mode.AWAY, chosen=12, erased_at=8))
     person.adopt(b"4", Presence(version=13, erased_at=8))
-    assert person.lost_choice is not None  # this one the store did lose
+    assert person.lost is not None  # this one the store did lose
 
 
 async def test_a_choice_that_was_lost_before_the_deletion_is_not_made_again(world):
     n1, n2, ana, _, _ = await two_nodes(world)
     await n1.run(n1.node.choices.set_mode("ana", Mode.BUSY, None))
     person = n1.node.people.find("ana")
-    person.lost_choice = person.presence
+    person.lost = person.presence
     await deleted(world, n2)
     await world.sleep(2)
     nothing_is_left_of(world, "ana")

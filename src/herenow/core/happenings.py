@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from herenow.core.holding import joined
-from herenow.core.model import UNLEASED, Idle, Mode, Presence
+from herenow.core.model import UNLEASED, Idle, Mode, Presence, Session
 from herenow.core.question import Held, Timings
-from herenow.core.sessions import find, idle_limit, idled, lost, removed
+from herenow.core.sessions import find, idle_limit, idled, lost, removed, seen
 from herenow.core.stating import platforms_of, restated, shown
 from herenow.core.values import replace
 
@@ -91,19 +91,59 @@ def reported_losses(held: Sequence[Held]) -> list[Held]:
     """In the order of their times. Once a device is back and stands in the record, its loss before that is history."""
     if not held:
         return []
-    back = {(h.device, h.holder) for h in held if h.lost_at is None and h.asserted}
+    back = _back(held)
     losses = [h for h in held if h.lost_at is not None and (h.device, h.holder) not in back]
     losses.sort(key=_lost_at)
     return losses
+
+
+def with_history(presence: Presence, held: Sequence[Held]) -> Presence:
+    """Who left and is back, and stands in the record, before it heard of a loss: nothing happened, but they were seen."""
+    if len(held) < 2:
+        return presence
+    back = _back(held)
+    for h in held:
+        if h.lost_at is not None and (h.device, h.holder) in back:
+            session = find(presence.sessions, h.device, h.holder)
+            if session is not None and session.live and h.seen_at > (presence.last_seen or 0):
+                presence = seen(presence, h.seen_at)
+    return presence
+
+
+def _back(held: Sequence[Held]) -> set[tuple[str, str]]:
+    return {(h.device, h.holder) for h in held if h.lost_at is None and h.asserted}
 
 
 def with_loss(presence: Presence, loss: Held, at: int, timings: Timings) -> Presence:
     session = find(presence.sessions, loss.device, loss.holder)
     if loss.holder == UNLEASED and session is not None and session.seen_at > loss.seen_at:
         return presence  # another node got a later beat
-    if (session is None or not session.live) and _came_and_went(presence, loss):
+    if session is None or not session.live:
+        if not _came_and_went(presence, loss):
+            return _seen_later(presence, session, loss, timings)
         presence = restated(joined(presence, loss, at, timings), at)
     return lost(presence, loss.device, loss.holder, loss.seen_at, at)
+
+
+def _seen_later(presence: Presence, session: Session | None, loss: Held, timings: Timings) -> Presence:
+    """Others took its node for dead and ended it, by what they knew: the node itself knows until when it lived.
+
+        n2   cut off ────── the device leaves ─────────── is back: it was seen until then
+        n1        └─ retires n2: last seen at its last renewal
+
+    A grace that runs goes on as it is. Of a session that is gone we do not know whether the user hid meanwhile, unless
+    nothing was chosen since; and what `online_delay` never showed was never seen."""
+    if session is not None:
+        if loss.seen_at <= session.seen_at:
+            return presence
+        later_seen = replace(session, seen_at=loss.seen_at)
+        sessions = tuple(later_seen if s is session else s for s in presence.sessions)
+        return seen(replace(presence, sessions=sessions), loss.seen_at)
+    shown = bool(loss.asserted_by) and loss.seen_at >= loss.since + timings.online_delay
+    noted = any((n.device, n.holder) == (loss.device, loss.holder) for n in presence.signed_out)
+    if not shown or noted or presence.erased_at is not None or loss.seen_at <= presence.chosen:
+        return presence
+    return seen(presence, loss.seen_at)
 
 
 def _came_and_went(presence: Presence, loss: Held) -> bool:

@@ -23,7 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herenow.core.happenings import next_due, next_happening, passed, reported_losses, with_loss
+from herenow.core.happenings import (
+    next_due,
+    next_happening,
+    passed,
+    reported_losses,
+    with_history,
+    with_loss,
+)
 from herenow.core.holding import holds_as_recorded, with_held, without_unheld
 from herenow.core.model import UNLEASED, Custom, Mode, Presence, View, devices, public
 from herenow.core.question import Edit, Held, Timings
@@ -74,7 +81,7 @@ def settle(
     """The one decision. `held` is everything this node holds of the user (with `epoch` as holder) and the REST beats
     it received; `settled` says whether a session missing from the record was removed on purpose (promise P6)."""
     seen = public(record)
-    presence = stamped(record, held, now, timings)
+    presence = with_history(stamped(record, held, now, timings), held)
     losses = reported_losses(held)
     while (happening := next_happening(presence, losses, now, timings)) is not None:
         at, loss = happening

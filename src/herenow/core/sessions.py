@@ -43,10 +43,14 @@ def lost(presence: Presence, device: str, holder: str, seen_at: int, at: int) ->
     else:
         in_grace = replace(session, seen_at=seen_at, lost_at=at)
         sessions = tuple(in_grace if s is session else s for s in presence.sessions)
-    last_seen = presence.last_seen
-    if not presence.hidden:
-        last_seen = later(last_seen, max(seen_at, presence.shown_at or 0))
-    return replace(presence, sessions=sessions, last_seen=last_seen)
+    return seen(replace(presence, sessions=sessions), seen_at)
+
+
+def seen(presence: Presence, at: int) -> Presence:
+    """Evidence of life, which others may know of unless the user hides."""
+    if presence.hidden:
+        return presence
+    return replace(presence, last_seen=later(presence.last_seen, max(at, presence.shown_at or 0)))
 
 
 def _heir(session: Session, gone: Session) -> Session:

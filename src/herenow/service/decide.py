@@ -430,7 +430,7 @@ class Decider:
         person = weighed.person
         self._note_held(person, weighed.outcome, weighed.held)
         if weighed.outcome.applied:
-            person.lost_choice = None
+            person.lost = None
             self._answer(person, weighed.asks)
 
     async def _is_behind(self, person: Person) -> bool:

@@ -113,7 +113,7 @@ class Healing:
     async def _heal(self, shard: int, *, news: bool) -> None:
         await _until_done(lambda: self._settle(shard))
         self._standing.closed_shards.discard(shard)
-        self._healed_at[shard] = self._clock.monotonic()
+        healed_at = self._healed_at[shard] = self._clock.monotonic()
         await _until_done(lambda: self._tail.read_again(shard))
         if shard in self._standing.closed_shards:
             return  # lost again, and healing again
@@ -125,6 +125,8 @@ class Healing:
             log.info("shard.healed", shard=shard)
         await _until_done(lambda: self._sweep.own(shard, self._standing.epoch), self._node_lease)
         await asyncio.sleep(self._node_lease)
+        if shard in self._standing.closed_shards or self._healed_at[shard] != healed_at:
+            return  # lost again: rows of leases that are gone with it may not be back yet
         await _until_done(lambda: self._sweep.orphans(shard), self._node_lease)
 
     async def _settle(self, shard: int) -> None:

@@ -240,6 +240,7 @@ class LeaseKeeper:
             self._observed.clear()  # we were stopped ourselves, and perhaps all of us were
         self._observed_at = now
         self._leases = leases
+        self._sweep.saw(leases)
         others = [lease for lease in leases if lease.epoch != self._standing.epoch]
         alive = [lease for lease in others if not lease.dead]
         for lease in alive:

@@ -17,6 +17,7 @@ from herenow.core.machine import Edit, Held
 from herenow.core.model import UNLEASED, Platform, Presence, Session
 from herenow.core.record import decode
 from herenow.core.shards import shard_of
+from herenow.core.values import replace
 
 if TYPE_CHECKING:
     from herenow.service.channels import Channel
@@ -115,8 +116,9 @@ class HeldSession:
 
     @property
     def stands(self) -> bool:
-        """It is live in the record as we asserted it; one that was never asserted has nothing to miss there."""
-        if not self.asserted_by:
+        """It is live in the record as we asserted it; one that was never asserted has nothing to miss there, except that a
+        beat by REST is about to be."""
+        if not self.asserted_by and not self.unleased:
             return True
         found = self.in_record(self.asserted_by)
         return found is not None and found.live
@@ -128,8 +130,7 @@ class HeldSession:
 
     def doubt(self) -> None:
         """The store may have lost what we asserted: that it is missing there no longer means that it was ended."""
-        if not self.unleased:
-            self.asserted = 0
+        self.asserted = 0
 
 
 class Ask:
@@ -170,7 +171,7 @@ class Person:
         "dirty",
         "guessed",
         "known",
-        "lost_choice",
+        "lost",
         "outboxes",
         "own_view",
         "pins",
@@ -192,8 +193,8 @@ class Person:
         self.record: bytes | None = None
         """The bytes in the store, as far as we know: what the next commit expects."""
         self.presence = _NOTHING
-        self.lost_choice: Presence | None = None
-        """What the user chose last, as we know it and the store, having lost it, does not."""
+        self.lost: Presence | None = None
+        """What the user chose last and when they were last seen, where we know better than the store, which has lost it."""
         self.sessions: tuple[HeldSession, ...] = ()
         """What we hold: live ones, and lost ones until their loss is committed."""
         self.asks: tuple[Ask, ...] = ()
@@ -228,13 +229,14 @@ class Person:
         return self.committing is not None and record == self.committing.record
 
     def adopt(self, record: bytes | None, presence: Presence, *, news: bool = True) -> None:
-        """A choice is never taken back by an older one: where it is, the store lost something and was written over. Only
-        with the user it goes. `news` False: nobody who looks sees a difference."""
-        deleted = (presence.erased_at or 0) > (self.presence.erased_at or 0)
-        if self.known and presence.chosen < self.presence.chosen and not (self.guessed or deleted):
-            self.lost_choice = self.presence
-        elif self.lost_choice is not None and presence.chosen >= self.lost_choice.chosen:
-            self.lost_choice = None
+        """A choice is never taken back by an older one, nor is anybody seen earlier than before: where it is so, the store
+        lost something and was written over. Only with the user it goes. `news` False: nobody who looks sees a difference."""
+        was = self.presence
+        earlier = presence.chosen < was.chosen or (presence.last_seen or 0) < (was.last_seen or 0)
+        if earlier or self.lost is not None:
+            deleted = (presence.erased_at or 0) > (was.erased_at or 0)
+            sure = self.known and not (self.guessed or deleted)
+            self.lost = lacking(presence, was if sure else None, self.lost)
         self.unpublished = self.unpublished or news or self.guessed or not self.known
         self.known = True
         self.guessed = False
@@ -243,9 +245,9 @@ class Person:
 
     @property
     def stands(self) -> bool:
-        """Everything we hold and have asserted is live in the record, and what was chosen is there; otherwise deciding
+        """Everything we hold and have asserted is live in the record, and what we know better is there; otherwise deciding
         comes before showing."""
-        if self.lost_choice is not None:
+        if self.lost is not None:
             return False
         return all(session.stands for session in self.sessions if session.lost_at is None)
 
@@ -269,6 +271,18 @@ class Person:
 
 
 _NOTHING = Presence()
+
+
+def lacking(record: Presence, *known: Presence | None) -> Presence | None:
+    """The last choice and the last seen of what is known, if the record lacks one of them."""
+    chosen, seen = record, record.last_seen
+    for each in known:
+        if each is not None:
+            chosen = each if each.chosen > chosen.chosen else chosen
+            seen = seen if each.last_seen is None else max(seen or 0, each.last_seen)
+    if chosen is record and seen == record.last_seen:
+        return None
+    return replace(chosen, last_seen=seen)
 
 
 class People:
@@ -297,6 +311,8 @@ class People:
         person = self._people.get(user)
         if person is None:
             person = self._people[user] = Person(user, shard_of(user, self._shards))
+            if user in self._recent:  # what we knew when they left us, until they are read
+                person.lost = self._recent[user][1].presence
         return person
 
     def spelled(self, users: Iterable[str]) -> list[str]:

@@ -195,9 +195,16 @@ class Sessions:
 
     def drop(self, user: str, device: str | None = None, *, but: Connection | None = None) -> bool:
         """What we hold of this user, or of one device, is signed out: it is closed, and no longer held. The record is the
-        caller's business. Answers whether there was anything."""
+        caller's business; where nobody can tell it that, it hears of a loss, or it would say that the device was last seen
+        when something was last committed. Answers whether there was anything."""
+        now = self._clock.now()
         dropped = self.drop_held(user, device)
         for session in dropped:
+            if session.asserted_by:
+                if session.lost_at is None:
+                    session.seen_at = session.lost_at = now
+                session.person.sessions += (session,)
+                self._decider.touch(session.person)
             self._close(session, Close.SIGNED_OUT, "signed out", but=but)
         return bool(dropped)
 

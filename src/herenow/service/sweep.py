@@ -8,18 +8,21 @@ door, so a user who came back meanwhile is left alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 
 import structlog
 
 from herenow.core.edits import retire
 from herenow.core.model import UNLEASED
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
-from herenow.ports import Engine
+from herenow.ports import Engine, Lease
 from herenow.service.calls import reading, writing
 from herenow.service.decide import Decider
 from herenow.service.people import People
 from herenow.service.walk import pages
+
+REMEMBER = 1_000
+"""Epochs whose last renewal is remembered: many more than there are nodes, and the oldest give way."""
 
 TOGETHER = 200
 """Users decided at a time: enough for a batch, few enough that others get their turn."""
@@ -34,6 +37,16 @@ class Sweep:
         self._decider = decider
         self._swept: dict[str, set[int]] = {}
         """Epoch → shards where nothing of it is left, while others are still to be done."""
+        self._renewed: dict[str, int] = {}
+        """Epoch → its last renewal that we saw, should the store lose its row."""
+
+    def saw(self, leases: Iterable[Lease]) -> None:
+        """As they stand now."""
+        for lease in leases:
+            self._renewed.pop(lease.epoch, None)
+            self._renewed[lease.epoch] = lease.renewed_at
+        while len(self._renewed) > REMEMBER:
+            del self._renewed[next(iter(self._renewed))]
 
     async def retire(self, dead: Mapping[str, int]) -> None:
         """Epoch → its last renewal. The fence first: afterwards nothing of it can be committed any more. A shard that is
@@ -70,10 +83,12 @@ class Sweep:
 
     async def orphans(self, shard: int) -> None:
         """After a shard lost its memory: sessions in it whose holder has no living row. The rows are read last: whoever
-        has committed something had one before."""
+        has committed something had one before. Where the row is lost too, they lived until its last renewal that we saw."""
         found = [(user, holders) async for user, holders in self._holders(shard)]
         alive = {lease.epoch for lease in await reading(self._engine.leases()) if not lease.dead}
-        orphaned = {epoch: 0 for _, holders in found for epoch in sorted(holders - alive)}
+        orphaned = {
+            epoch: self._renewed.get(epoch, 0) for _, holders in found for epoch in sorted(holders - alive)
+        }
         for epoch in orphaned:
             await writing(self._engine.retire(shard, epoch))
         await self._lose(orphaned, [user for user, holders in found if holders & orphaned.keys()])

@@ -23,12 +23,13 @@ import structlog
 from herenow.core.edits import erase, sign_out_all
 from herenow.core.machine import Edit, droppable
 from herenow.core.model import Presence
+from herenow.core.values import replace
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Engine, Ledger, Void
 from herenow.service.calls import LEDGER_DEADLINE, writing
 from herenow.service.clock import Clock
 from herenow.service.decide import Decider
-from herenow.service.people import People, Person
+from herenow.service.people import People, Person, lacking
 from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
 from herenow.service.revocations import Revocations
@@ -178,9 +179,8 @@ class Users:
         if void is None or void.erased is None:
             return []
         self._sessions.drop_void(person.user, void.before)
-        lost = person.lost_choice
-        if lost is not None and lost.chosen < void.erased + SKEW:
-            person.lost_choice = None
+        if person.lost is not None:
+            person.lost = _since(person.lost, void.erased)
         if _is_from_before(person.presence, void.erased):
             return [erase(void.erased, (self._standing.epoch,))]
         return []
@@ -193,6 +193,16 @@ class Users:
 
     async def _tell(self, message: EndMessage | VoidMessage) -> None:
         await writing(self._engine.send(msgspec.json.encode(message)))
+
+
+def _since(lost: Presence, erased: int) -> Presence | None:
+    """What of it is not from before."""
+    chosen = lost if lost.chosen >= erased + SKEW else _NOBODY
+    seen = lost.last_seen if (lost.last_seen or 0) >= erased + SKEW else None
+    return lacking(_NOBODY, replace(chosen, last_seen=seen))
+
+
+_NOBODY = Presence()
 
 
 def _is_from_before(presence: Presence, erased: int) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from herenow.core.edits import set_custom, set_mode
 from herenow.core.machine import Edit, Held, Outcome, Timings
 from herenow.core.model import Presence
+from herenow.core.sessions import later
 from herenow.core.values import replace
 from herenow.core.visibility import status_in_public
 from herenow.ports import Write
@@ -44,12 +45,14 @@ def as_it_is(presence: Presence, now: int, timings: Timings) -> Presence:
 
 
 def restored(person: Person) -> list[Edit]:
-    """What was chosen and lost is chosen again, unless something else was chosen since."""
-    lost = person.lost_choice
+    """What was chosen and lost is chosen again, unless something else was chosen since; and who was seen was seen."""
+    lost = person.lost
     if lost is None:
         return []
 
     def restore(presence: Presence, now: int, timings: Timings) -> Presence:
+        if lost.last_seen is not None:
+            presence = replace(presence, last_seen=later(presence.last_seen, lost.last_seen))
         if presence.chosen >= lost.chosen:
             return presence
         presence = set_mode(lost.mode, lost.mode_until)(presence, now, timings)

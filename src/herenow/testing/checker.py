@@ -62,11 +62,19 @@ class Checker(Witness):
         now = self.scene.now
         stay = Stay(client.user, client.device, node.name, now, now)
         stay.beside_half_open = any(
-            before.how == "vanished" and (before.device, before.node) == (stay.device, stay.node)
+            (before.device, before.node) == (stay.device, stay.node) and self._lingers(before)
             for before in self._stays[client.user]
         )
         self._stays[client.user].append(stay)
         self._open[client] = stay
+
+    def _lingers(self, stay: Stay) -> bool:
+        """It ended, and left its node a tab that is half-open: as long as the session shows life by another one, and until
+        it falls silent, the node cannot tell."""
+        if stay.ended_at is None or not (stay.how == "vanished" or stay.beside_half_open):
+            return False
+        now = self.scene.now
+        return now <= stay.ended_at + self.bounds.timings.dead_after + self._late(stay.ended_at, now)
 
     def greeted(self, client: Device) -> None:
         stay = self._open.get(client)
@@ -104,7 +112,7 @@ class Checker(Witness):
         if stay is None:
             stay = self._rest[user, device] = Stay(user, device, node, now, now, by_rest=True, greeted_at=now)
             self._stays[user].append(stay)
-        stay.seen_at = now
+        stay.seen_at, stay.node = now, node
 
     def may_have_beaten(self, user: str, device: str, node: str) -> None:
         """A beat by REST was not answered: it may have been accepted, or be accepted yet."""
@@ -214,13 +222,13 @@ class Checker(Witness):
 
     def _check_last_seen(self, client: Device, shown: Shown) -> None:
         self.counts["last seen"] += 1
-        first, last = self._seen_between(shown.user)
+        first, last = self._seen_between(shown.user, to=client)
         if not first <= (shown.last_seen or 0) <= last:
             self._problem("last seen", client, shown, f"was last seen between {first} and {last}")
 
-    def _seen_between(self, user: str) -> tuple[int, int]:
+    def _seen_between(self, user: str, *, to: Device | None = None) -> tuple[int, int]:
         """What may be said of when somebody who is not here was last seen. Who hid is said to have been seen when they hid,
-        and what they do while they hide leaves no trace."""
+        and what they do while they hide leaves no trace. `to`: what this viewer must have heard of."""
         modes, ended = (
             self._modes[user],
             [s for s in self._stays[user] if s.by_rest or s.ended_at is not None],
@@ -228,45 +236,85 @@ class Checker(Witness):
         public = [
             stay
             for stay in ended
-            if self._is_known(stay)
-            and not self._came_back(stay)
+            if stay.greeted_at is not None
+            and (to is None or self._is_known(stay, to))
+            and not self._goes_on(stay)
             and not modes.may_have_been(Mode.INVISIBLE, self._seen_first(stay), self.bounds.gone(stay))
         ]
         first = max(map(self._seen_first, public), default=0)
         last = max(map(self._seen_last, self._stays[user]), default=0)
-        if any(
-            mode is Mode.INVISIBLE for _, mode in modes.ever
-        ):  # hiding and showing oneself are signs of life
-            last = max(last, max(modes.done.values(), default=0), modes.ever[-1][0]) + self.bounds.late
+        if any(mode is Mode.INVISIBLE for _, mode in modes.ever):
+            # Hiding and showing oneself are signs of life, when it is done.
+            answered = len(modes.ever) - 1 in modes.done
+            done = max(modes.done.values(), default=0) if answered else self.scene.now
+            last = max(last, done) + self.bounds.late
         return first, last
 
-    def _came_back(self, stay: Stay) -> bool:
-        """The device was here again before it could be gone: a node that has it back may never have said that it left."""
-        end = stay.ended_at or stay.seen_at
+    def _goes_on(self, stay: Stay) -> bool:
+        """Its session has not ended with it. A session is a device at a node, however many tabs: one that is half-open is a
+        tab still, so who comes back to that node before it falls silent comes back to the same session. Nothing is
+        written when a tab closes; when the session ends, it is with the life of the later tab."""
         return any(
-            later.device == stay.device
+            (later.device, later.node) == (stay.device, stay.node)
+            and later.beside_half_open
             and later.greeted_at is not None
-            and end <= later.opened_at <= self.bounds.gone(stay)
+            and later.opened_at >= (stay.ended_at or 0)
             for later in self._stays[stay.user]
-            if later is not stay
+            if later is not stay and not stay.by_rest and (stay.how == "vanished" or stay.beside_half_open)
         )
 
-    def _is_known(self, stay: Stay) -> bool:
-        """Everybody must have heard that it was here. What is shown may still be of the time before, for a moment."""
-        now = self.scene.now
-        return stay.greeted_at is not None and now - stay.greeted_at >= self._late(stay.greeted_at, now)
+    def _is_known(self, stay: Stay, to: Device | None = None) -> bool:
+        """Everybody must have heard that it was here; or only one viewer. What is shown may still be of the time before, for
+        as long as a change is under way. That its node is in trouble delays no viewer elsewhere: when it greets, it has
+        committed. But a store that then loses the commit has it again only when that node has healed.
+
+            n1   accepts a beat ─ 200          n1 is late to offer it ─▶ online
+            store               └─ fails over: lost ┘
+            n2                                   whole again: offline, never seen
+        """
+        if stay.greeted_at is None:
+            return False
+        now, begin = self.scene.now, stay.greeted_at
+        place = None if to is None or to.link is None else to.link.node.name
+        return now - begin >= self.bounds.late + self.scene.lateness(begin, now) + self._troubled(
+            begin, now, place=place
+        )
 
     def _seen_first(self, stay: Stay) -> int:
-        """A node that fails about then may not have been able to write down what it saw: then what it wrote before. One that
-        is killed later, while it does not know yet of a socket that died, leaves its renewals."""
-        usual, end = self.bounds.seen(stay), stay.ended_at or stay.seen_at
+        """A node that fails about then may not have been able to write down what it saw yet: then what it wrote before. If
+        it dies of it, it never will."""
+        usual, end, now = self.bounds.seen(stay), stay.ended_at or stay.seen_at, self.scene.now
+        if stay.signed_at is not None:  # what it did after that counts no more
+            usual = min(usual, stay.signed_at - self.bounds.late)
         usual -= self.scene.lateness(usual, end + self.bounds.late)
-        first = usual
+        first, died = usual, self._died_with(stay)
+        unsaid = stay.signed_out or self._chose_since(stay)
         for t in self._troubles:
             concerned = (t.node in (stay.node, None) or stay.by_rest) and not t.blinds
-            if concerned and t.begin <= end + self.bounds.late and self._until(t, self.scene.now) >= usual:
+            lasts = died or t.shifts or (t.cuts and unsaid) or now <= self._until(t, now)
+            if concerned and lasts and t.begin <= end + self.bounds.late and self._until(t, now) >= usual:
                 first = min(first, t.begin - self.bounds.lease // 3 - self.bounds.late)
         return first
+
+    def _chose_since(self, stay: Stay) -> bool:
+        """Its user asked for something after it ended: a node that was taken for dead cannot know, when it is back, whether
+        they hid, and keeps to itself what it saw."""
+        end = stay.ended_at or stay.seen_at
+        asked = [*self._modes[stay.user].ever, *self._texts[stay.user].ever]
+        return any(at + self.bounds.late >= end for at, _ in asked)
+
+    def _died_with(self, stay: Stay) -> bool:
+        """Its node was killed before it can have written down how it ended."""
+        end = stay.ended_at or stay.seen_at
+        noticed = end + self.bounds.late
+        if stay.how == "vanished" or stay.beside_half_open:
+            noticed += self.bounds.timings.dead_after
+        return any(
+            t.kills
+            and t.node == stay.node
+            and end - self.bounds.late <= t.begin <= noticed + self._troubled(end, t.begin)
+            for t in self._troubles
+        )
 
     def _seen_last(self, stay: Stay) -> int:
         """Later than its end only if its node was in trouble before it knew of it, or stood still: then the time of that."""
@@ -405,6 +453,8 @@ class Checker(Witness):
         if not stays or stays[-1].out_at is None or stays[-1].ended_at is None:
             return
         now, out = self.scene.now, max(stays[-1].out_at, stays[-1].ended_at)
+        if any(t.loses and t.begin <= now <= self._until(t, now) for t in self._troubles):
+            return  # the store may just have lost that it was
         if now > out + self._late(out, now):
             self.problems.append(f"{now} returned: {user} was signed out at {out}, the record has {session}")
 
@@ -631,14 +681,17 @@ class Checker(Witness):
         end = trouble.end or now
         return end + self._healing(end, now)
 
-    def _troubled(self, begin: int, now: int, *, blind: bool = False) -> int:
+    def _troubled(self, begin: int, now: int, *, blind: bool = False, place: str | None = None) -> int:
         """How long something that should have happened since `begin` may be late because of faults: as long as they
         were in force, and the time to recover from each. Presence does not wait for a ledger; only what depends on who may
-        see whom (`blind`) does."""
+        see whom (`blind`) does. `place`: only because of this node, or of the store."""
         spans = sorted(
             (t.begin, self._until(t, now))
             for t in self._troubles
-            if self._until(t, now) > begin and t.begin < now and (blind or not t.blinds)
+            if self._until(t, now) > begin
+            and t.begin < now
+            and (blind or not t.blinds)
+            and (place is None or t.node in (place, None))
         )
         if not spans:
             return 0

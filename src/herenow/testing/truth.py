@@ -69,8 +69,9 @@ class Bounds:
 
     @property
     def cut_off(self) -> int:
-        """A node that was cut off for longer may have had its users shown offline."""
-        return self.lease + self.timings.grace
+        """A node that was cut off for longer may have had its users shown offline: others count its lease from the last
+        renewal they saw, up to a third of it before."""
+        return self.lease - self.lease // 3 + self.timings.grace
 
 
 @dataclass
