@@ -1,0 +1,1 @@
+"""The parts of `herenow.testing.checker`: what is written down, and what is checked when."""

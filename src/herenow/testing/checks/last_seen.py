@@ -1,0 +1,113 @@
+"""When may somebody be said to have been last seen? Between which times, by what they truly did.
+
+Each excuse for an earlier time is here with the reason why it is right. Another promise about last seen is the reason to
+change this module.
+"""
+
+from __future__ import annotations
+
+from herenow.core.model import Mode
+from herenow.testing.checks.notes import Notes
+from herenow.testing.scene import Device
+from herenow.testing.truth import Stay
+
+
+class LastSeen:
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+
+    def between(self, user: str, *, to: Device | None = None) -> tuple[int, int]:
+        """What may be said of when somebody who is not here was last seen. Who hid is said to have been seen when they hid,
+        and what they do while they hide leaves no trace. `to`: what this viewer must have heard of."""
+        modes, ended = (
+            self._notes.modes[user],
+            [s for s in self._notes.stays[user] if s.by_rest or s.ended_at is not None],
+        )
+        public = [
+            stay
+            for stay in ended
+            if stay.greeted_at is not None
+            and (to is None or self._notes.is_known(stay, to))
+            and not self._goes_on(stay)
+            and not modes.may_have_been(Mode.INVISIBLE, self._first(stay), self._notes.bounds.gone(stay))
+        ]
+        first = max(map(self._first, public), default=0)
+        last = max(map(self._last, self._notes.stays[user]), default=0)
+        if any(mode is Mode.INVISIBLE for _, mode in modes.ever):
+            # Hiding and showing oneself are signs of life, when it is done.
+            answered = len(modes.ever) - 1 in modes.done
+            done = max(modes.done.values(), default=0) if answered else self._notes.scene.now
+            last = max(last, done) + self._notes.bounds.late
+        return first, last
+
+    def _goes_on(self, stay: Stay) -> bool:
+        """Its session has not ended with it. A session is a device at a node, however many tabs: one that is half-open is a
+        tab still, so who comes back to that node before it falls silent comes back to the same session. Nothing is
+        written when a tab closes; when the session ends, it is with the life of the later tab."""
+        return any(
+            (later.device, later.node) == (stay.device, stay.node)
+            and later.beside_half_open
+            and later.greeted_at is not None
+            and later.opened_at >= (stay.ended_at or 0)
+            for later in self._notes.stays[stay.user]
+            if later is not stay and not stay.by_rest and (stay.how == "vanished" or stay.beside_half_open)
+        )
+
+    def _first(self, stay: Stay) -> int:
+        """A node that fails about then may not have been able to write down what it saw yet: then what it wrote before. If
+        it dies of it, it never will."""
+        usual, end, now = self._notes.bounds.seen(stay), stay.ended_at or stay.seen_at, self._notes.scene.now
+        if stay.signed_at is not None:  # what it did after that counts no more
+            usual = min(usual, stay.signed_at - self._notes.bounds.late)
+        usual -= self._notes.scene.lateness(usual, end + self._notes.bounds.late)
+        first, died = usual, self._died_with(stay)
+        unsaid = stay.signed_out or self._chose_since(stay)
+        for t in self._notes.troubles:
+            concerned = (t.node in (stay.node, None) or stay.by_rest) and not t.blinds
+            lasts = died or t.shifts or (t.cuts and unsaid) or now <= self._notes.until(t, now)
+            if (
+                concerned
+                and lasts
+                and t.begin <= end + self._notes.bounds.late
+                and self._notes.until(t, now) >= usual
+            ):
+                first = min(first, t.begin - self._notes.bounds.lease // 3 - self._notes.bounds.late)
+        return first
+
+    def _chose_since(self, stay: Stay) -> bool:
+        """Its user asked for something after it ended: a node that was taken for dead cannot know, when it is back, whether
+        they hid, and keeps to itself what it saw."""
+        end = stay.ended_at or stay.seen_at
+        asked = [*self._notes.modes[stay.user].ever, *self._notes.texts[stay.user].ever]
+        return any(at + self._notes.bounds.late >= end for at, _ in asked)
+
+    def _died_with(self, stay: Stay) -> bool:
+        """Its node was killed before it can have written down how it ended."""
+        end = stay.ended_at or stay.seen_at
+        noticed = end + self._notes.bounds.late
+        if stay.how == "vanished" or stay.beside_half_open:
+            noticed += self._notes.bounds.timings.dead_after
+        return any(
+            t.kills
+            and t.node == stay.node
+            and end - self._notes.bounds.late <= t.begin <= noticed + self._notes.troubled(end, t.begin)
+            for t in self._notes.troubles
+        )
+
+    def _last(self, stay: Stay) -> int:
+        """Later than its end only if its node was in trouble before it knew of it, or stood still: then the time of that."""
+        now = self._notes.scene.now
+        if stay.ended_at is None and not stay.by_rest:
+            return now + self._notes.bounds.late
+        end = max(stay.ended_at or stay.seen_at, stay.seen_at)
+        last = end + self._notes.bounds.late
+        if stay.signed_at is not None:
+            last = max(last, stay.signed_at + self._notes.bounds.healed)
+        for t in self._notes.troubles:
+            if (
+                t.node in (stay.node, None)
+                and t.begin <= self._notes.bounds.gone(stay)
+                and self._notes.until(t, now) >= end
+            ):
+                last = max(last, (t.end or now) + self._notes.bounds.late)
+        return last + self._notes.scene.lateness(end, min(now, last))

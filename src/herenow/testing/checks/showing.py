@@ -1,0 +1,153 @@
+"""Is what somebody is shown, at the moment when it is shown, true and in order?
+
+Another thing that must hold of every single status is the reason to change this module.
+"""
+
+from __future__ import annotations
+
+from herenow.core.model import Mode
+from herenow.service.relations import TRUST
+from herenow.testing.checks.last_seen import LastSeen
+from herenow.testing.checks.notes import Notes
+from herenow.testing.scene import Device, Shown, Way
+from herenow.testing.truth import Stay
+
+
+class Showing:
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self._last_seen = LastSeen(notes)
+        self._newest_text: dict[tuple[Way, str], int] = {}
+
+    def shown(self, client: Device, shown: Shown) -> None:
+        link = client.link
+        if link is None or client.user not in self._notes.viewers or shown.user in self._notes.viewers:
+            return
+        self._notes.counts["shown"] += 1
+        self._check_order(client, link, shown)
+        self._check_invented(client, shown)
+        if shown.status == "offline":
+            self._check_offline(client, shown)
+            if not (shown.answer or shown.stale or self._is_blind(client, shown)):
+                self._check_last_seen(client, shown)
+        else:
+            self._check_hidden(client, shown)
+
+    def typing(self, client: Device, user: str) -> None:
+        self._notes.counts["typing"] += 1
+        since, now = self._notes.hidden_since.get(user), self._notes.scene.now
+        if since is not None and now > since + self._notes.late(since, now):
+            self._notes.problems.append(
+                f"{now} hidden: {client.user} was told that {user} types, who is invisible since {since}"
+            )
+
+    def _check_order(self, client: Device, link: Way, shown: Shown) -> None:
+        version = link.node.version(shown.user)
+        before = self._notes.last.get((link, shown.user))
+        self._notes.last[link, shown.user] = shown, version
+        if before is not None:
+            if not shown.answer and shown.value == before[0].value:
+                self._notes.problem("equal", client, shown, "was pushed twice in a row")
+            if version < before[1]:
+                self._notes.problem("older", client, shown, f"is of version {version}, after {before[1]}")
+            if shown.as_of < before[0].as_of:
+                self._notes.problem(
+                    "older", client, shown, f"is as of {shown.as_of}, after {before[0].as_of}"
+                )
+        if shown.custom is not None:
+            newest = self._newest_text.get((link, shown.user), 0)
+            if int(shown.custom) < newest:
+                self._notes.problem("older", client, shown, f"says {shown.custom} after {newest}")
+            self._newest_text[link, shown.user] = max(newest, int(shown.custom))
+
+    def _check_invented(self, client: Device, shown: Shown) -> None:
+        if shown.status == "busy" and not any(
+            mode is Mode.BUSY for _, mode in self._notes.modes[shown.user].ever
+        ):
+            self._notes.problem("invented", client, shown, "was never busy")
+        texts = self._notes.texts[shown.user].ever
+        if shown.custom is not None and not any(text == shown.custom for _, text in texts):
+            self._notes.problem("invented", client, shown, f"never said {shown.custom}")
+
+    def _check_offline(self, client: Device, shown: Shown) -> None:
+        """A push of offline, or an answer that does not say it is stale, is a claim."""
+        now = shown.at
+        if shown.stale or self._may_be_hidden(shown.user, now) or self._is_blind(client, shown):
+            return
+        for stay in self._notes.stays[shown.user]:
+            elsewhere = client.link is None or client.link.node.name != stay.node
+            if self._is_solid(stay, now) and not (elsewhere and self._excused(stay, now)):
+                how = f"{stay.device} on {stay.node} since {stay.opened_at}"
+                if stay.ended_at is not None:
+                    how += f", {stay.how} {now - stay.ended_at} ms ago"
+                self._notes.problem("false offline", client, shown, f"is here: {how}")
+                return
+
+    def _check_last_seen(self, client: Device, shown: Shown) -> None:
+        self._notes.counts["last seen"] += 1
+        first, last = self._last_seen.between(shown.user, to=client)
+        if not first <= (shown.last_seen or 0) <= last:
+            self._notes.problem("last seen", client, shown, f"was last seen between {first} and {last}")
+
+    def _check_hidden(self, client: Device, shown: Shown) -> None:
+        since = self._notes.hidden_since.get(shown.user)
+        if since is not None and shown.at > since + self._notes.late(since, shown.at):
+            self._notes.problem("hidden", client, shown, f"is invisible since {since}")
+
+    def _is_blind(self, client: Device, shown: Shown) -> bool:
+        """Its node cannot read who may see whom, and the viewer came only then, or all that is known is too old to be
+        believed: it is shown nobody, not even when they were last seen."""
+        if shown.last_seen is not None:
+            return False
+        came = self._notes.open.get(client)
+        return any(
+            t.blinds
+            and t.begin <= shown.at <= self._notes.until(t, shown.at)
+            and (came is None or came.opened_at >= t.begin or shown.at - t.begin > TRUST * 1000)
+            for t in self._notes.troubles
+        )
+
+    def _is_solid(self, stay: Stay, now: int) -> bool:
+        """Everybody must have heard that it is here, and its grace is not over. One that ended while its node was cut off
+        may have been taken for dead with it a little before: its grace began then."""
+        if stay.greeted_at is None or stay.signed_out:
+            return False
+        if stay.ended_at is not None and any(
+            t.cuts and t.node in (stay.node, None) and t.begin <= stay.ended_at <= (t.end or now)
+            for t in self._notes.troubles
+        ):
+            return False
+        if not self._notes.is_known(stay):
+            return False
+        grace = self._notes.bounds.timings.grace
+        if stay.by_rest:
+            return now < stay.seen_at + self._notes.bounds.timings.dead_after * 2 // 3 + grace - 500
+        return stay.ended_at is None or now < stay.ended_at + grace - 500
+
+    def _excused(self, stay: Stay, now: int) -> bool:
+        """Its node was cut off for so long that others had to take it for dead, and nobody has seen yet that it is healed.
+        One that was killed is known to be dead by its sockets too; a ledger, a slow viewer, a store that is away for all
+        excuse nothing."""
+        spans = sorted(
+            (t.begin, t.end or now)
+            for t in self._notes.troubles
+            if t.cuts and t.node in (stay.node, None) and (t.healed_at is None or now <= t.healed_at)
+        )
+        merged: list[list[int]] = []
+        for begin, end in spans:
+            if merged and begin - merged[-1][1] < self._notes.bounds.lease // 2:
+                merged[-1][1] = max(merged[-1][1], end)
+            else:
+                merged.append([begin, end])
+        return any(
+            end - begin >= self._notes.bounds.cut_off and now < end + self._notes.healing(end, now)
+            for begin, end in merged
+        )
+
+    def _may_be_hidden(self, user: str, now: int) -> bool:
+        """Lately, as far as anybody can tell."""
+        if Mode.INVISIBLE in self._notes.modes[user].possible:
+            return True
+        asked = [at for at, mode in self._notes.modes[user].ever if mode is Mode.INVISIBLE]
+        unhidden = [at for at, mode in self._notes.modes[user].ever if mode is not Mode.INVISIBLE]
+        return bool(asked) and (not unhidden or now < max(unhidden) + self._notes.late(max(unhidden), now))
