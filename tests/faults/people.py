@@ -276,11 +276,14 @@ class People:
                 node = self.some_node(dice)
                 if node is None or self.over:
                     break
+                asked_at = self.checker.scene.now
                 try:
                     await node.ask("POST", "/presence/heartbeat", user, device_id=device, platform="mobile")
-                    self.checker.beat(user, device, node.name)
-                except httpx2.HTTPError:
+                    self.checker.beat(user, device, node.name, asked_at)
+                    self.note(f"{user} {device} beat through {node.name} at {asked_at}")
+                except httpx2.HTTPError as error:
                     self.checker.may_have_beaten(user, device, node.name)
+                    self.note(f"{user} {device} beat through {node.name} at {asked_at} failed: {error!r}")
                 await asyncio.sleep(dice.uniform(0.7, 2))
 
     async def _chooser(self, user: str) -> None:

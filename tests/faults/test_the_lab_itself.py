@@ -318,6 +318,29 @@ def test_what_is_shown_may_be_of_the_time_before_only_as_long_as_a_change_takes(
     assert bool(story.found("last seen")) is not right
 
 
+@pytest.mark.parametrize(("seconds", "right"), [(0.3, True), (2.5, False)])
+def test_a_device_that_beats_anew_by_rest_may_be_shown_for_a_moment_as_it_was_before(story, seconds, right):
+    story.leaves()
+    story.checker.beat("ana", "rest", "n1")
+    before = story.now
+    story.passes(60)
+    story.checker.beat("ana", "rest", "n1")
+    story.passes(seconds)
+    story.shows("offline", last_seen=before)
+    assert bool(story.found("last seen")) is not right
+
+
+def test_a_beat_by_rest_counts_from_when_it_was_sent(story):
+    story.leaves()
+    story.passes(60)
+    asked_at = story.now
+    story.passes(4)
+    story.checker.beat("ana", "rest", "n1", asked_at)
+    story.passes(60)
+    story.shows("offline", last_seen=asked_at)
+    assert not story.found("last seen")
+
+
 async def test_a_beat_that_was_accepted_and_lost_by_the_store_must_be_known_when_it_has_healed(story):
     """The node that accepted it lives."""
     story.leaves()

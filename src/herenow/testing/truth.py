@@ -42,6 +42,11 @@ class Bounds:
         """From the end of a session, however it ended, to offline."""
         return self.timings.dead_after + self.timings.grace + self.dead_node + self.late
 
+    @property
+    def rest(self) -> int:
+        """From a beat by REST, for so long the device is here at the least: beats are written down now and then."""
+        return self.timings.dead_after * 2 // 3 + self.timings.grace - 500
+
     def gone(self, stay: Stay) -> int:
         """When a session that ended is no more, in the store's time."""
         if stay.by_rest:

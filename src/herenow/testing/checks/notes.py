@@ -85,14 +85,16 @@ class Notes(Witness):
             if stay.device == device and stay.asked_out and stay.out_at is None:
                 stay.out_at = self.scene.now
 
-    def beat(self, user: str, device: str, node: str) -> None:
-        """A beat by REST was accepted."""
+    def beat(self, user: str, device: str, node: str, asked_at: int | None = None) -> None:
+        """A beat by REST, of this time, was accepted now. Where the last one may have run out, it begins another stay: that
+        the device was gone meanwhile may still be under way to who looks."""
         now = self.scene.now
+        at = now if asked_at is None else asked_at
         stay = self._rest.get((user, device))
-        if stay is None:
-            stay = self._rest[user, device] = Stay(user, device, node, now, now, by_rest=True, greeted_at=now)
+        if stay is None or now >= stay.seen_at + self.bounds.rest:
+            stay = self._rest[user, device] = Stay(user, device, node, at, at, by_rest=True, greeted_at=now)
             self.stays[user].append(stay)
-        stay.seen_at, stay.node = now, node
+        stay.seen_at, stay.node = at, node
 
     def may_have_beaten(self, user: str, device: str, node: str) -> None:
         """A beat by REST was not answered: it may have been accepted, or be accepted yet."""

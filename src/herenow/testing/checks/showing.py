@@ -119,10 +119,9 @@ class Showing:
             return False
         if not self._notes.is_known(stay):
             return False
-        grace = self._notes.bounds.timings.grace
         if stay.by_rest:
-            return now < stay.seen_at + self._notes.bounds.timings.dead_after * 2 // 3 + grace - 500
-        return stay.ended_at is None or now < stay.ended_at + grace - 500
+            return now < stay.seen_at + self._notes.bounds.rest
+        return stay.ended_at is None or now < stay.ended_at + self._notes.bounds.timings.grace - 500
 
     def _excused(self, stay: Stay, now: int) -> bool:
         """Its node was cut off for so long that others had to take it for dead, and nobody has seen yet that it is healed.
