@@ -69,6 +69,18 @@ MUTANTS = (
         "test_grace.py::test_grace",
     ),
     mutant(
+        "a tab on a node that seemed dead stays",
+        "notes = _notes([*gone, *away], now, epochs)",
+        "notes = _notes(gone, now, epochs)",
+        "test_sign_out.py::test_a_tab_on_a_node_that_seemed_dead_is_signed_out_with_its_device",
+    ),
+    mutant(
+        "a node that is back is still expected",
+        "if (r.device, r.holder) != (held.device, held.asserted_by))",
+        "if r)",
+        "test_sign_out.py::test_that_a_session_was_retired_is_forgotten_when_its_node_is_back_and_in_time",
+    ),
+    mutant(
         "a sweep restarts a running grace",
         "    if session is None or not session.live:\n        return presence\n    seen_at = max(",
         "    if session is None:\n        return presence\n    seen_at = max(",

@@ -118,6 +118,10 @@ def test_a_late_loss_does_not_restart_a_running_grace():
         ),
         "signed out before": (CUT + "sign-out d1, 10s, leaves d1 on n2, returns n2", 10 * S),
         "deleted": (CUT + "retire, 10s, leaves d1 on n2, 1m, deleted, returns n2", None),
+        "deleted long after it was retired": (
+            CUT + "retire, 10s, leaves d1 on n2, connect d2, 10m, act d2, 6m, deleted, returns n2",
+            None,
+        ),
     },
 )
 def test_what_nobody_was_to_know_of_a_late_loss_is_not_told(script, last_seen):

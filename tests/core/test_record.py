@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.core.story import T0, Story, table
 
 from herenow.core.machine import Held, Timings, settle
-from herenow.core.model import Custom, Idle, Mode, Platform, Presence, Session, SignedOut, Status
+from herenow.core.model import Custom, Idle, Mode, Platform, Presence, Retired, Session, SignedOut, Status
 from herenow.core.record import Damaged, UnknownFormat, decode, encode, may_mention, version_of
 
 NEWEST = 2**48 - 1
@@ -39,6 +39,7 @@ presences = st.builds(
     version=st.integers(0, NEWEST) | st.integers(T0 - 10**9, T0 + 10**9),
     sessions=st.lists(sessions, max_size=3).map(tuple),
     signed_out=st.lists(st.builds(SignedOut, devices, epochs, times), max_size=2).map(tuple),
+    retired=st.lists(st.builds(Retired, devices, epochs, times), max_size=2).map(tuple),
     mode=st.sampled_from(Mode),
     mode_until=st.none() | times,
     custom=st.none() | customs,
@@ -118,7 +119,7 @@ def test_records_stay_small(script, most):
 # What a newer herenow wrote
 
 
-@given(presences, st.integers(12, 255), contents)
+@given(presences, st.integers(13, 255), contents)
 def test_a_field_with_an_unknown_tag_is_kept_and_written_back(presence, tag, content):
     foreign = field(tag, content)
     written = encode(presence)

@@ -101,6 +101,53 @@ def test_a_signed_out_session_is_never_asserted_again(script, ended):
     assert story.ended == ended, "it is said once, and stays so"
 
 
+TAKEN_FOR_DEAD = "connect d1, {before}, cut n1, 10s, retire, {after}, "
+
+
+@table(
+    "script, ended",
+    {
+        "E18 beside another tab": (TAKEN_FOR_DEAD.format(before="connect d1 on n2", after="1m"), True),
+        "E18 beside another tab, after a long time": (
+            TAKEN_FOR_DEAD.format(before="connect d1 on n2", after="9m"),
+            True,
+        ),
+        "E18 a tab came back elsewhere": (TAKEN_FOR_DEAD.format(before="1s", after="connect d1 on n2"), True),
+        "E18 a tab came back when it was gone": (
+            TAKEN_FOR_DEAD.format(before="1s", after="1m, connect d1 on n2"),
+            True,
+        ),
+        "another device": (
+            TAKEN_FOR_DEAD.format(before="connect d2 on n2", after="1m, connect d1 on n2"),
+            False,
+        ),
+    },
+)
+def test_a_tab_on_a_node_that_seemed_dead_is_signed_out_with_its_device(script, ended):
+    device = "d1" if ended else "d2"
+    story = Story().play(script + f"bye {device} on n2, 1m, returns n1, 1s, look")
+    assert story.ended == ([("d1", "signed out")] if ended else [])
+    holders = {s.holder for s in story.record.sessions if s.device == "d1" and s.live}
+    assert holders == (set() if ended else {"epoch-n2", story.nodes["n1"].epoch})
+
+
+def test_that_a_session_was_retired_is_forgotten_when_its_node_is_back_and_in_time():
+    story = Story().play("connect d1, connect d1 on n2, cut n1, 10s, retire")
+    assert [(r.device, r.holder) for r in story.record.retired] == [("d1", "epoch-n1")]
+    story.play("1m, returns n1")
+    assert not story.record.retired
+    story.play("cut n1, 10s, retire")
+    assert story.record.retired
+    story.play("10m, act d1 on n2, 6m")
+    assert not story.record.retired
+
+
+def test_that_a_session_was_retired_keeps_no_record_in_the_store():
+    story = Story().play("connect d1 on n2, cut n2, 10s, retire, 1m").saw("online offline")
+    assert droppable(story.record)
+    assert story.next_wake is None
+
+
 def test_the_note_is_for_others_only():
     story = Story().play("connect d1, bye d1")
     assert not story.record.signed_out

@@ -162,6 +162,24 @@ async def test_e18_a_device_signed_out_elsewhere_is_closed_and_never_asserted_ag
     assert bob.saw("ana") == ["online", "offline"]
 
 
+@pytest.mark.parametrize("asleep", [15, 120])
+async def test_e18_also_by_a_node_that_slept_past_its_lease_while_another_tab_signed_out(world, asleep):
+    n1, n2 = await world.start_all("n1", "n2")
+    asleep_tab, tab = world.client("ana"), world.client("ana")
+    await asleep_tab.connect(n1)
+    await tab.connect(n2)
+    await world.sleep(5)
+    n1.freeze()
+    await world.sleep(asleep)
+    await tab.bye()
+    await world.sleep(5)
+    n1.thaw()
+    await world.sleep(10)
+    assert not asleep_tab.connected
+    stored = world.stored("ana")
+    assert stored is None or not stored.sessions
+
+
 async def test_e18_also_by_a_node_that_was_cut_off_and_took_a_new_epoch(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")

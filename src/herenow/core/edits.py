@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from herenow.core.model import UNLEASED, Custom, Idle, Mode, Presence, Session, SignedOut, Status, public
+from herenow.core.model import (
+    UNLEASED,
+    Custom,
+    Idle,
+    Mode,
+    Presence,
+    Retired,
+    Session,
+    SignedOut,
+    Status,
+    public,
+)
 from herenow.core.question import Edit, Timings
 from herenow.core.sessions import idle_limit, idled, later, lost
 from herenow.core.stating import judged, shown, stated
@@ -60,7 +71,9 @@ def sign_out(device: str, epochs: Sequence[str] = ()) -> Edit:
         gone = [s for s in presence.sessions if s.device == device]
         if not gone:
             return presence
-        notes = tuple(SignedOut(device, s.holder, now) for s in gone if s.holder not in (UNLEASED, *epochs))
+        away = [r for r in presence.retired if r.device == device]
+        retired = tuple(r for r in presence.retired if r.device != device)
+        notes = _notes([*gone, *away], now, epochs)
         last_seen = presence.last_seen
         if any(s.live for s in gone) and not presence.hidden:
             last_seen = later(last_seen, now)
@@ -70,9 +83,23 @@ def sign_out(device: str, epochs: Sequence[str] = ()) -> Edit:
             rest = idled(rest, now - idle_limit(presence, timings))
             presence = replace(presence, sessions=rest)
             presence = stated(presence, judged(presence), now)
-        return replace(presence, sessions=rest, signed_out=presence.signed_out + notes, last_seen=last_seen)
+        return replace(
+            presence,
+            sessions=rest,
+            signed_out=presence.signed_out + notes,
+            retired=retired,
+            last_seen=last_seen,
+        )
 
     return edit
+
+
+def _notes(ended: Sequence[Session | Retired], now: int, epochs: Sequence[str]) -> tuple[SignedOut, ...]:
+    """For those who hold these, or will when they are back; the caller needs none."""
+    holders = dict.fromkeys((each.device, each.holder) for each in ended)
+    return tuple(
+        SignedOut(device, holder, now) for device, holder in holders if holder not in (UNLEASED, *epochs)
+    )
 
 
 def _include_the_last_live_one(gone: Sequence[Session], rest: Sequence[Session]) -> bool:
@@ -99,11 +126,7 @@ def erase(at: int, epochs: Sequence[str] = ()) -> Edit:
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         if presence.erased_at is not None and presence.erased_at >= at:
             return presence
-        notes = tuple(
-            SignedOut(s.device, s.holder, now)
-            for s in presence.sessions
-            if s.holder not in (UNLEASED, *epochs)
-        )
+        notes = _notes([*presence.sessions, *presence.retired], now, epochs)
         return Presence(
             version=presence.version,
             signed_out=(*presence.signed_out, *notes),
@@ -174,7 +197,11 @@ def retire(dead: Mapping[str, int]) -> Edit:
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         for session in presence.sessions:
             if session.holder in dead:
+                before = presence
                 presence = lost(presence, session.device, session.holder, dead[session.holder], now)
+                if presence is not before:
+                    gone = Retired(session.device, session.holder, now)
+                    presence = replace(presence, retired=(*presence.retired, gone))
         return presence
 
     return edit

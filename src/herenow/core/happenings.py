@@ -69,6 +69,9 @@ def passed(presence: Presence, at: int, timings: Timings) -> Presence:
     if presence.signed_out:
         notes = tuple(n for n in presence.signed_out if n.at + REMEMBER_SIGN_OUT > at)
         presence = replace(presence, signed_out=notes)
+    if presence.retired:  # whenever something else is due: nobody is told of it
+        retired = tuple(r for r in presence.retired if r.at + REMEMBER_SIGN_OUT > at)
+        presence = replace(presence, retired=retired)
     if presence.erased_at is not None and presence.erased_at + REMEMBER_SIGN_OUT <= at:
         presence = replace(presence, erased_at=None)
     return presence

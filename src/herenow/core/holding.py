@@ -111,9 +111,12 @@ def joined(presence: Presence, held: Held, now: int, timings: Timings) -> Presen
     notes = presence.signed_out
     if notes:  # a new connection to the same node: the note was about the one before
         notes = tuple(n for n in notes if (n.device, n.holder) != (held.device, held.holder))
+    retired = presence.retired
+    if retired:  # its node is back with it
+        retired = tuple(r for r in retired if (r.device, r.holder) != (held.device, held.asserted_by))
     # Idleness that fell due while all were in grace, or while we were away, shows now and not a moment later.
     sessions = idled((*rest, session), now - idle_limit(presence, timings))
-    return replace(presence, sessions=sessions, arriving_until=arriving, signed_out=notes)
+    return replace(presence, sessions=sessions, arriving_until=arriving, signed_out=notes, retired=retired)
 
 
 def _begun(held: Held) -> Session:

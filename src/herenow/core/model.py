@@ -105,6 +105,15 @@ class SignedOut(Value, frozen=True):
     at: int
 
 
+class Retired(Value, frozen=True):
+    """A session that others ended because its node seemed dead. The node may come back with it: if its device is signed out
+    before that, it must hear of it, also where another session has taken this one's place meanwhile."""
+
+    device: str
+    holder: str
+    at: int
+
+
 class Custom(Value, frozen=True):
     """A custom status. `until` None: it stays."""
 
@@ -125,6 +134,7 @@ class Presence(Value, frozen=True):
     version: int = 0
     sessions: tuple[Session, ...] = ()
     signed_out: tuple[SignedOut, ...] = ()
+    retired: tuple[Retired, ...] = ()
     mode: Mode = Mode.AUTO
     mode_until: int | None = None
     custom: Custom | None = None

@@ -27,6 +27,7 @@ from herenow.core.model import (
     Mode,
     Platform,
     Presence,
+    Retired,
     Session,
     SignedOut,
     Status,
@@ -40,7 +41,7 @@ _HEAD = 8
 _SINCE, _LAST_SEEN, _SESSION, _SIGNED_OUT, _MODE_UNTIL, _CUSTOM, _CHOSEN, _IDLE_AFTER, _ARRIVING, _SHOWN = (
     range(1, 11)
 )
-_ERASED = 11
+_ERASED, _RETIRED = 11, 12
 
 _LOST = 0b0001_0000
 _LEASED = 0b0010_0000
@@ -76,7 +77,9 @@ def encode(presence: Presence) -> bytes:
     for session in presence.sessions:
         _put(out, _SESSION, _session_bytes(session, version))
     for note in presence.signed_out:
-        _put(out, _SIGNED_OUT, _signed_out_bytes(note, version))
+        _put(out, _SIGNED_OUT, _note_bytes(note, version))
+    for gone in presence.retired:
+        _put(out, _RETIRED, _note_bytes(gone, version))
     _put_time(out, _MODE_UNTIL, presence.mode_until, version)
     if presence.custom is not None:
         _put(out, _CUSTOM, _custom_bytes(presence.custom, version))
@@ -105,6 +108,7 @@ def _decode(record: bytes) -> Presence:
     times: dict[int, int] = {}
     sessions: list[Session] = []
     signed_out: list[SignedOut] = []
+    retired: list[Retired] = []
     custom: Custom | None = None
     idle_after: int | None = None
     extra = b""
@@ -120,7 +124,9 @@ def _decode(record: bytes) -> Presence:
         elif tag in _TIMES:
             times[tag] = version - _unzigzag(_read_whole_varint(content))
         elif tag == _SIGNED_OUT:
-            signed_out.append(_read_signed_out(content, version))
+            signed_out.append(SignedOut(*_read_note(content, version)))
+        elif tag == _RETIRED:
+            retired.append(Retired(*_read_note(content, version)))
         elif tag == _CUSTOM:
             custom = _read_custom(content, version)
         elif tag == _IDLE_AFTER:
@@ -133,6 +139,7 @@ def _decode(record: bytes) -> Presence:
         version=version,
         sessions=tuple(sessions),
         signed_out=tuple(signed_out),
+        retired=tuple(retired),
         mode=_MODES[flags >> 2 & 3],
         mode_until=times.get(_MODE_UNTIL),
         custom=custom,
@@ -207,13 +214,14 @@ def _read_session(content: bytes, version: int) -> Session:
     )
 
 
-def _signed_out_bytes(note: SignedOut, version: int) -> bytes:
+def _note_bytes(note: SignedOut | Retired, version: int) -> bytes:
     return _epoch_bytes(note.holder) + _varint(_zigzag(version - note.at)) + note.device.encode()
 
 
-def _read_signed_out(content: bytes, version: int) -> SignedOut:
+def _read_note(content: bytes, version: int) -> tuple[str, str, int]:
+    """Device, holder, when."""
     age, at = _read_varint(content, EPOCH_BYTES)
-    return SignedOut(content[at:].decode(), _epoch(content[:EPOCH_BYTES]), version - _unzigzag(age))
+    return content[at:].decode(), _epoch(content[:EPOCH_BYTES]), version - _unzigzag(age)
 
 
 def _custom_bytes(custom: Custom, version: int) -> bytes:
