@@ -198,7 +198,8 @@ async def _all_gone(crowd: list[Client]) -> bool:
 
 @needs("proxies")
 async def cut_off_briefly(lab: Lab, dice: Random) -> None:
-    await _on_the_way(lab, dice, "cut off briefly", 2.0, lambda way: way.cut(), "refused")
+    seconds = (lab.fleet.lease + lab.fleet.timings.grace) / 1000 - 1
+    await _on_the_way(lab, dice, "cut off briefly", seconds, lambda way: way.cut(), "refused")
 
 
 @needs("proxies")

@@ -194,7 +194,7 @@ def test_a_ghost_that_one_fault_explains_is_none(story):
         ("kill the master", None, {"loses": True}, 20),
         ("freeze the store", None, {}, 20),
         ("cut off", "n2", {"cuts": True}, 20),
-        ("cut off briefly", "n1", {"cuts": True}, 5),
+        ("cut off briefly", "n1", {"cuts": True}, 6),
         ("kill node", "n3", {"kills": True}, 20),
         ("slow consumer", "n1", {}, 20),
     ],

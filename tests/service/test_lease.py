@@ -115,6 +115,25 @@ async def test_e17_a_store_that_was_away_for_longer_than_the_lease_kills_nobody(
     assert not bob.last("ana").stale
 
 
+@pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.3])
+async def test_e5_who_is_cut_off_for_less_than_lease_and_grace_is_not_missed_whenever_that_begins(
+    world, phase
+):
+    """Also right before a renewal: the last one that others saw is a third of a lease old by then."""
+    nodes = await world.start_all("n1", "n2", "n3")
+    await world.befriend("ana", "bob")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(nodes[0])
+    await bob.connect(nodes[1])
+    await bob.watch("ana")
+    await world.sleep(10 + phase)
+    with world.faults.during(Rule(Fault.SILENCE, node="n1")):
+        await world.sleep((world.lease + world.timings.grace) / 1000 - 1)
+    await world.sleep(30)
+    assert nodes[0].node.standing.holds_lease
+    assert bob.saw("ana") == ["online"]
+
+
 @pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
 async def test_a_majority_that_is_really_dead_is_marked_after_the_extra_lease(world, phase):
     """Whichever of them renewed after the observer last looked: they stopped together."""

@@ -1,9 +1,9 @@
 """This node's sign of life to the others, and its watch over theirs.
 
 One row per node, whatever it holds: a random epoch and a counter that is raised every third of `node_lease`. A node is
-dead when one observer has seen its counter stand still for a whole lease on its own monotonic clock, through unbroken
-successful reads, and has marked it by compare-and-set: no clock of two machines is ever compared. If more than half of
-the nodes stand still it is the store that was away, and everybody gets one more lease.
+dead when one observer has seen its counter stand still for a whole lease and the third between two renewals, on its own
+monotonic clock, through unbroken successful reads, and has marked it by compare-and-set: no clock of two machines is ever
+compared. If more than half of the nodes stand still it is the store that was away, and everybody gets one more lease.
 
 Who marked a node retires it: first its fence in every shard, so that nothing of it can be committed any more, then a
 walk brings its sessions into grace, with its last renewal as evidence of life. A node that finds itself marked takes a
@@ -36,6 +36,10 @@ from herenow.service.metrics import Metrics
 from herenow.service.standing import Standing
 from herenow.service.sweep import Sweep
 from herenow.service.tasks import Tasks
+
+STILL = 4 / 3
+"""Leases for which a counter must be seen to stand still. A node is cut off up to a third of a lease after the last renewal
+that others saw, and from then on has a whole one."""
 
 log = structlog.get_logger(__name__)
 
@@ -250,7 +254,11 @@ class LeaseKeeper:
         for gone in self._observed.keys() - {lease.epoch for lease in alive}:
             del self._observed[gone]
         stood = [now - self._observed[lease.epoch].since for lease in alive]
-        still = [lease for lease, how_long in zip(alive, stood, strict=True) if how_long >= self._node_lease]
+        still = [
+            lease
+            for lease, how_long in zip(alive, stood, strict=True)
+            if how_long >= self._node_lease * STILL
+        ]
         quiet = sum(how_long > self._node_lease / 2 for how_long in stood)
         try:
             for lease in still if self._may_mark(len(still), quiet, len(alive) + 1, now) else ():

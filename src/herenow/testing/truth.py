@@ -33,9 +33,9 @@ class Bounds:
 
     @property
     def dead_node(self) -> int:
-        """From the death of a node to its sessions being in grace: a lease that an observer saw stand still, with one
-        more for the case that it was the store, and the thirds between two looks."""
-        return self.lease * 5 // 2
+        """From the death of a node to its sessions being in grace: a lease and a third that an observer saw stand still,
+        with one lease more for the case that it was the store, and the third between two looks."""
+        return self.lease * 8 // 3
 
     @property
     def longest(self) -> int:
@@ -74,9 +74,8 @@ class Bounds:
 
     @property
     def cut_off(self) -> int:
-        """A node that was cut off for longer may have had its users shown offline: others count its lease from the last
-        renewal they saw, up to a third of it before."""
-        return self.lease - self.lease // 3 + self.timings.grace
+        """A node that was cut off for longer may have had its users shown offline."""
+        return self.lease + self.timings.grace
 
 
 @dataclass
