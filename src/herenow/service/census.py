@@ -61,11 +61,15 @@ class Census:
     async def keep(self, cursors: Mapping[int, int]) -> None:
         """Count what needs it; `cursors` says how far each log has been read. Once a second. A shard that is away waits, and
         keeps no other from being counted."""
+        failed: Unavailable | None = None
         try:
             while (shard := self._next()) is not None:
                 await self._walk(shard)
-        finally:
-            await self._conclude_all(cursors)
+        except Unavailable as error:
+            failed = error
+        await self._conclude_all(cursors)
+        if failed is not None:
+            raise failed
 
     def _next(self) -> int | None:
         silent = self._engine.silent

@@ -127,11 +127,10 @@ class LeaseKeeper:
             self._observed.clear()  # what we see next is not an unbroken row of reads
             self._metrics.engine_errors += 1
             self.trouble = str(error)
-            raise
-        else:
-            self.trouble = None
-        finally:
             self._say_whether_we_decide()
+            raise
+        self.trouble = None
+        self._say_whether_we_decide()
 
     def _say_whether_we_decide(self) -> None:
         everywhere = self._freshness.shards
