@@ -21,6 +21,9 @@ life to "offline" are off by 0.6 s at most. A step of a minute is made up for in
 CLOSE_ENOUGH = 10
 """Milliseconds we need not follow: less than it takes to ask. It also keeps the reading of the clock cheap."""
 
+SKEW = 2_000
+"""Milliseconds by which the clocks of two nodes may differ: what is later by more, is later."""
+
 SURE = 1.0
 """Seconds within which the store must have answered for its answer to be a measurement."""
 

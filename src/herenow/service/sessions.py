@@ -13,7 +13,7 @@ from herenow.core.edits import sign_out
 from herenow.core.machine import Timings
 from herenow.core.model import Idle, Platform, Presence
 from herenow.errors import ProtocolError
-from herenow.service.clock import Clock
+from herenow.service.clock import SKEW, Clock
 from herenow.service.connection import Connection
 from herenow.service.decide import Decider
 from herenow.service.hub import Hub
@@ -83,6 +83,8 @@ class Sessions:
             person.sessions += (session,)
             self._metrics.sessions += 1
             self._silence.look_by(session, now + self._timings.dead_after)
+        elif not self._standing.may_decide(person.shard):
+            session.again_at = now
         session.seen_at = now
         connection = Connection(session, Outbox(person.user, send, abort), end, now)
         self.refreshed(connection, now if issued_at is None else issued_at)
@@ -136,7 +138,32 @@ class Sessions:
         if why == "refused":
             self._close(session, Close.TOO_MANY_CONNECTIONS, "too many sessions")
         else:
+            if self._came_again(session):
+                self._begin_anew(session)
             self._close(session, Close.SIGNED_OUT, "signed out")
+
+    def _came_again(self, session: HeldSession) -> bool:
+        """After the sign-out, while we could not know of it."""
+        presence = session.person.presence
+        notes = [
+            n.at for n in presence.signed_out if (n.device, n.holder) == (session.device, session.asserted_by)
+        ]
+        signed_out_at = max(notes, default=presence.version)
+        return bool(session.connections) and session.again_at > signed_out_at + SKEW
+
+    def _begin_anew(self, session: HeldSession) -> None:
+        """Its last connection is a session of its own."""
+        *before, last = session.connections
+        session.connections = tuple(before)
+        anew = HeldSession(session.person, session.device, session.platform, session.again_at)
+        anew.seen_at = session.seen_at
+        anew.issued_at = last.issued_at
+        anew.connections = (last,)
+        last.session = anew
+        session.person.sessions += (anew,)
+        self._metrics.sessions += 1
+        self._silence.look_by(anew, anew.seen_at + self._timings.dead_after)
+        self._decider.touch(session.person)
 
     # Life and activity
 

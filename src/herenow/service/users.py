@@ -27,7 +27,7 @@ from herenow.core.values import replace
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Engine, Ledger, Void
 from herenow.service.calls import LEDGER_DEADLINE, writing
-from herenow.service.clock import Clock
+from herenow.service.clock import SKEW, Clock
 from herenow.service.decide import Decider
 from herenow.service.people import People, Person, lacking
 from herenow.service.reader import Reader
@@ -40,10 +40,6 @@ from herenow.service.tasks import Tasks
 
 AGAIN = 1.0
 """Seconds after which a deletion that the store did not take is tried again."""
-
-SKEW = 2_000
-"""Milliseconds by which the clocks of two nodes may differ: a record this much younger than a deletion, and without its
-mark, is from before it."""
 
 log = structlog.get_logger(__name__)
 
@@ -196,7 +192,7 @@ class Users:
 
 
 def _since(lost: Presence, erased: int) -> Presence | None:
-    """What of it is not from before."""
+    """What of it is not from before: what is only a little younger may be by another clock."""
     chosen = lost if lost.chosen >= erased + SKEW else _NOBODY
     seen = lost.last_seen if (lost.last_seen or 0) >= erased + SKEW else None
     return lacking(_NOBODY, replace(chosen, last_seen=seen))
