@@ -218,6 +218,32 @@ async def test_who_comes_back_after_a_sign_out_to_a_node_that_missed_it_stays(wo
     assert n2.node.metrics.sessions == n2.node.metrics.connections == 1
 
 
+@pytest.mark.parametrize("stay", [0, 1, 2])
+async def test_whoever_came_after_a_sign_out_stays_and_nobody_who_was_there_before(world, stay):
+    """None of them, where all who came have left again before their node hears of it."""
+    n1, n2 = await world.start_all("n1", "n2")
+    old, leaving, *new = [world.client("ana") for _ in range(4)]
+    await old.connect(n2)
+    await leaving.connect(n1)
+    await world.sleep(5)
+    with world.faults.during(Rule(Fault.SILENCE, node="n2")):
+        await world.sleep(8)
+        await leaving.bye()
+        await world.sleep(5)
+        for tab in new:
+            await tab.connect(n2)
+        for tab in new[stay:]:
+            tab.close()
+        await world.sleep(2)
+    await world.sleep(20)
+    assert old.closed_with[0][1] == Close.SIGNED_OUT
+    assert [tab.connected for tab in new] == [True] * stay + [False] * (2 - stay)
+    stored = world.stored("ana")
+    assert (stored is not None and stored.live) == bool(stay)
+    assert n2.node.metrics.sessions == bool(stay)
+    assert n2.node.metrics.connections == stay
+
+
 async def test_a_device_that_signed_out_may_come_back_on_the_same_node(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")

@@ -11,10 +11,15 @@ NO_ROOMS: frozenset[str] = frozenset()
 
 
 class Connection:
-    __slots__ = ("end", "issued_at", "outbox", "rooms", "session", "welcomed")
+    __slots__ = ("again_at", "end", "issued_at", "outbox", "rooms", "session", "welcomed")
 
     def __init__(
-        self, session: HeldSession, outbox: Outbox, end: Callable[[int, str], None], issued_at: int
+        self,
+        session: HeldSession,
+        outbox: Outbox,
+        end: Callable[[int, str], None],
+        issued_at: int,
+        again_at: int = 0,
     ) -> None:
         self.session = session
         self.outbox = outbox
@@ -22,6 +27,8 @@ class Connection:
         """Close the socket with a code and a reason."""
         self.issued_at = issued_at
         """When the token it last showed was issued."""
+        self.again_at = again_at
+        """When it came, if its session may have been signed out before that: we could not know. Otherwise 0."""
         self.rooms = NO_ROOMS
         self.welcomed = False
         """It has been told who it is: the first frame of all."""

@@ -44,7 +44,6 @@ class HeldSession:
 
     __slots__ = (
         "active_at",
-        "again_at",
         "asserted",
         "asserted_by",
         "barred",
@@ -86,8 +85,6 @@ class HeldSession:
         self.asserted = 0
         self.asserted_by = ""
         self.connections: tuple[Connection, ...] = ()
-        self.again_at = 0
-        """When its last connection came, if the session may have been signed out before that: we could not know."""
         self.issued_at = 0
         """When the latest token it was shown was issued."""
         self.barred = False

@@ -77,16 +77,16 @@ class Sessions:
             )
         device = device or token_urlsafe(6)
         now = self._clock.now()
-        session = person.session(device)
+        session, again_at = person.session(device), 0
         if session is None:
             session = HeldSession(person, device, platform, now)
             person.sessions += (session,)
             self._metrics.sessions += 1
             self._silence.look_by(session, now + self._timings.dead_after)
         elif not self._standing.may_decide(person.shard):
-            session.again_at = now
+            again_at = now
         session.seen_at = now
-        connection = Connection(session, Outbox(person.user, send, abort), end, now)
+        connection = Connection(session, Outbox(person.user, send, abort), end, now, again_at)
         self.refreshed(connection, now if issued_at is None else issued_at)
         session.connections += (connection,)
         person.outboxes += (connection.outbox,)
@@ -138,28 +138,31 @@ class Sessions:
         if why == "refused":
             self._close(session, Close.TOO_MANY_CONNECTIONS, "too many sessions")
         else:
-            if self._came_again(session):
-                self._begin_anew(session)
+            if again := self._came_again(session):
+                self._begin_anew(session, again)
             self._close(session, Close.SIGNED_OUT, "signed out")
 
-    def _came_again(self, session: HeldSession) -> bool:
-        """After the sign-out, while we could not know of it."""
+    def _came_again(self, session: HeldSession) -> tuple[Connection, ...]:
+        """Who came after the sign-out, while we could not know of it."""
         presence = session.person.presence
         notes = [
             n.at for n in presence.signed_out if (n.device, n.holder) == (session.device, session.asserted_by)
         ]
         signed_out_at = max(notes, default=presence.version)
-        return bool(session.connections) and session.again_at > signed_out_at + SKEW
+        for before, connection in enumerate(session.connections):
+            if connection.again_at > signed_out_at + SKEW:
+                return session.connections[before:]  # in the order they came
+        return ()
 
-    def _begin_anew(self, session: HeldSession) -> None:
-        """Its last connection is a session of its own."""
-        *before, last = session.connections
-        session.connections = tuple(before)
-        anew = HeldSession(session.person, session.device, session.platform, session.again_at)
+    def _begin_anew(self, session: HeldSession, connections: tuple[Connection, ...]) -> None:
+        """These are a session of their own."""
+        session.connections = session.connections[: -len(connections)]
+        anew = HeldSession(session.person, session.device, session.platform, connections[0].again_at)
         anew.seen_at = session.seen_at
-        anew.issued_at = last.issued_at
-        anew.connections = (last,)
-        last.session = anew
+        anew.connections = connections
+        for connection in connections:
+            connection.session = anew
+            self.refreshed(connection, connection.issued_at)
         session.person.sessions += (anew,)
         self._metrics.sessions += 1
         self._silence.look_by(anew, anew.seen_at + self._timings.dead_after)
