@@ -304,9 +304,8 @@ class Story:
     def bye_all(self, *, on: str = "n1") -> None:
         """Sign out of every device at once."""
         node = self._node(on)
-        devices = {session.device for session in self.record.sessions}
         node.lines = []
-        self.settle(node, *(edits.sign_out(device, (node.epoch,)) for device in devices))
+        self.settle(node, edits.sign_out_all((node.epoch,)))
 
     def deleted(self) -> None:
         """The user is."""

@@ -142,6 +142,22 @@ def test_that_a_session_was_retired_is_forgotten_when_its_node_is_back_and_in_ti
     assert not story.record.retired
 
 
+@table(
+    "asked",
+    {
+        "E18 of that device": ("sign-out d1 via n2",),
+        "E18 of every device": ("bye-all on n2",),
+    },
+)
+def test_a_tab_of_which_only_its_retirement_is_known_is_signed_out_too(asked):
+    """Its grace is over: the record has no session of its device, and its node may still come back with it."""
+    story = Story().play("connect d2 on n2, connect d1, cut n1, 10s, retire, 1m")
+    assert story.devices == "d2"
+    story.play(f"{asked}, 1m, returns n1, 1s, look")
+    assert story.ended == [("d1", "signed out")]
+    assert "d1" not in story.devices
+
+
 def test_that_a_session_was_retired_keeps_no_record_in_the_store():
     story = Story().play("connect d1 on n2, cut n2, 10s, retire, 1m").saw("online offline")
     assert droppable(story.record)

@@ -69,9 +69,9 @@ def sign_out(device: str, epochs: Sequence[str] = ()) -> Edit:
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         gone = [s for s in presence.sessions if s.device == device]
-        if not gone:
-            return presence
         away = [r for r in presence.retired if r.device == device]
+        if not gone and not away:
+            return presence
         retired = tuple(r for r in presence.retired if r.device != device)
         notes = _notes([*gone, *away], now, epochs)
         last_seen = presence.last_seen
@@ -109,10 +109,11 @@ def _include_the_last_live_one(gone: Sequence[Session], rest: Sequence[Session])
 
 
 def sign_out_all(epochs: Sequence[str] = ()) -> Edit:
-    """Every device of the user, as `sign_out` does it with one."""
+    """Every device of the user, as `sign_out` does it with one; also those whose node is expected back."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
-        for device in {session.device: None for session in presence.sessions}:
+        devices = [s.device for s in presence.sessions] + [r.device for r in presence.retired]
+        for device in dict.fromkeys(devices):
             presence = sign_out(device, epochs)(presence, now, timings)
         return presence
 
