@@ -158,6 +158,15 @@ def test_a_tab_of_which_only_its_retirement_is_known_is_signed_out_too(asked):
     assert "d1" not in story.devices
 
 
+def test_sessions_that_were_retired_long_ago_do_not_pile_up():
+    """Nothing falls due of somebody who rests for days, while node after node of theirs dies."""
+    story = Story().play("connect d1, 6m")
+    for _ in range(3):
+        story.play("kill n1, retire, connect d1 on n2, 60m, returns n1")
+        story.play("kill n2, retire, connect d1, 60m, returns n2")
+    assert len(story.record.retired) == 1
+
+
 def test_that_a_session_was_retired_keeps_no_record_in_the_store():
     story = Story().play("connect d1 on n2, cut n2, 10s, retire, 1m").saw("online offline")
     assert droppable(story.record)
