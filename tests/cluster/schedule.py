@@ -377,7 +377,7 @@ class Schedule:
         if node is None:
             return
         self.note(f"freeze {node.name}")
-        trouble = self.checker.trouble("freeze", node.name, cuts=True)
+        trouble = self.checker.trouble("freeze", node.name, cuts=True, stops=True)
         node.freeze()
         await self.world.sleep(rng.choice([1.0, 4.0, 9.0, 18.0]))
         self.note(f"thaw {node.name}")

@@ -65,7 +65,7 @@ async def stop_node(lab: Lab, dice: Random) -> None:
 @needs("nodes")
 async def freeze_node_briefly(lab: Lab, dice: Random) -> None:
     member = lab.somebody(dice)
-    with lab.trouble("freeze node", member, cuts=True):
+    with lab.trouble("freeze node", member, cuts=True, stops=True):
         member.freeze()
         await asyncio.sleep(2)
         assert _state(member) == "T"
@@ -80,7 +80,7 @@ async def freeze_node_for_longer_than_its_lease(lab: Lab, dice: Random) -> None:
     )  # in a store that was just emptied there is no lease of it to be found dead
     member = lab.somebody(dice)
     epochs = (await member.metrics())["herenow_epochs_total"]
-    with lab.trouble("freeze node", member, cuts=True):
+    with lab.trouble("freeze node", member, cuts=True, stops=True):
         member.freeze()
         await asyncio.sleep(2.5 * lab.fleet.lease / 1000)
         member.thaw()

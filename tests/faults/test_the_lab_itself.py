@@ -360,6 +360,7 @@ async def test_a_beat_that_was_accepted_and_lost_by_the_store_must_be_known_when
     ("kind", "what", "chooses", "killed", "right"),
     [
         ("cut off", {"cuts": True}, False, False, False),  # it says so when it is back
+        ("freeze node", {"cuts": True, "stops": True}, False, False, True),  # it does not know
         ("cut off", {"cuts": True}, True, False, True),  # unless they may have hidden since
         ("cut off", {"cuts": True}, False, True, True),
         ("empty the store", {"loses": True}, False, False, False),

@@ -127,6 +127,31 @@ async def test_who_left_while_their_node_was_cut_off_was_seen_until_then(world, 
     assert is_known_everywhere(world, left, bob, far)
 
 
+@pytest.mark.parametrize("phone", [True, False], ids=["signed out elsewhere since", "nothing since"])
+@pytest.mark.parametrize("seconds", [5, 12, 25, 60, 300])
+async def test_who_left_while_their_node_stood_still_was_not_seen_when_it_went_on(world, seconds, phone):
+    """It finds a socket that was closed, it does not know when: what it read before that is the last it knows of."""
+    n1, _, n3, ana, _, far = await meet_twice(world)
+    other = world.client("ana", "phone")
+    if phone:
+        await other.connect(n3)
+    n1.freeze()
+    await world.sleep(2)
+    left = world.now
+    ana.pong()
+    ana.close()
+    await world.sleep(seconds / 2)
+    if phone:
+        await other.bye()
+        left = world.now
+    await world.sleep(seconds / 2)
+    n1.thaw()
+    await world.sleep(60)
+    assert far.saw("ana") == ["online", "offline"]
+    assert left - 3_400 <= far.last("ana").last_seen <= left
+    assert world.ledger.people["ana"].last_seen == far.last("ana").last_seen
+
+
 @pytest.mark.parametrize("where", ["n1", "n2"])
 async def test_who_could_not_be_signed_out_was_seen_until_they_were_closed(world, where):
     """The record still has when they came: forty seconds ago here, hours ago elsewhere."""

@@ -128,6 +128,8 @@ class Sessions:
         if alive:  # its other connections may have been heard since
             lost_at = session.seen_at = now if left_at is None else max(left_at, session.seen_at)
         if not session.connections and session in person.sessions and session.lost_at is None:
+            # Of what was read after we stood still nobody knows when it was sent.
+            session.seen_at = max(session.since, self._silence.arrived_by(session.seen_at))
             self._lose(session, lost_at)
         self._people.release(person, now)
 

@@ -31,6 +31,10 @@ SLACK = 10
 be late as well. Whoever lives is asked after 1¾ `beat_every` at the latest (`gateway.sweep`), which is at most ⅞ of
 `dead_after`: an eighth is left for us and for the network. A loop that is merely busy stays below."""
 
+STILL = 3_000
+"""Milliseconds after which a process that did not turn its wheel stood still: when what it reads then has arrived, it does
+not know. A third of a lease, which is how exact a last seen is where a node was in trouble."""
+
 ROUNDS = 3
 """Turns of the event loop before whoever seems silent is looked at again: in each of them it reads tens of thousands of
 sockets, so that what had arrived is read by then."""
@@ -64,6 +68,8 @@ class Silence:
         self._every = int(every * 1000)
         self._wheel: Wheel[HeldSession] = Wheel(self._look)
         self._turned_at: int | None = None
+        self._still = (0, 0)
+        """When this process last stood still: from, until."""
         self._patient_until = 0
         self._suspects: list[HeldSession] = []
         """Whose time has come by the wheel."""
@@ -77,8 +83,17 @@ class Silence:
         stopped = 0 if self._turned_at is None else now - self._turned_at
         if stopped > self._timings.dead_after // SLACK + self._every:
             self._patient_until = now + min(stopped, self._timings.dead_after)
+        if stopped > STILL:
+            self._still = now - stopped, now
         self._turned_at = now
         self._wheel.turn(now)
+
+    def arrived_by(self, read_at: int) -> int:
+        """When what was read then had arrived, at the earliest: then, unless this process stood still before it."""
+        if self._turned_at is not None and read_at - self._turned_at > STILL:
+            return self._turned_at  # and has not turned the wheel since
+        begin, end = self._still
+        return begin if begin < read_at <= end + self._every else read_at
 
     @property
     def suspicious(self) -> bool:

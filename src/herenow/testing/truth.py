@@ -119,6 +119,8 @@ class Trouble:
     """Somebody saw that everything is right again."""
     cuts: bool = False
     """The node neither reaches the store nor is reached: if that lasts, others have to take it for dead."""
+    stops: bool = False
+    """The node stands still: it cannot know when what it finds afterwards has happened."""
     kills: bool = False
     """The node's process ends: what it did for others, others must do."""
     loses: bool = False

@@ -64,7 +64,7 @@ class LastSeen:
         unsaid = stay.signed_out or self._chose_since(stay)
         for t in self._notes.troubles:
             concerned = (t.node in (stay.node, None) or stay.by_rest) and not t.blinds
-            lasts = died or t.shifts or (t.cuts and unsaid) or now <= self._notes.until(t, now)
+            lasts = died or t.shifts or t.stops or (t.cuts and unsaid) or now <= self._notes.until(t, now)
             if (
                 concerned
                 and lasts
