@@ -42,7 +42,7 @@ async def test_e2_of_a_killed_nodes_users_only_those_who_do_not_return_are_shown
     assert n2.node.metrics.changes - changes == 1
     assert bob.saw("u0") == ["online", "offline"]
     assert killed - 3_400 <= bob.last("u0").last_seen <= killed
-    assert bob.last("u0").at <= killed + (10 + 10 / 3 + 30 + 1) * 1000
+    assert bob.last("u0").at <= killed + (10 * 4 / 3 + 10 / 3 + 30 + 1) * 1000
     assert all(bob.saw(user) == ["online"] for user in users[1:10])
 
 

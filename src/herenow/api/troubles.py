@@ -116,7 +116,7 @@ def _lease(node: Node) -> Iterator[Trouble]:
         yield Trouble(
             "lease",
             "The node could not renew its lease and decides nothing until it has.",
-            "Others take its users for gone one lease after the last renewal: bring the store back.",
+            "Others take its users for gone a lease and a third after the last renewal: bring the store back.",
         )
     overdue = [
         other
@@ -129,7 +129,7 @@ def _lease(node: Node) -> Iterator[Trouble]:
         yield Trouble(
             "nodes",
             f"{len(overdue)} other nodes have not renewed their lease for {max(o.still_for or 0 for o in overdue):.0f} s.",
-            "They are frozen, ended without a farewell, or cut off from the store; after a lease their users go "
+            "They are frozen, ended without a farewell, or cut off from the store; if that goes on, their users go "
             "into grace.",
         )
 

@@ -180,7 +180,9 @@ def _still(epoch: str, seconds: float, lease: float, *, alone: bool) -> Finding:
             "there; the next one that starts takes over its users.",
         )
     soon = (
-        "others are taking over its users" if seconds > lease else "others take over its users after a lease"
+        "others are taking over its users"
+        if seconds > lease
+        else "others take over its users if that goes on"
     )
     return problem(
         "nodes",

@@ -37,9 +37,10 @@ from herenow.service.standing import Standing
 from herenow.service.sweep import Sweep
 from herenow.service.tasks import Tasks
 
-STILL = 4 / 3
+STILL = 1.33
 """Leases for which a counter must be seen to stand still. A node is cut off up to a third of a lease after the last renewal
-that others saw, and from then on has a whole one."""
+that others saw, and from then on has a whole one. A hair less than four thirds: looks come every third, and the fourth is
+not to be missed by one."""
 
 log = structlog.get_logger(__name__)
 

@@ -165,7 +165,7 @@ class Settings(BaseModel):
     )
     grace: Annotated[SecondsOrZero, About("time a lost session has to come back unnoticed")] = 30.0
     online_delay: Annotated[SecondsOrZero, About("how long an arrival is withheld")] = 0.0
-    node_lease: Annotated[Seconds, About("silence after which a node counts as dead")] = 10.0
+    node_lease: Annotated[Seconds, About("how long a node may be cut off before it counts as dead")] = 10.0
     typing_for: Annotated[Seconds, About("how long a typing notice lasts")] = 6.0
     typing_min: Annotated[SecondsOrZero, About("typing notices closer than this are dropped")] = 2.0
     beat_min: Annotated[
