@@ -197,6 +197,8 @@ async def test_what_the_nodes_on_a_store_would_refuse_is_said_before_and_nothing
 
         await _assert_a_new_ledger_is_refused(same, tmp_path / "other")
         assert valkey.client.hgetall("{herenow}:terms") == agreed
+        # A new store takes some seconds until it is whole.
+        await _until(server, lambda troubles: not troubles)
     finally:
         await server.kill()
 
@@ -206,6 +208,13 @@ async def test_what_the_nodes_on_a_store_would_refuse_is_said_before_and_nothing
     assert code == 0, text
     async with _started(tmp_path, {"engine": valkey.url, **TIMINGS, "grace": 7}):
         assert valkey.client.hget("{herenow}:terms", "grace") == b"7"
+
+
+async def _until(server, wanted):
+    """What the node says of itself is what is wanted."""
+    async with asyncio.timeout(PATIENCE):
+        while not wanted({each["what"] for each in (await server.rest("GET", "/stats"))["degraded"]}):
+            await asyncio.sleep(0.1)
 
 
 async def _assert_a_new_ledger_is_refused(same, folder):
@@ -304,9 +313,7 @@ async def test_what_a_node_suffers_from_is_said_with_what_to_do(valkey, tmp_path
     port = int(server.url.rpartition(":")[2])
     try:
         valkey.client.config_set("maxmemory", 1)
-        async with asyncio.timeout(PATIENCE):
-            while not (await server.rest("GET", "/stats"))["degraded"]:
-                await asyncio.sleep(0.1)
+        await _until(server, lambda troubles: "engine" in troubles)
         code, text = await doctor(
             engine=valkey.url, node_lease=3, port=port, ledger=f"sqlite:///{server.ledger}"
         )
