@@ -14,6 +14,16 @@ def rows(world):
     return {epoch: row.dead for epoch, row in world.store.leases.items()}
 
 
+async def looks_on(world, user, there, here):
+    """That user is there; answers bob, who watches them from here."""
+    await world.befriend(user, "bob")
+    bob = world.client("bob")
+    await world.client(user).connect(there)
+    await bob.connect(here)
+    await bob.watch(user)
+    return bob
+
+
 async def test_a_node_that_stands_still_is_marked_once_and_retired(world):
     n1, n2, n3 = await world.start_all("n1", "n2", "n3")
     ana = world.client("ana")
@@ -63,11 +73,7 @@ async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds(world):
 @pytest.mark.parametrize("asleep", [8, 60])
 async def test_a10_who_slept_past_its_lease_and_renews_at_once_calls_nothing_stale(world, asleep):
     n1, n2 = await world.start_all("n1", "n2")
-    await world.befriend("ana", "bob")
-    ana, bob = world.client("ana"), world.client("bob")
-    await ana.connect(n2)
-    await bob.connect(n1)
-    await bob.watch("ana")
+    bob = await looks_on(world, "ana", n2, n1)
     await world.sleep(1)
     n1.freeze()
     await world.sleep(asleep)
@@ -101,11 +107,7 @@ async def test_e17_when_more_than_half_stand_still_everybody_gets_one_more_lease
 
 async def test_e17_a_store_that_was_away_for_longer_than_the_lease_kills_nobody(world):
     nodes = await world.start_all("n1", "n2", "n3")
-    await world.befriend("ana", "bob")
-    ana, bob = world.client("ana"), world.client("bob")
-    await ana.connect(nodes[0])
-    await bob.connect(nodes[1])
-    await bob.watch("ana")
+    bob = await looks_on(world, "ana", nodes[0], nodes[1])
     await world.sleep(5)
     with world.faults.during(Rule(Fault.FROZEN)):
         await world.sleep(60)
@@ -121,11 +123,7 @@ async def test_e5_who_is_cut_off_for_less_than_lease_and_grace_is_not_missed_whe
 ):
     """Also right before a renewal: the last one that others saw is a third of a lease old by then."""
     nodes = await world.start_all("n1", "n2", "n3")
-    await world.befriend("ana", "bob")
-    ana, bob = world.client("ana"), world.client("bob")
-    await ana.connect(nodes[0])
-    await bob.connect(nodes[1])
-    await bob.watch("ana")
+    bob = await looks_on(world, "ana", nodes[0], nodes[1])
     await world.sleep(10 + phase)
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
         await world.sleep((world.lease + world.timings.grace) / 1000 - 1)

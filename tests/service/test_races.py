@@ -198,26 +198,6 @@ async def test_e18_also_by_a_node_that_was_cut_off_and_took_a_new_epoch(world):
     assert bob.saw("ana")[-1] == "offline"
 
 
-async def test_who_comes_back_after_a_sign_out_to_a_node_that_missed_it_stays(world):
-    n1, n2 = await world.start_all("n1", "n2")
-    old, leaving, new = [world.client("ana") for _ in range(3)]
-    await old.connect(n2)
-    await leaving.connect(n1)
-    await world.sleep(5)
-    with world.faults.during(Rule(Fault.SILENCE, node="n2")):
-        await world.sleep(8)
-        await leaving.bye()
-        await world.sleep(5)
-        await new.connect(n2)
-        await world.sleep(2)
-    await world.sleep(20)
-    assert old.closed_with[0][1] == Close.SIGNED_OUT
-    assert new.connected
-    [session] = world.stored("ana").sessions
-    assert (session.holder, session.live) == (n2.node.standing.epoch, True)
-    assert n2.node.metrics.sessions == n2.node.metrics.connections == 1
-
-
 @pytest.mark.parametrize("stay", [0, 1, 2])
 async def test_whoever_came_after_a_sign_out_stays_and_nobody_who_was_there_before(world, stay):
     """None of them, where all who came have left again before their node hears of it."""
