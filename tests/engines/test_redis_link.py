@@ -144,6 +144,16 @@ async def test_a_process_that_stood_still_does_not_blame_the_server():
     assert [reply for replies in taken for reply in replies] == list(range(5 * PORTION))
 
 
+async def test_after_a_machine_stood_still_the_server_has_a_moment_to_answer():
+    async with linked() as (slow, link):
+        asking = asyncio.create_task(link.ask([("PING", "x")], deadline=0.2))
+        await slow.has_heard(1)
+        time.sleep(0.5)  # noqa: ASYNC251 - all of it
+        await asyncio.sleep(0.05)
+        slow.answer(1)
+        assert await asking == [0]
+
+
 async def test_a_connection_that_ends_in_the_middle_is_lost_not_unavailable():
     """Some of it was sent."""
     async with linked() as (slow, link):

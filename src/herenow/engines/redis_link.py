@@ -17,6 +17,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
@@ -29,6 +30,12 @@ CONNECT = 0.8
 
 DEADLINE = 1.0
 """Seconds for a reply. With `CONNECT` less than what a node waits for a call, so that the error is ours and says why."""
+
+STOOD_STILL = 0.1
+"""Seconds by which a deadline is noticed too late, from which on it was us who could not go on."""
+
+ONCE_MORE = 0.5
+"""Seconds the server then has."""
 
 PORTION = 100
 """Commands that are sent together: enough to be worth a call of the kernel."""
@@ -189,10 +196,18 @@ class Link(asyncio.Protocol):
             async with asyncio.timeout_at(until):
                 return await asked.answer
         except TimeoutError:
+            if not asked.missing:
+                return asked.replies  # it was this process that stood still
             if asked.answer.done() and not asked.answer.cancelled():
-                return asked.answer.result()  # it was this process that stood still
-            self.close("no answer in time")
-            raise Lost(f"{self.address} did not answer in time") from None
+                return asked.answer.result()
+        loop = asyncio.get_running_loop()
+        if loop.time() - until > STOOD_STILL:  # and perhaps the whole machine: the answer may be on its way
+            asked.answer = loop.create_future()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ONCE_MORE):
+                    return await asked.answer
+        self.close("no answer in time")
+        raise Lost(f"{self.address} did not answer in time")
 
     def listen(self, listener: Callable[[Reply], None]) -> None:
         """From now on whatever comes is a message, as after SUBSCRIBE; None is the last one."""
