@@ -146,10 +146,10 @@ async def test_a_process_that_stood_still_does_not_blame_the_server():
 
 async def test_after_a_machine_stood_still_the_server_has_a_moment_to_answer():
     async with linked() as (slow, link):
-        asking = asyncio.create_task(link.ask([("PING", "x")], deadline=0.2))
+        asking = asyncio.create_task(link.ask([("PING", "x")], deadline=1.0))
         await slow.has_heard(1)
-        time.sleep(0.5)  # noqa: ASYNC251 - all of it
-        await asyncio.sleep(0.05)
+        time.sleep(1.3)  # noqa: ASYNC251 - all of it
+        await asyncio.sleep(0.01)
         slow.answer(1)
         assert await asking == [0]
 

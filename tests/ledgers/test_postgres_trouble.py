@@ -485,8 +485,8 @@ async def test_a_frozen_server_does_not_keep_anybody_from_starting_elsewhere(fra
     await server.sql("SELECT 1")
     fragile.freeze()
     url = f"postgresql://postgres@127.0.0.1:{fragile.port},127.0.0.1:{server.port}/{named(database)}"
-    ledger = impatient(url)
-    ledger._connecting._deadline = 0.3
+    ledger = open_postgres(url)
+    ledger._connecting._deadline = 3.0
     async with asyncio.timeout(PATIENCE):
         await ledger.open()
         await ledger.save_last_seen({"ana": NOW})
