@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from herenow.core.happenings import REMEMBER_SIGN_OUT
+from herenow.core.happenings import still_expected
 from herenow.core.model import (
     UNLEASED,
     Custom,
@@ -202,9 +202,8 @@ def retire(dead: Mapping[str, int]) -> Edit:
                 before = presence
                 presence = lost(presence, session.device, session.holder, dead[session.holder], now)
                 if presence is not before:
-                    known = [r for r in presence.retired if r.at + REMEMBER_SIGN_OUT > now]
                     gone = Retired(session.device, session.holder, now)
-                    presence = replace(presence, retired=(*known, gone))
+                    presence = replace(presence, retired=(*still_expected(presence.retired, now), gone))
         return presence
 
     return edit

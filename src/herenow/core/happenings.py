@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from herenow.core.holding import joined
-from herenow.core.model import UNLEASED, Idle, Mode, Presence, Session
+from herenow.core.model import UNLEASED, Idle, Mode, Presence, Retired, Session
 from herenow.core.question import Held, Timings
 from herenow.core.sessions import find, idle_limit, idled, lost, removed, seen
 from herenow.core.stating import platforms_of, restated, shown
@@ -70,11 +70,15 @@ def passed(presence: Presence, at: int, timings: Timings) -> Presence:
         notes = tuple(n for n in presence.signed_out if n.at + REMEMBER_SIGN_OUT > at)
         presence = replace(presence, signed_out=notes)
     if presence.retired:  # whenever something else is due: nobody is told of it
-        retired = tuple(r for r in presence.retired if r.at + REMEMBER_SIGN_OUT > at)
-        presence = replace(presence, retired=retired)
+        presence = replace(presence, retired=still_expected(presence.retired, at))
     if presence.erased_at is not None and presence.erased_at + REMEMBER_SIGN_OUT <= at:
         presence = replace(presence, erased_at=None)
     return presence
+
+
+def still_expected(retired: Sequence[Retired], at: int) -> tuple[Retired, ...]:
+    """Those whose nodes may come back with them."""
+    return tuple(r for r in retired if r.at + REMEMBER_SIGN_OUT > at)
 
 
 def _sessions_at(presence: Presence, at: int, timings: Timings) -> Presence:
