@@ -1,0 +1,12 @@
+"""Public contracts change on purpose only: each equals its committed file.
+
+After a change that is meant: `.venv/bin/python -m tests.frozen`, and commit the difference.
+"""
+
+import pytest
+from tests.frozen.contracts import CONTRACTS, FOLDER
+
+
+@pytest.mark.parametrize("name", CONTRACTS)
+def test_a_public_contract_equals_its_frozen_file(name):
+    assert CONTRACTS[name]() == (FOLDER / name).read_text()
