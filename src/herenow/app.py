@@ -37,12 +37,12 @@ from herenow.gateway.listening import Listener
 from herenow.gateway.server import Gateway, GatewaySettings
 from herenow.gateway.sockets import Sockets, descriptors_allowed, sockets_within
 from herenow.gateway.tokens import Expected
+from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
 from herenow.ports import Engine, Ledger, SourceHealth
 from herenow.relations import SourceOptions, open_relations
 from herenow.secret import resolve_secret
-from herenow.service.clock import NodeClock
 from herenow.service.node import Node, NodeSettings
 from herenow.service.shares import Reaping
 from herenow.settings import Settings

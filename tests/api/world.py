@@ -18,9 +18,9 @@ from herenow.core.model import Platform
 from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.gateway.auth import Auth
 from herenow.gateway.tokens import mint
+from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger
 from herenow.ports import RelationRow
-from herenow.service.clock import NodeClock
 from herenow.service.node import Node, NodeSettings
 from herenow.settings import Settings
 

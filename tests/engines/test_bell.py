@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from herenow.engines.bell import Bell
+from herenow.kit.notifier import Bell
 
 pytestmark = pytest.mark.looptime
 

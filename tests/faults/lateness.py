@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from herenow.service.calls import DEADLINE
+from herenow.kit.deadline import DEADLINE
 
 EVERY = 0.1
 """Seconds between two looks."""

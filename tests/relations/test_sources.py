@@ -3,11 +3,11 @@
 import pytest
 
 from herenow.errors import ConfigurationError
+from herenow.kit.circuit_breaker import LONGEST, PATIENCE, SHORTEST, Rest
 from herenow.ports import Relation, SourceHealth
 from herenow.relations import SourceOptions, open_relations
 from herenow.relations.callback import CallbackRelations
 from herenow.relations.open import OpenRelations
-from herenow.relations.rest import LONGEST, PATIENCE, SHORTEST, Rest
 from herenow.relations.signature import signature
 from herenow.testing.memory_ledger import MemoryLedger
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.service.scenes import meet
 
-from herenow.service.clock import NodeClock
+from herenow.kit.clock import NodeClock
 from herenow.testing.manual_clock import START
 
 STEPS = [60_000, -60_000]

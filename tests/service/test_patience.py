@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from herenow.service.patience import Patience
+from herenow.kit.shared_timeout import Patience
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

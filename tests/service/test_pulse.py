@@ -3,7 +3,7 @@
 import pytest
 
 from herenow.core.model import Status
-from herenow.service.clock import NodeClock
+from herenow.kit.clock import NodeClock
 from herenow.service.fan_out import MOST, WINDOW, FanOut
 from herenow.service.metrics import BOUNDS, Histogram, Metrics, quantile
 from herenow.service.pulse import KEPT, STEP, Pulse

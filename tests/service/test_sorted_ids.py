@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herenow.service.sorted_ids import MANY, NO_IDS, among, having, holds, lacking
+from herenow.kit.idset import MANY, NO_IDS, among, having, holds, lacking
 
 ids = st.frozensets(st.text(alphabet="abz\u00fc\U0001f600", max_size=3), max_size=3 * MANY)
 

@@ -10,9 +10,9 @@ from tests.service.scenes import Stalled, meet
 from herenow.core.model import Mode
 from herenow.core.values import replace as altered
 from herenow.errors import Unavailable
+from herenow.kit.loop_budget import A_TURN
 from herenow.ports import LedgerChange, RelationRow
 from herenow.service.people import REMEMBER_ENDED
-from herenow.service.turns import A_TURN
 from herenow.testing.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

@@ -9,7 +9,7 @@ from tests.service.scenes import Stalled
 from herenow.core.edits import set_mode
 from herenow.core.model import Mode
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.service.calls import _go_on
+from herenow.kit.deadline import _go_on
 from herenow.service.decide import TOGETHER
 from herenow.testing.world import World
 

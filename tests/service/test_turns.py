@@ -2,7 +2,7 @@
 
 import asyncio
 
-from herenow.service.turns import A_TURN, Turns
+from herenow.kit.loop_budget import A_TURN, Turns
 
 
 class Clockwork:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herenow.service.wheel import Wheel
+from herenow.kit.wheel import Wheel
 
 
 def wheel_of(looked, again=lambda thing, now: None):

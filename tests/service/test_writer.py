@@ -8,11 +8,11 @@ import pytest
 from herenow.core.shards import shard_of
 from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.errors import Unavailable, UnknownOutcome
+from herenow.kit.clock import NodeClock
+from herenow.kit.tasks import Tasks
 from herenow.ports import Batch, Conflict, Fenced, Write, Written
-from herenow.service.clock import NodeClock
 from herenow.service.metrics import Metrics
 from herenow.service.standing import Standing
-from herenow.service.tasks import Tasks
 from herenow.service.writer import BATCH, Writer
 from herenow.testing.engine_contract import record, user_of, users_of
 from herenow.testing.faulty_engine import Fault, Faults, FaultyEngine, Rule

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from herenow.engines.bell import Bell
 from herenow.engines.redis_link import Link, Reply
 from herenow.engines.redis_servers import Servers
 from herenow.errors import Unavailable
+from herenow.kit.notifier import Bell
 
 LIMIT = 10_000
 """Messages kept for a node that does not read; then the oldest are dropped."""

@@ -24,8 +24,8 @@ import structlog
 
 from herenow.engines.redis_link import Address, Command, Link, Login, Lost, Refused, Reply, connect, refusal
 from herenow.engines.redis_url import Kind, Target
-from herenow.engines.single_flight import SingleFlight
 from herenow.errors import ConfigurationError, Unavailable
+from herenow.kit.single_flight import SingleFlight
 
 SLOTS = 16_384
 

@@ -19,9 +19,9 @@ from urllib.parse import parse_qsl
 from herenow.errors import ProtocolError
 from herenow.gateway.public_keys import KeysPending
 from herenow.gateway.tokens import ANY, MAX_BYTES, Claims, Expected, verify
-from herenow.service.clock import Clock
+from herenow.kit.clock import Clock
+from herenow.kit.tasks import Tasks
 from herenow.service.revocations import Revocations
-from herenow.service.tasks import Tasks
 
 if TYPE_CHECKING:
     from herenow.gateway.key_sources import Source

@@ -18,8 +18,8 @@ from herenow.errors import ConfigurationError, ProtocolError
 from herenow.gateway.jwks import Document, PublicKey, parse_jwks
 from herenow.gateway.key_sources import FileSource, Source
 from herenow.gateway.public_keys import ALGORITHMS, BadKeys, KeysPending
-from herenow.service.clock import Clock
-from herenow.service.tasks import Tasks
+from herenow.kit.clock import Clock
+from herenow.kit.tasks import Tasks
 
 TRIED = 8
 """Keys that one token may be tried with: verifying is work, and whoever sends a token causes it."""

@@ -26,9 +26,9 @@ from herenow.gateway.sweep import Sweep
 from herenow.gateway.tokens import Claims
 from herenow.gateway.waiting import Waiting
 from herenow.gateway.websocket import Accept, Farewell, Handler, Refuse, Socket, Upgrade
+from herenow.kit.tasks import Tasks
+from herenow.kit.wheel import Wheel
 from herenow.service.node import Node
-from herenow.service.tasks import Tasks
-from herenow.service.wheel import Wheel
 from herenow.wire.codes import Close
 from herenow.wire.ids import parse_id
 from herenow.wire.inputs import parse_platform

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from herenow.gateway.websocket import Handler, Socket
-from herenow.service.tasks import Tasks
+from herenow.kit.tasks import Tasks
 from herenow.wire.codes import Close
 
 MOST = 100

@@ -14,10 +14,10 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 import httpx2
 
 from herenow import __version__
+from herenow.kit.circuit_breaker import Rest
 from herenow.ports import SourceHealth
 from herenow.relations.failures import Failed
 from herenow.relations.reports import Reports
-from herenow.relations.rest import Rest
 from herenow.relations.signature import signed
 
 DEADLINE = 2.0

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from herenow.core.model import Status
 from herenow.core.visibility import status_in_public
 from herenow.errors import Unavailable
+from herenow.kit.deadline import reading
 from herenow.ports import Engine, Entry
-from herenow.service.calls import reading
 from herenow.service.metrics import Metrics
 from herenow.service.walk import pages
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from herenow.core.model import View
 from herenow.core.pacing import Delivery
 from herenow.core.visibility import Kind, Sight, coarse, day_of, seen
-from herenow.service.clock import Clock
+from herenow.kit.clock import Clock
 from herenow.service.outbox import Outbox
 from herenow.service.people import People, Person
 from herenow.wire.shapes import (

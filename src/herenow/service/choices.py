@@ -8,8 +8,8 @@ from __future__ import annotations
 from herenow.core.edits import set_custom, set_idle_after, set_mode
 from herenow.core.machine import Edit, Timings
 from herenow.core.model import Custom, Mode, Presence
+from herenow.kit.deadline import LEDGER_DEADLINE, writing
 from herenow.ports import Ledger
-from herenow.service.calls import LEDGER_DEADLINE, writing
 from herenow.service.decide import Decider
 from herenow.service.recorder import Recorder
 

@@ -21,16 +21,16 @@ from herenow.core.machine import Edit, Held, Outcome, Timings, droppable, settle
 from herenow.core.model import UNLEASED, Presence
 from herenow.core.record import UnknownFormat, encode
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
+from herenow.kit.clock import Clock
+from herenow.kit.shared_timeout import Patience
+from herenow.kit.tasks import Tasks
 from herenow.ports import Conflict, Write
-from herenow.service.clock import Clock
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
-from herenow.service.patience import Patience
 from herenow.service.people import Ask, HeldSession, People, Person, Writing, without
 from herenow.service.reader import Reader
 from herenow.service.recorder import Recorder
 from herenow.service.standing import Standing
-from herenow.service.tasks import Tasks
 from herenow.service.weighing import (
     Weighed,
     as_it_is,

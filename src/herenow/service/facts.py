@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Any
 
 from herenow.core.visibility import Block, Facts, Preferences, Sight, Verdict, earliest, judge
+from herenow.kit.idset import MANY, NO_IDS, Ids, having, holds, lacking
 from herenow.ports import IN_CONTACT, MUTUAL, BlockRow, Relation
 from herenow.ports import STRANGERS as UNRELATED
-from herenow.service.sorted_ids import MANY, NO_IDS, Ids, having, holds, lacking
 
 VIEWERS = 50_000
 TARGETS_PER_VIEWER = 20_000

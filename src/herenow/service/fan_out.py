@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from heapq import nlargest
 
-from herenow.service.clock import Clock
+from herenow.kit.clock import Clock
 
 WINDOW = 30.0
 """Seconds. What is told is of the present window and the one before: the last half minute to minute."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from herenow.kit.clock import Clock
+from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
 from herenow.ports import Ledger, LedgerChange, RelationRow
-from herenow.service.calls import LEDGER_DEADLINE, reading, writing
-from herenow.service.clock import Clock
 from herenow.service.news import News
 
 

@@ -20,9 +20,10 @@ import structlog
 from herenow.core.machine import Timings, wake_at
 from herenow.core.record import version_of
 from herenow.errors import Unavailable, UnknownOutcome
+from herenow.kit.clock import Clock
+from herenow.kit.deadline import reading, writing
+from herenow.kit.tasks import Tasks
 from herenow.ports import Engine, Offer
-from herenow.service.calls import reading, writing
-from herenow.service.clock import Clock
 from herenow.service.decide import Decider
 from herenow.service.freshness import Doubt, Freshness
 from herenow.service.metrics import Metrics
@@ -30,7 +31,6 @@ from herenow.service.people import People, Person
 from herenow.service.standing import Standing
 from herenow.service.sweep import Sweep
 from herenow.service.tail import Tail
-from herenow.service.tasks import Tasks
 from herenow.service.writer import Writer
 
 SETTLE = 5_000

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from herenow.core.pacing import Crowds, Delivery
 from herenow.core.shedding import Shed, may_wait
 from herenow.core.visibility import Sight, seen_by_oneself
+from herenow.kit.clock import Clock
+from herenow.kit.idset import NO_IDS, among, having, lacking
 from herenow.service.channels import Channel, Channels, is_news, viewers, watched_by
-from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
 from herenow.service.people import People, Person
 from herenow.service.popular import Popular
-from herenow.service.sorted_ids import NO_IDS, among, having, lacking
 from herenow.service.ticks import Ticks
 
 CATCH_UP = 0.05

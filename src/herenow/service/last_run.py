@@ -12,8 +12,8 @@ from herenow.core.machine import Timings, wake_at
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
 from herenow.core.values import replace
+from herenow.kit.clock import Clock
 from herenow.ports import Choice, Engine, Ledger, Offer
-from herenow.service.clock import Clock
 from herenow.service.reader import from_ledger
 
 AT_A_TIME = 1_000

@@ -28,14 +28,14 @@ from dataclasses import dataclass
 import structlog
 
 from herenow.errors import Unavailable, UnknownOutcome
+from herenow.kit.clock import NodeClock
+from herenow.kit.deadline import reading, writing
+from herenow.kit.tasks import Tasks
 from herenow.ports import Engine, Lease
-from herenow.service.calls import reading, writing
-from herenow.service.clock import NodeClock
 from herenow.service.freshness import Doubt, Freshness
 from herenow.service.metrics import Metrics
 from herenow.service.standing import Standing
 from herenow.service.sweep import Sweep
-from herenow.service.tasks import Tasks
 
 STILL = 1.33
 """Leases for which a counter must be seen to stand still. A node is cut off up to a third of a lease after the last renewal

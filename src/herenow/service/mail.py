@@ -10,11 +10,11 @@ import asyncio
 import msgspec
 
 from herenow.errors import Unavailable
+from herenow.kit.deadline import DEADLINE, reading
+from herenow.kit.tasks import Tasks
 from herenow.ports import Engine
-from herenow.service.calls import DEADLINE, reading
 from herenow.service.news import ChangedMessage, News
 from herenow.service.shares import ReapsMessage, Shares
-from herenow.service.tasks import Tasks
 from herenow.service.typing import TypingMessage, TypingRooms
 from herenow.service.users import EndMessage, Users, VoidMessage
 

@@ -15,8 +15,8 @@ from secrets import token_urlsafe
 import msgspec
 
 from herenow.errors import Unavailable, UnknownOutcome
+from herenow.kit.deadline import writing
 from herenow.ports import Engine, LedgerChange
-from herenow.service.calls import writing
 from herenow.service.relations import WHOLE, Acquaintances
 from herenow.service.subscriptions import Subscriptions
 from herenow.service.typing import TypingRooms

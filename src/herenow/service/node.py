@@ -21,12 +21,13 @@ from herenow.core.bucket import Rate
 from herenow.core.machine import Edit, Timings
 from herenow.core.pacing import Crowds
 from herenow.errors import HerenowError, Unavailable
+from herenow.kit.clock import NodeClock
+from herenow.kit.deadline import writing
+from herenow.kit.tasks import Tasks
 from herenow.ports import Engine, Ledger, LedgerChange, Relations, SourceHealth
-from herenow.service.calls import writing
 from herenow.service.census import Census
 from herenow.service.channels import Channels
 from herenow.service.choices import Choices
-from herenow.service.clock import NodeClock
 from herenow.service.decide import Decider
 from herenow.service.freshness import Freshness
 from herenow.service.graph import Graph
@@ -57,7 +58,6 @@ from herenow.service.streams import Streams
 from herenow.service.subscriptions import Subscriptions
 from herenow.service.sweep import Sweep
 from herenow.service.tail import Tail
-from herenow.service.tasks import Tasks
 from herenow.service.typing import TypingRooms
 from herenow.service.users import Users
 from herenow.service.views import Views

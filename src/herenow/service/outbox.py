@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from herenow.service.sorted_ids import NO_IDS
+from herenow.kit.idset import NO_IDS
 
 if TYPE_CHECKING:
     from herenow.service.channels import Channel

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import structlog
 
 from herenow.core.shedding import Shed, level
-from herenow.service.clock import Clock
+from herenow.kit.clock import Clock
 
 FADE = 0.6
 """What is left of a lateness at the next look."""

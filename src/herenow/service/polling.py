@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from herenow.core.bucket import Rate, take
-from herenow.service.clock import Clock
+from herenow.kit.clock import Clock
 from herenow.service.people import People
 from herenow.service.reader import Reader
 

@@ -13,9 +13,9 @@ from herenow.core.visibility import (
     last_seen_when_blocked,
     outlasts_a_block,
 )
+from herenow.kit.clock import Clock
+from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
 from herenow.ports import BlockRow, Ledger, LedgerChange
-from herenow.service.calls import LEDGER_DEADLINE, reading, writing
-from herenow.service.clock import Clock
 from herenow.service.news import News
 from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances

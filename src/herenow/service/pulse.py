@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from herenow.core.model import Status
-from herenow.service.clock import Clock
+from herenow.kit.clock import Clock
 from herenow.service.metrics import Metrics
 
 STEP = 2_000

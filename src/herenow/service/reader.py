@@ -27,9 +27,9 @@ from herenow.core.record import UnknownFormat, decode, version_of
 from herenow.core.values import replace
 from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable
+from herenow.kit.clock import Clock
+from herenow.kit.deadline import LEDGER_DEADLINE, reading
 from herenow.ports import Engine, Ledger, Loaded, Remembered
-from herenow.service.calls import LEDGER_DEADLINE, reading
-from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.people import People, Person
 from herenow.service.standing import OnLoss

@@ -12,14 +12,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from herenow.errors import Unavailable
+from herenow.kit.clock import Clock
+from herenow.kit.deadline import reading
+from herenow.kit.tasks import Tasks
 from herenow.ports import Due, Engine
-from herenow.service.calls import reading
-from herenow.service.clock import Clock
 from herenow.service.decide import Decider
 from herenow.service.metrics import Metrics
 from herenow.service.shares import NEVER, Reaping, Shares
 from herenow.service.standing import OnLoss, Standing
-from herenow.service.tasks import Tasks
 
 SHORTEST = 0.02
 

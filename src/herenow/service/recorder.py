@@ -24,9 +24,9 @@ from herenow.core.record import UnknownFormat, decode
 from herenow.core.values import Value
 from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
+from herenow.kit.clock import Clock
+from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
 from herenow.ports import Choice, Engine, Ledger
-from herenow.service.calls import LEDGER_DEADLINE, reading, writing
-from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.people import People
 from herenow.service.standing import new_epoch

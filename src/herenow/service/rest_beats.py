@@ -13,7 +13,7 @@ from herenow.core.edits import act, act_on, lived, lose
 from herenow.core.machine import Timings
 from herenow.core.model import UNLEASED, Idle, Platform, Session
 from herenow.errors import ProtocolError
-from herenow.service.clock import Clock
+from herenow.kit.clock import Clock
 from herenow.service.decide import Decider
 from herenow.service.people import HeldSession, People, Person, without
 from herenow.service.sessions import Sessions

@@ -17,11 +17,11 @@ from collections.abc import Callable
 import structlog
 
 from herenow.errors import Unavailable
+from herenow.kit.clock import Clock
+from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
+from herenow.kit.tasks import Tasks
 from herenow.ports import Ledger, LedgerChange, Void
-from herenow.service.calls import LEDGER_DEADLINE, reading, writing
-from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
-from herenow.service.tasks import Tasks
 
 PAGE = 5_000
 AGAIN = 1.0

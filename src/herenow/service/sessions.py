@@ -13,7 +13,7 @@ from herenow.core.edits import sign_out
 from herenow.core.machine import Timings
 from herenow.core.model import Idle, Platform, Presence
 from herenow.errors import ProtocolError
-from herenow.service.clock import SKEW, Clock
+from herenow.kit.clock import SKEW, Clock
 from herenow.service.connection import Connection
 from herenow.service.decide import Decider
 from herenow.service.hub import Hub

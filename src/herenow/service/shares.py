@@ -20,7 +20,7 @@ from hashlib import blake2b
 import msgspec
 
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.service.clock import Clock
+from herenow.kit.clock import Clock
 from herenow.service.standing import Standing
 
 POLL = 0.5

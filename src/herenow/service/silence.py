@@ -15,11 +15,11 @@ import structlog
 from herenow.core.machine import Timings
 from herenow.core.model import Idle, Session
 from herenow.core.sessions import idle_limit
-from herenow.service.clock import Clock
+from herenow.kit.clock import Clock
+from herenow.kit.wheel import Wheel
 from herenow.service.decide import Decider
 from herenow.service.people import HeldSession, People, without
 from herenow.service.standing import Standing
-from herenow.service.wheel import Wheel
 
 MARGIN = 5_000
 """Milliseconds before a device falls idle in the record at which its holder commits fresher activity, so that no other

@@ -12,7 +12,7 @@ from secrets import token_bytes
 from typing import Protocol
 
 from herenow.core.record import EPOCH_BYTES
-from herenow.service.clock import Clock
+from herenow.kit.clock import Clock
 
 
 def new_epoch() -> str:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from herenow.core.model import NOBODY_HERE
 from herenow.core.shards import shard_of
 from herenow.errors import ProtocolError
+from herenow.kit.clock import Clock
 from herenow.service.channels import Channels
-from herenow.service.clock import Clock
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox

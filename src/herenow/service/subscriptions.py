@@ -18,18 +18,18 @@ from dataclasses import dataclass, field
 from herenow.core.model import NOBODY_HERE
 from herenow.core.visibility import Kind, Sight
 from herenow.errors import Unavailable
+from herenow.kit.clock import Clock
+from herenow.kit.idset import among, holds
+from herenow.kit.loop_budget import Turns
+from herenow.kit.tasks import Tasks
 from herenow.ports import LedgerChange
 from herenow.service.channels import Channels, watched_by
-from herenow.service.clock import Clock
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import NOBODY, Outbox
 from herenow.service.people import People, Person
 from herenow.service.reader import Reader, is_at_hand
 from herenow.service.relations import Acquaintances
-from herenow.service.sorted_ids import among, holds
-from herenow.service.tasks import Tasks
-from herenow.service.turns import Turns
 from herenow.wire.shapes import dated_statuses_frame, status_body
 
 HIDE_AFTER = 0.5

@@ -17,10 +17,10 @@ import structlog
 
 from herenow.core.record import UnknownFormat
 from herenow.errors import Unavailable, UnknownOutcome
+from herenow.kit.clock import Clock
+from herenow.kit.deadline import DEADLINE, reading
 from herenow.ports import Engine, Entry, LogPart
-from herenow.service.calls import DEADLINE, reading
 from herenow.service.census import Census
-from herenow.service.clock import Clock
 from herenow.service.freshness import Doubt, Freshness
 from herenow.service.hub import Hub
 from herenow.service.metrics import Metrics

@@ -19,9 +19,9 @@ from collections.abc import Iterable
 
 from herenow.core.model import OwnView
 from herenow.core.visibility import Kind, seen_by_oneself
+from herenow.kit.clock import Clock
 from herenow.service.audiences import Audience, Audiences
 from herenow.service.channels import Channel, Channels, is_news
-from herenow.service.clock import Clock
 from herenow.service.fan_out import FanOut
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox

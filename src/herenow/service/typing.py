@@ -16,18 +16,18 @@ import msgspec
 
 from herenow.core.visibility import Sight, may_hear_typing
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
+from herenow.kit.clock import Clock
+from herenow.kit.deadline import writing
+from herenow.kit.idset import holds
+from herenow.kit.tasks import Tasks
 from herenow.ports import Engine, LedgerChange
-from herenow.service.calls import writing
-from herenow.service.clock import Clock
 from herenow.service.connection import Connection
 from herenow.service.metrics import Metrics
 from herenow.service.outbox import Outbox
 from herenow.service.people import People
 from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
-from herenow.service.sorted_ids import holds
 from herenow.service.subscriptions import Subscriptions
-from herenow.service.tasks import Tasks
 from herenow.wire.shapes import typing_frame
 
 MAX_ROOMS = 100

@@ -25,9 +25,10 @@ from herenow.core.machine import Edit, droppable
 from herenow.core.model import Presence
 from herenow.core.values import replace
 from herenow.errors import Unavailable, UnknownOutcome
+from herenow.kit.clock import SKEW, Clock
+from herenow.kit.deadline import LEDGER_DEADLINE, writing
+from herenow.kit.tasks import Tasks
 from herenow.ports import Engine, Ledger, Void
-from herenow.service.calls import LEDGER_DEADLINE, writing
-from herenow.service.clock import SKEW, Clock
 from herenow.service.decide import Decider
 from herenow.service.people import People, Person, lacking
 from herenow.service.reader import Reader
@@ -36,7 +37,6 @@ from herenow.service.revocations import Revocations
 from herenow.service.sessions import Sessions
 from herenow.service.standing import Standing
 from herenow.service.streams import Streams
-from herenow.service.tasks import Tasks
 
 AGAIN = 1.0
 """Seconds after which a deletion that the store did not take is tried again."""

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterable
 
 from herenow.core.model import Presence
 from herenow.core.record import UnknownFormat, decode, may_mention
+from herenow.kit.deadline import reading
 from herenow.ports import Engine
-from herenow.service.calls import reading
 
 PAGE = 500
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 import asyncio
 
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
+from herenow.kit.clock import Clock
+from herenow.kit.deadline import DEADLINE, writing
+from herenow.kit.tasks import Tasks
 from herenow.ports import Batch, Conflict, Engine, Fenced, Write, Written
-from herenow.service.calls import DEADLINE, writing
-from herenow.service.clock import Clock
 from herenow.service.metrics import Metrics
 from herenow.service.standing import OnLoss, Standing
-from herenow.service.tasks import Tasks
 
 BATCH = 500
 """Writes per commit: what a store does in a few milliseconds, so that others get their turn."""

@@ -18,8 +18,8 @@ from enum import Enum
 from random import Random
 from typing import Protocol
 
-from herenow.engines.bell import Bell
 from herenow.errors import HerenowError
+from herenow.kit.notifier import Bell
 
 
 class Fault(Enum):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Generator
 from types import coroutine
 from typing import Any
 
-from herenow.engines.bell import Bell
+from herenow.kit.notifier import Bell
 
 
 class Freezer:

@@ -32,11 +32,11 @@ from herenow.core.model import Platform, Presence, Status
 from herenow.core.record import EPOCH_BYTES, decode
 from herenow.engines.memory import MemoryStore
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
+from herenow.kit.clock import NodeClock
+from herenow.kit.tasks import Tasks
 from herenow.ports import Engine, RelationRow, Relations, Remembered
-from herenow.service.clock import NodeClock
 from herenow.service.connection import Connection
 from herenow.service.node import Node, NodeSettings
-from herenow.service.tasks import Tasks
 from herenow.testing.faults import StoreFaults
 from herenow.testing.faulty_engine import Faults, FaultyEngine
 from herenow.testing.freezing import Freezer

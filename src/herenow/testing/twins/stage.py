@@ -27,8 +27,8 @@ from herenow.gateway.server import PATH, Gateway, GatewaySettings
 from herenow.gateway.sockets import Sockets
 from herenow.gateway.tokens import SERVICE, mint
 from herenow.gateway.websocket import Accept, Handler, Upgrade
+from herenow.kit.clock import NodeClock
 from herenow.ports import RelationRow
-from herenow.service.clock import NodeClock
 from herenow.service.node import Node, NodeSettings
 from herenow.settings import Settings
 from herenow.testing.manual_clock import START, LoopClock
