@@ -18,8 +18,8 @@ SHOWN = {"status", "since", "last_seen", "custom", "platforms", "sessions", "mod
 
 MAY_LOOK = {
     # The store's side: what is written, offered and woken up, never shown.
-    ("service/people.py", "sessions"),  # does what we hold stand in the record?
-    ("service/people.py", "last_seen"),  # does the store lack what we know?
+    ("node/people.py", "sessions"),  # does what we hold stand in the record?
+    ("node/people.py", "last_seen"),  # does the store lack what we know?
     ("service/decide.py", "sessions"),  # what was committed of what we hold
     ("service/weighing.py", "last_seen"),  # what the store lacks is written again
     ("service/weighing.py", "sessions"),  # must the log tell it to other nodes?

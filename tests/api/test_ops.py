@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.api.world import SERVICE, STRANGER, problem, serving
 
-from herenow.service.metrics import BOUNDS
+from herenow.node.metrics import BOUNDS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

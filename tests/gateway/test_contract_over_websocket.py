@@ -19,8 +19,8 @@ from websockets.exceptions import InvalidStatus
 
 from herenow.app import running
 from herenow.gateway.listening import Listener
+from herenow.node.delivery.outbox import Outbox
 from herenow.service.choices import Choices
-from herenow.service.outbox import Outbox
 from herenow.service.subscriptions import Granted, Subscriptions
 from herenow.settings import Settings
 

@@ -3,19 +3,19 @@
 import pytest
 
 from herenow.core.visibility import Sight
-from herenow.service import audiences
-from herenow.service.audiences import Audiences
-from herenow.service.channels import Channel
-from herenow.service.outbox import Outbox
-from herenow.service.people import People
+from herenow.node.delivery import viewer_sets
+from herenow.node.delivery.channels import Channel
+from herenow.node.delivery.outbox import Outbox
+from herenow.node.delivery.viewer_sets import Audiences
+from herenow.node.people import People
 
 MANY, MOST = 3, 2
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(audiences, "MANY", MANY)
-    monkeypatch.setattr(audiences, "MOST", MOST)
+    monkeypatch.setattr(viewer_sets, "MANY", MANY)
+    monkeypatch.setattr(viewer_sets, "MOST", MOST)
 
 
 @pytest.fixture

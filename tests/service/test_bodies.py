@@ -4,8 +4,8 @@ import pytest
 
 from herenow.core.model import Presence, Status
 from herenow.core.visibility import Kind, Sight, seen
-from herenow.service import bodies
-from herenow.service.bodies import Bodies
+from herenow.node.delivery import status_cache
+from herenow.node.delivery.status_cache import Bodies
 from herenow.wire.shapes import status_body
 
 DAY = 20_000
@@ -50,7 +50,7 @@ def test_what_did_not_change_is_not_encoded_again(sight):
 
 
 def test_it_is_bounded_by_users_and_by_sights_of_each(monkeypatch):
-    monkeypatch.setattr(bodies, "USERS", 3)
+    monkeypatch.setattr(status_cache, "USERS", 3)
     kept = Bodies()
     first = kept.body("u0", Sight.FULL, HERE, DAY, stale=False)
     for number in range(10):
@@ -59,4 +59,4 @@ def test_it_is_bounded_by_users_and_by_sights_of_each(monkeypatch):
         kept.body("u9", Sight(Kind.FROZEN, last_seen=last_seen), HERE, DAY, stale=False)
     assert len(kept) == 3
     assert kept.body("u0", Sight.FULL, HERE, DAY, stale=False) is not first
-    assert max(len(each) for each in kept._kept.values()) == bodies.SIGHTS
+    assert max(len(each) for each in kept._kept.values()) == status_cache.SIGHTS

@@ -10,8 +10,8 @@ from herenow.core.model import Platform, Presence, Session, Status
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
 from herenow.engines.memory import MemoryEngine, MemoryStore
+from herenow.node.delivery.connection import Connection
 from herenow.ports import Offer
-from herenow.service.connection import Connection
 from herenow.service.node import Node, NodeSettings
 from herenow.testing.memory_ledger import MemoryLedger
 

@@ -15,13 +15,13 @@ from herenow.core.pacing import LONGEST, Crowds, Delivery
 from herenow.core.shedding import Shed
 from herenow.core.values import replace
 from herenow.core.visibility import Sight
-from herenow.service import audiences
-from herenow.service.channels import Channels, watched_by
-from herenow.service.hub import Hub
-from herenow.service.metrics import Metrics
-from herenow.service.outbox import Outbox
-from herenow.service.people import People
-from herenow.service.ticks import WIDEST_TICK
+from herenow.node.delivery import viewer_sets
+from herenow.node.delivery.channels import Channels, watched_by
+from herenow.node.delivery.flush import WIDEST_TICK
+from herenow.node.delivery.hub import Hub
+from herenow.node.delivery.outbox import Outbox
+from herenow.node.metrics import Metrics
+from herenow.node.people import People
 from herenow.testing.manual_clock import START, LoopClock
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -144,12 +144,14 @@ CROWDS = {
 
 
 @pytest.mark.parametrize("crowds", CROWDS.values(), ids=CROWDS)
-@pytest.mark.parametrize(("start", "many"), [(0, audiences.MANY), (100, audiences.MANY), (200, 1), (300, 2)])
+@pytest.mark.parametrize(
+    ("start", "many"), [(0, viewer_sets.MANY), (100, viewer_sets.MANY), (200, 1), (300, 2)]
+)
 async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_twice(
     start, crowds, many, monkeypatch
 ):
-    monkeypatch.setattr(audiences, "MANY", many)
-    monkeypatch.setattr(audiences, "MOST", 2)
+    monkeypatch.setattr(viewer_sets, "MANY", many)
+    monkeypatch.setattr(viewer_sets, "MOST", 2)
     frames = 0
     for seed in range(start, start + 100):
         stage = Stage(seed, crowds)

@@ -4,7 +4,7 @@ import pytest
 from tests.service.scenes import meet
 
 from herenow.core.model import Platform
-from herenow.service.people import REMEMBER_ENDED
+from herenow.node.people import REMEMBER_ENDED
 from herenow.testing.faulty_engine import Fault, Rule
 from herenow.wire.codes import Close
 

@@ -11,8 +11,8 @@ from herenow.core.model import Mode
 from herenow.core.values import replace as altered
 from herenow.errors import Unavailable
 from herenow.kit.loop_budget import A_TURN
+from herenow.node.people import REMEMBER_ENDED
 from herenow.ports import LedgerChange, RelationRow
-from herenow.service.people import REMEMBER_ENDED
 from herenow.testing.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

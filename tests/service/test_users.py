@@ -8,8 +8,8 @@ from tests.service.scenes import Stalled, meet
 from herenow.core.happenings import REMEMBER_SIGN_OUT
 from herenow.core.model import Custom, Mode, Platform, Presence
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
+from herenow.node.people import Person
 from herenow.ports import LedgerChange, RelationRow, Remembered
-from herenow.service.people import Person
 from herenow.testing.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

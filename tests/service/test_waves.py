@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from herenow.service import waves
-from herenow.service.waves import SLICE, Waves
+from herenow.node.delivery import paced
+from herenow.node.delivery.paced import SLICE, Waves
 
 
 class Named:
@@ -19,11 +19,11 @@ async def test_the_active_come_first_however_long_it_takes_to_go_through_all(mon
         lambda user: user.startswith("active"),
         lambda _person, found: told.extend(outbox.user for outbox, _ in found),
     )
-    monkeypatch.setattr(waves, "_now", lambda: next(slow))
+    monkeypatch.setattr(paced, "_now", lambda: next(slow))
     star: Any = Named("star")
     crowd.add(star, viewers, b"", 20 * SLICE)
     crowd.close()
-    monkeypatch.setattr(waves, "_now", lambda: 1_000_000)
+    monkeypatch.setattr(paced, "_now", lambda: 1_000_000)
     crowd._roll()
     crowd.close()
     assert len(told) == len(viewers)

@@ -10,8 +10,8 @@ from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import NodeClock
 from herenow.kit.tasks import Tasks
+from herenow.node.metrics import Metrics
 from herenow.ports import Batch, Conflict, Fenced, Write, Written
-from herenow.service.metrics import Metrics
 from herenow.service.standing import Standing
 from herenow.service.writer import BATCH, Writer
 from herenow.testing.engine_contract import record, user_of, users_of

@@ -150,7 +150,7 @@ def viewers_by(kinds):
     ],
 )
 def test_a_leak_beside_a_crowd_is_found(monkeypatch, name, spoiled, crowds, hiding):
-    monkeypatch.setattr(f"herenow.service.popular.{name}", spoiled)
+    monkeypatch.setattr(f"herenow.node.delivery.fanout.{name}", spoiled)
     assert beside(crowds, hiding()).differences(TOUR)
 
 

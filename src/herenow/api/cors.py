@@ -16,7 +16,7 @@ from herenow.api.answers import Reply
 from herenow.api.problems import refused
 from herenow.errors import ProtocolError
 from herenow.gateway.origins import is_allowed
-from herenow.service.metrics import Metrics
+from herenow.node.metrics import Metrics
 
 METHODS = "GET, POST, PUT, DELETE"
 HEADERS = "authorization, content-type"

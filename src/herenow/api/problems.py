@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from herenow.api.answers import Headers, Reply
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.gateway.auth import find_token
-from herenow.service.metrics import Metrics
+from herenow.node.metrics import Metrics
 from herenow.wire.codes import CODES
 
 MEDIA = "application/problem+json"

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from herenow import __version__
 from herenow.core.model import Status
-from herenow.service.metrics import BOUNDS, Histogram
+from herenow.node.metrics import BOUNDS, Histogram
 from herenow.service.node import Node
 
 

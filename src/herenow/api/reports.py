@@ -25,7 +25,7 @@ from herenow.api.troubles import Trouble, troubles
 from herenow.core.model import Status
 from herenow.errors import Unavailable
 from herenow.gateway.auth import Auth
-from herenow.service.metrics import quantile
+from herenow.node.metrics import quantile
 from herenow.service.node import Node
 from herenow.service.pulse import COUNTED, STEP, Slot
 from herenow.workers.link import Told

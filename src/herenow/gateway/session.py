@@ -20,7 +20,7 @@ from herenow.core.model import Platform
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.gateway.tokens import Claims
 from herenow.gateway.websocket import Socket
-from herenow.service.connection import Connection
+from herenow.node.delivery.connection import Connection
 from herenow.service.subscriptions import Granted
 from herenow.wire.codes import Close
 from herenow.wire.frames import (

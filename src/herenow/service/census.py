@@ -17,8 +17,8 @@ from herenow.core.model import Status
 from herenow.core.visibility import status_in_public
 from herenow.errors import Unavailable
 from herenow.kit.deadline import reading
+from herenow.node.metrics import Metrics
 from herenow.ports import Engine, Entry
-from herenow.service.metrics import Metrics
 from herenow.service.walk import pages
 
 _OFFLINE = int(Status.OFFLINE)

@@ -24,10 +24,10 @@ from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutc
 from herenow.kit.clock import Clock
 from herenow.kit.shared_timeout import Patience
 from herenow.kit.tasks import Tasks
+from herenow.node.delivery.hub import Hub
+from herenow.node.metrics import Metrics
+from herenow.node.people import Ask, HeldSession, People, Person, Writing, without
 from herenow.ports import Conflict, Write
-from herenow.service.hub import Hub
-from herenow.service.metrics import Metrics
-from herenow.service.people import Ask, HeldSession, People, Person, Writing, without
 from herenow.service.reader import Reader
 from herenow.service.recorder import Recorder
 from herenow.service.standing import Standing

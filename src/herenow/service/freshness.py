@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum, auto
 
-from herenow.service.hub import Hub
+from herenow.node.delivery.hub import Hub
 
 
 class Doubt(Enum):

@@ -23,11 +23,11 @@ from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import reading, writing
 from herenow.kit.tasks import Tasks
+from herenow.node.metrics import Metrics
+from herenow.node.people import People, Person
 from herenow.ports import Engine, Offer
 from herenow.service.decide import Decider
 from herenow.service.freshness import Doubt, Freshness
-from herenow.service.metrics import Metrics
-from herenow.service.people import People, Person
 from herenow.service.standing import Standing
 from herenow.service.sweep import Sweep
 from herenow.service.tail import Tail

@@ -31,9 +31,9 @@ from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import NodeClock
 from herenow.kit.deadline import reading, writing
 from herenow.kit.tasks import Tasks
+from herenow.node.metrics import Metrics
 from herenow.ports import Engine, Lease
 from herenow.service.freshness import Doubt, Freshness
-from herenow.service.metrics import Metrics
 from herenow.service.standing import Standing
 from herenow.service.sweep import Sweep
 

@@ -24,23 +24,23 @@ from herenow.errors import HerenowError, Unavailable
 from herenow.kit.clock import NodeClock
 from herenow.kit.deadline import writing
 from herenow.kit.tasks import Tasks
+from herenow.node.delivery.channels import Channels
+from herenow.node.delivery.hub import Hub
+from herenow.node.delivery.overload import Overload
+from herenow.node.metrics import Metrics
+from herenow.node.people import HeldSession, People, Person
 from herenow.ports import Engine, Ledger, LedgerChange, Relations, SourceHealth
 from herenow.service.census import Census
-from herenow.service.channels import Channels
 from herenow.service.choices import Choices
 from herenow.service.decide import Decider
 from herenow.service.freshness import Freshness
 from herenow.service.graph import Graph
 from herenow.service.healing import Healing
-from herenow.service.hub import Hub
 from herenow.service.inquiries import Inquiries
 from herenow.service.last_run import take_over
 from herenow.service.lease import LeaseKeeper
 from herenow.service.mail import Mail
-from herenow.service.metrics import Metrics
 from herenow.service.news import News
-from herenow.service.overload import Overload
-from herenow.service.people import HeldSession, People, Person
 from herenow.service.polling import Polling
 from herenow.service.privacy import Privacy
 from herenow.service.pulse import LOOK, Pulse

@@ -11,7 +11,7 @@ from collections import OrderedDict
 
 from herenow.core.bucket import Rate, take
 from herenow.kit.clock import Clock
-from herenow.service.people import People
+from herenow.node.people import People
 from herenow.service.reader import Reader
 
 POLLERS = 100_000

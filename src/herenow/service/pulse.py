@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from herenow.core.model import Status
 from herenow.kit.clock import Clock
-from herenow.service.metrics import Metrics
+from herenow.node.metrics import Metrics
 
 STEP = 2_000
 """Milliseconds of a slot."""

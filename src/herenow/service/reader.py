@@ -29,9 +29,9 @@ from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, reading
+from herenow.node.metrics import Metrics
+from herenow.node.people import People, Person
 from herenow.ports import Engine, Ledger, Loaded, Remembered
-from herenow.service.metrics import Metrics
-from herenow.service.people import People, Person
 from herenow.service.standing import OnLoss
 
 KEEP_COLD = 60_000

@@ -15,9 +15,9 @@ from herenow.errors import Unavailable
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import reading
 from herenow.kit.tasks import Tasks
+from herenow.node.metrics import Metrics
 from herenow.ports import Due, Engine
 from herenow.service.decide import Decider
-from herenow.service.metrics import Metrics
 from herenow.service.shares import NEVER, Reaping, Shares
 from herenow.service.standing import OnLoss, Standing
 

@@ -26,9 +26,9 @@ from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
+from herenow.node.metrics import Metrics
+from herenow.node.people import People
 from herenow.ports import Choice, Engine, Ledger
-from herenow.service.metrics import Metrics
-from herenow.service.people import People
 from herenow.service.standing import new_epoch
 from herenow.service.walk import pages
 

@@ -14,8 +14,8 @@ from herenow.core.machine import Timings
 from herenow.core.model import UNLEASED, Idle, Platform, Session
 from herenow.errors import ProtocolError
 from herenow.kit.clock import Clock
+from herenow.node.people import HeldSession, People, Person, without
 from herenow.service.decide import Decider
-from herenow.service.people import HeldSession, People, Person, without
 from herenow.service.sessions import Sessions
 from herenow.service.silence import Silence
 from herenow.service.standing import Standing

@@ -20,8 +20,8 @@ from herenow.errors import Unavailable
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
 from herenow.kit.tasks import Tasks
+from herenow.node.metrics import Metrics
 from herenow.ports import Ledger, LedgerChange, Void
-from herenow.service.metrics import Metrics
 
 PAGE = 5_000
 AGAIN = 1.0

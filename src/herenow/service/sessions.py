@@ -14,12 +14,12 @@ from herenow.core.machine import Timings
 from herenow.core.model import Idle, Platform, Presence
 from herenow.errors import ProtocolError
 from herenow.kit.clock import SKEW, Clock
-from herenow.service.connection import Connection
+from herenow.node.delivery.connection import Connection
+from herenow.node.delivery.hub import Hub
+from herenow.node.delivery.outbox import Outbox
+from herenow.node.metrics import Metrics
+from herenow.node.people import HeldSession, People, Person, without
 from herenow.service.decide import Decider
-from herenow.service.hub import Hub
-from herenow.service.metrics import Metrics
-from herenow.service.outbox import Outbox
-from herenow.service.people import HeldSession, People, Person, without
 from herenow.service.silence import Silence
 from herenow.service.standing import Standing
 from herenow.wire.codes import Close

@@ -17,8 +17,8 @@ from herenow.core.model import Idle, Session
 from herenow.core.sessions import idle_limit
 from herenow.kit.clock import Clock
 from herenow.kit.wheel import Wheel
+from herenow.node.people import HeldSession, People, without
 from herenow.service.decide import Decider
-from herenow.service.people import HeldSession, People, without
 from herenow.service.standing import Standing
 
 MARGIN = 5_000

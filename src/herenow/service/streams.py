@@ -15,11 +15,11 @@ from herenow.core.model import NOBODY_HERE
 from herenow.core.shards import shard_of
 from herenow.errors import ProtocolError
 from herenow.kit.clock import Clock
-from herenow.service.channels import Channels
-from herenow.service.hub import Hub
-from herenow.service.metrics import Metrics
-from herenow.service.outbox import Outbox
-from herenow.service.people import People, without
+from herenow.node.delivery.channels import Channels
+from herenow.node.delivery.hub import Hub
+from herenow.node.delivery.outbox import Outbox
+from herenow.node.metrics import Metrics
+from herenow.node.people import People, without
 from herenow.service.subscriptions import Subscriptions
 from herenow.wire.codes import Close
 from herenow.wire.shapes import dated_statuses_frame, denied_list_frame, status_body

@@ -22,12 +22,12 @@ from herenow.kit.clock import Clock
 from herenow.kit.idset import among, holds
 from herenow.kit.loop_budget import Turns
 from herenow.kit.tasks import Tasks
+from herenow.node.delivery.channels import Channels, watched_by
+from herenow.node.delivery.hub import Hub
+from herenow.node.delivery.outbox import NOBODY, Outbox
+from herenow.node.metrics import Metrics
+from herenow.node.people import People, Person
 from herenow.ports import LedgerChange
-from herenow.service.channels import Channels, watched_by
-from herenow.service.hub import Hub
-from herenow.service.metrics import Metrics
-from herenow.service.outbox import NOBODY, Outbox
-from herenow.service.people import People, Person
 from herenow.service.reader import Reader, is_at_hand
 from herenow.service.relations import Acquaintances
 from herenow.wire.shapes import dated_statuses_frame, status_body

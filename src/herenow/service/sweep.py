@@ -16,9 +16,9 @@ from herenow.core.edits import retire
 from herenow.core.model import UNLEASED
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.kit.deadline import reading, writing
+from herenow.node.people import People
 from herenow.ports import Engine, Lease
 from herenow.service.decide import Decider
-from herenow.service.people import People
 from herenow.service.walk import pages
 
 REMEMBER = 1_000

@@ -19,12 +19,12 @@ from herenow.core.record import UnknownFormat
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import DEADLINE, reading
+from herenow.node.delivery.hub import Hub
+from herenow.node.metrics import Metrics
+from herenow.node.people import People, Person
 from herenow.ports import Engine, Entry, LogPart
 from herenow.service.census import Census
 from herenow.service.freshness import Doubt, Freshness
-from herenow.service.hub import Hub
-from herenow.service.metrics import Metrics
-from herenow.service.people import People, Person
 from herenow.service.reader import PART, Reader
 from herenow.service.standing import OnLoss
 

@@ -20,11 +20,11 @@ from herenow.kit.clock import Clock
 from herenow.kit.deadline import writing
 from herenow.kit.idset import holds
 from herenow.kit.tasks import Tasks
+from herenow.node.delivery.connection import Connection
+from herenow.node.delivery.outbox import Outbox
+from herenow.node.metrics import Metrics
+from herenow.node.people import People
 from herenow.ports import Engine, LedgerChange
-from herenow.service.connection import Connection
-from herenow.service.metrics import Metrics
-from herenow.service.outbox import Outbox
-from herenow.service.people import People
 from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
 from herenow.service.subscriptions import Subscriptions

@@ -28,9 +28,9 @@ from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import SKEW, Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, writing
 from herenow.kit.tasks import Tasks
+from herenow.node.people import People, Person, lacking
 from herenow.ports import Engine, Ledger, Void
 from herenow.service.decide import Decider
-from herenow.service.people import People, Person, lacking
 from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
 from herenow.service.revocations import Revocations

@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from herenow.core.model import Bucket, Presence, Status, View
 from herenow.core.shards import shard_of
 from herenow.core.visibility import Facts, Kind, Sight, judge, seen, seen_by_oneself
-from herenow.service.bodies import Bodies
-from herenow.service.channels import Channels
+from herenow.node.delivery.channels import Channels
+from herenow.node.delivery.status_cache import Bodies
+from herenow.node.people import People
 from herenow.service.decide import Decider
-from herenow.service.people import People
 from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
 from herenow.service.subscriptions import Subscriptions

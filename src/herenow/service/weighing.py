@@ -10,8 +10,8 @@ from herenow.core.model import Presence
 from herenow.core.sessions import later
 from herenow.core.values import replace
 from herenow.core.visibility import status_in_public
+from herenow.node.people import Ask, HeldSession, Person
 from herenow.ports import Write
-from herenow.service.people import Ask, HeldSession, Person
 
 
 class Weighed:

@@ -18,8 +18,8 @@ from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import DEADLINE, writing
 from herenow.kit.tasks import Tasks
+from herenow.node.metrics import Metrics
 from herenow.ports import Batch, Conflict, Engine, Fenced, Write, Written
-from herenow.service.metrics import Metrics
 from herenow.service.standing import OnLoss, Standing
 
 BATCH = 500

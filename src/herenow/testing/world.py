@@ -34,8 +34,8 @@ from herenow.engines.memory import MemoryStore
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.kit.clock import NodeClock
 from herenow.kit.tasks import Tasks
+from herenow.node.delivery.connection import Connection
 from herenow.ports import Engine, RelationRow, Relations, Remembered
-from herenow.service.connection import Connection
 from herenow.service.node import Node, NodeSettings
 from herenow.testing.faults import StoreFaults
 from herenow.testing.faulty_engine import Faults, FaultyEngine

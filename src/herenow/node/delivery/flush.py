@@ -20,12 +20,12 @@ from collections.abc import Iterable
 from herenow.core.model import OwnView
 from herenow.core.visibility import Kind, seen_by_oneself
 from herenow.kit.clock import Clock
-from herenow.service.audiences import Audience, Audiences
-from herenow.service.channels import Channel, Channels, is_news
-from herenow.service.fan_out import FanOut
-from herenow.service.metrics import Metrics
-from herenow.service.outbox import Outbox
-from herenow.service.people import People, Person
+from herenow.node.delivery.channels import Channel, Channels, is_news
+from herenow.node.delivery.outbox import Outbox
+from herenow.node.delivery.top_targets import FanOut
+from herenow.node.delivery.viewer_sets import Audience, Audiences
+from herenow.node.metrics import Metrics
+from herenow.node.people import People, Person
 from herenow.wire.shapes import self_body, self_frame
 
 _TRUTH = Kind.TRUTH  # an attribute of an enum is slow to get

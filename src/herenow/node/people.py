@@ -20,9 +20,9 @@ from herenow.core.shards import shard_of
 from herenow.core.values import replace
 
 if TYPE_CHECKING:
-    from herenow.service.channels import Channel
-    from herenow.service.connection import Connection
-    from herenow.service.outbox import Outbox
+    from herenow.node.delivery.channels import Channel
+    from herenow.node.delivery.connection import Connection
+    from herenow.node.delivery.outbox import Outbox
 
 REMEMBER_ENDED = 120_000
 """Milliseconds we keep the record of somebody who left us: what we can offer when the store loses it."""

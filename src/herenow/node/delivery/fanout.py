@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from herenow.core.pacing import Crowds, Delivery
 from herenow.core.visibility import Kind
-from herenow.service.channels import ASKS, Channel, Channels, is_news, viewers
-from herenow.service.outbox import Outbox
-from herenow.service.people import People, Person
-from herenow.service.ticks import Ticks
-from herenow.service.waves import Told, Waves
+from herenow.node.delivery.channels import ASKS, Channel, Channels, is_news, viewers
+from herenow.node.delivery.flush import Ticks
+from herenow.node.delivery.outbox import Outbox
+from herenow.node.delivery.paced import Told, Waves
+from herenow.node.people import People, Person
 
 
 class Popular:

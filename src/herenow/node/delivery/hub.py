@@ -18,12 +18,12 @@ from herenow.core.shedding import Shed, may_wait
 from herenow.core.visibility import Sight, seen_by_oneself
 from herenow.kit.clock import Clock
 from herenow.kit.idset import NO_IDS, among, having, lacking
-from herenow.service.channels import Channel, Channels, is_news, viewers, watched_by
-from herenow.service.metrics import Metrics
-from herenow.service.outbox import Outbox
-from herenow.service.people import People, Person
-from herenow.service.popular import Popular
-from herenow.service.ticks import Ticks
+from herenow.node.delivery.channels import Channel, Channels, is_news, viewers, watched_by
+from herenow.node.delivery.fanout import Popular
+from herenow.node.delivery.flush import Ticks
+from herenow.node.delivery.outbox import Outbox
+from herenow.node.metrics import Metrics
+from herenow.node.people import People, Person
 
 CATCH_UP = 0.05
 """Seconds at a time that go into sending what waited while the node was late."""

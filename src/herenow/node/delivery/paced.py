@@ -20,8 +20,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from herenow.core.pacing import place
-from herenow.service.outbox import Outbox
-from herenow.service.people import Person
+from herenow.node.delivery.outbox import Outbox
+from herenow.node.people import Person
 
 SLICE = 0.05
 """Seconds between two parts of a wave."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from herenow.kit.idset import NO_IDS
 
 if TYPE_CHECKING:
-    from herenow.service.channels import Channel
-    from herenow.service.ticks import News
+    from herenow.node.delivery.channels import Channel
+    from herenow.node.delivery.flush import News
 
 
 NOBODY: frozenset[str] = frozenset()

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from herenow.service.channels import Channel
-    from herenow.service.outbox import Outbox
+    from herenow.node.delivery.channels import Channel
+    from herenow.node.delivery.outbox import Outbox
 
 MANY = 100
 """Viewers from which on a set of them pays."""

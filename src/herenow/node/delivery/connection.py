@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from herenow.service.outbox import Outbox
-from herenow.service.people import HeldSession
+from herenow.node.delivery.outbox import Outbox
+from herenow.node.people import HeldSession
 
 NO_ROOMS: frozenset[str] = frozenset()
 

@@ -15,8 +15,8 @@ from herenow.core.model import View
 from herenow.core.pacing import Delivery
 from herenow.core.visibility import Kind, Sight, coarse, day_of, seen
 from herenow.kit.clock import Clock
-from herenow.service.outbox import Outbox
-from herenow.service.people import People, Person
+from herenow.node.delivery.outbox import Outbox
+from herenow.node.people import People, Person
 from herenow.wire.shapes import (
     closed_statuses_frame,
     status_body,
