@@ -20,8 +20,8 @@ from bench import machine
 from bench.effort import Effort
 from bench.report import Figure, Result
 from herenow.ledgers import open_ledger
+from herenow.node.records.ledger_writer import PART
 from herenow.ports import Ledger
-from herenow.service.recorder import PART
 
 PEOPLE = 500_000
 SECONDS = 10.0

@@ -20,14 +20,14 @@ MAY_LOOK = {
     # The store's side: what is written, offered and woken up, never shown.
     ("node/people.py", "sessions"),  # does what we hold stand in the record?
     ("node/people.py", "last_seen"),  # does the store lack what we know?
-    ("service/decide.py", "sessions"),  # what was committed of what we hold
-    ("service/weighing.py", "last_seen"),  # what the store lacks is written again
-    ("service/weighing.py", "sessions"),  # must the log tell it to other nodes?
-    ("service/recorder.py", "last_seen"),  # what the ledger keeps is the public value
-    ("service/recorder.py", "sessions"),  # a run's stamp: the last evidence of who is visibly here
-    ("service/recorder.py", "mode"),
-    ("service/recorder.py", "mode_until"),
-    ("service/recorder.py", "custom"),
+    ("node/records/decider.py", "sessions"),  # what was committed of what we hold
+    ("node/records/decision.py", "last_seen"),  # what the store lacks is written again
+    ("node/records/decision.py", "sessions"),  # must the log tell it to other nodes?
+    ("node/records/ledger_writer.py", "last_seen"),  # what the ledger keeps is the public value
+    ("node/records/ledger_writer.py", "sessions"),  # a run's stamp: the last evidence of who is visibly here
+    ("node/records/ledger_writer.py", "mode"),
+    ("node/records/ledger_writer.py", "mode_until"),
+    ("node/records/ledger_writer.py", "custom"),
     ("service/healing.py", "last_seen"),
     ("service/sessions.py", "sessions"),
     ("service/rest_beats.py", "sessions"),  # has another node the device's socket?

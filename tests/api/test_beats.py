@@ -249,7 +249,7 @@ async def test_a_batch_is_read_at_once_and_written_by_the_hundred():
 
 
 async def test_a_store_that_is_away_is_said_of_every_beat_and_asked_only_once_each(monkeypatch):
-    monkeypatch.setattr("herenow.service.decide.PATIENCE", 0.01)
+    monkeypatch.setattr("herenow.node.records.decider.PATIENCE", 0.01)
     engine = Counting(MemoryStore(4, clock=lambda: NOW))
     async with serving(engine=engine) as world:
         engine.away, engine.commits = True, 0

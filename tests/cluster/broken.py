@@ -7,8 +7,8 @@ and as what the checker must find it.
 from herenow.core.record import decode
 from herenow.core.values import replace
 from herenow.core.visibility import Sight
+from herenow.node.records.authority import Standing
 from herenow.ports import Committed, Loaded
-from herenow.service.standing import Standing
 
 
 def forgets_what_it_holds(node):

@@ -8,7 +8,7 @@ from tests.service.scenes import meet
 
 from herenow.core.model import Mode
 from herenow.core.shards import shard_of
-from herenow.service import recorder
+from herenow.node.records import ledger_writer
 from herenow.testing.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -169,7 +169,7 @@ async def crowd(world, *users):
 
 async def test_one_shard_that_lets_nobody_go_keeps_no_other_from_the_ledger(world, monkeypatch):
     """More of them than are written at a time, and they come first."""
-    monkeypatch.setattr(recorder, "PART", 4)
+    monkeypatch.setattr(ledger_writer, "PART", 4)
     users = [f"u{number}" for number in range(60)]
     stuck = [user for user in users if shard_of(user, 4) == 0][:6]
     others = [user for user in users if shard_of(user, 4) != 0][:10]
@@ -218,7 +218,7 @@ async def test_a_store_that_is_away_is_not_told_as_a_ledger_that_is(world):
 
 
 async def test_what_waits_in_memory_is_bounded_and_the_marks_have_the_rest(world, monkeypatch):
-    monkeypatch.setattr(recorder, "BACKLOG", 5)
+    monkeypatch.setattr(ledger_writer, "BACKLOG", 5)
     node, clients = await crowd(world, *map("u{}".format, range(20)))
     world.ledger.away = True
     for client in clients:

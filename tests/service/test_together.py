@@ -10,7 +10,7 @@ from herenow.core.edits import set_mode
 from herenow.core.model import Mode
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.deadline import _go_on
-from herenow.service.decide import TOGETHER
+from herenow.node.records.decider import TOGETHER
 from herenow.testing.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

@@ -11,9 +11,9 @@ from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import NodeClock
 from herenow.kit.tasks import Tasks
 from herenow.node.metrics import Metrics
+from herenow.node.records.authority import Standing
+from herenow.node.records.writer import BATCH, Writer
 from herenow.ports import Batch, Conflict, Fenced, Write, Written
-from herenow.service.standing import Standing
-from herenow.service.writer import BATCH, Writer
 from herenow.testing.engine_contract import record, user_of, users_of
 from herenow.testing.faulty_engine import Fault, Faults, FaultyEngine, Rule
 from herenow.testing.manual_clock import START

@@ -18,8 +18,8 @@ from herenow.core.visibility import status_in_public
 from herenow.errors import Unavailable
 from herenow.kit.deadline import reading
 from herenow.node.metrics import Metrics
+from herenow.node.records.pages import pages
 from herenow.ports import Engine, Entry
-from herenow.service.walk import pages
 
 _OFFLINE = int(Status.OFFLINE)
 

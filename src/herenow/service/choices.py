@@ -9,9 +9,9 @@ from herenow.core.edits import set_custom, set_idle_after, set_mode
 from herenow.core.machine import Edit, Timings
 from herenow.core.model import Custom, Mode, Presence
 from herenow.kit.deadline import LEDGER_DEADLINE, writing
+from herenow.node.records.decider import Decider
+from herenow.node.records.ledger_writer import Recorder
 from herenow.ports import Ledger
-from herenow.service.decide import Decider
-from herenow.service.recorder import Recorder
 
 
 class Choices:

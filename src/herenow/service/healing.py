@@ -25,13 +25,13 @@ from herenow.kit.deadline import reading, writing
 from herenow.kit.tasks import Tasks
 from herenow.node.metrics import Metrics
 from herenow.node.people import People, Person
+from herenow.node.records.authority import Standing
+from herenow.node.records.decider import Decider
+from herenow.node.records.writer import Writer
 from herenow.ports import Engine, Offer
-from herenow.service.decide import Decider
 from herenow.service.freshness import Doubt, Freshness
-from herenow.service.standing import Standing
 from herenow.service.sweep import Sweep
 from herenow.service.tail import Tail
-from herenow.service.writer import Writer
 
 SETTLE = 5_000
 """Milliseconds every node has to notice the loss and to begin to offer what it knows."""

@@ -11,11 +11,11 @@ from herenow.core.machine import Timings
 from herenow.core.model import Mode, Status
 from herenow.core.visibility import Facts, Verdict, judge
 from herenow.errors import ProtocolError
+from herenow.node.records.decider import Decider
+from herenow.node.records.pages import page_of
 from herenow.ports import Engine
-from herenow.service.decide import Decider
 from herenow.service.relations import Acquaintances
 from herenow.service.views import Views
-from herenow.service.walk import page_of
 
 PAGES = 20
 """Pages of the store that one answer may look through: a page may hold nobody who was asked for."""

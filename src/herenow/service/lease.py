@@ -32,9 +32,9 @@ from herenow.kit.clock import NodeClock
 from herenow.kit.deadline import reading, writing
 from herenow.kit.tasks import Tasks
 from herenow.node.metrics import Metrics
+from herenow.node.records.authority import Standing
 from herenow.ports import Engine, Lease
 from herenow.service.freshness import Doubt, Freshness
-from herenow.service.standing import Standing
 from herenow.service.sweep import Sweep
 
 STILL = 1.33

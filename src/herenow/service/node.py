@@ -29,31 +29,32 @@ from herenow.node.delivery.hub import Hub
 from herenow.node.delivery.overload import Overload
 from herenow.node.metrics import Metrics
 from herenow.node.people import HeldSession, People, Person
+from herenow.node.records.authority import Standing, new_epoch
+from herenow.node.records.decider import Decider
+from herenow.node.records.ledger_writer import STAMP_EVERY, Recorder
+from herenow.node.records.reader import Reader
+from herenow.node.records.restore import take_over
+from herenow.node.records.writer import Writer
 from herenow.ports import Engine, Ledger, LedgerChange, Relations, SourceHealth
 from herenow.service.census import Census
 from herenow.service.choices import Choices
-from herenow.service.decide import Decider
 from herenow.service.freshness import Freshness
 from herenow.service.graph import Graph
 from herenow.service.healing import Healing
 from herenow.service.inquiries import Inquiries
-from herenow.service.last_run import take_over
 from herenow.service.lease import LeaseKeeper
 from herenow.service.mail import Mail
 from herenow.service.news import News
 from herenow.service.polling import Polling
 from herenow.service.privacy import Privacy
 from herenow.service.pulse import LOOK, Pulse
-from herenow.service.reader import Reader
 from herenow.service.reaper import Reaper
-from herenow.service.recorder import STAMP_EVERY, Recorder
 from herenow.service.relations import POLL, Acquaintances
 from herenow.service.rest_beats import RestBeats
 from herenow.service.revocations import FORGET_EVERY, Revocations
 from herenow.service.sessions import Sessions
 from herenow.service.shares import Reaping, Shares
 from herenow.service.silence import Silence
-from herenow.service.standing import Standing, new_epoch
 from herenow.service.streams import Streams
 from herenow.service.subscriptions import Subscriptions
 from herenow.service.sweep import Sweep
@@ -61,7 +62,6 @@ from herenow.service.tail import Tail
 from herenow.service.typing import TypingRooms
 from herenow.service.users import Users
 from herenow.service.views import Views
-from herenow.service.writer import Writer
 from herenow.wire.codes import Close
 
 TURN = 0.25

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from herenow.core.bucket import Rate, take
 from herenow.kit.clock import Clock
 from herenow.node.people import People
-from herenow.service.reader import Reader
+from herenow.node.records.reader import Reader
 
 POLLERS = 100_000
 """Users remembered at the most: about 15 MB. Beyond, the one who waited longest begins anew."""

@@ -15,9 +15,9 @@ from herenow.core.visibility import (
 )
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
+from herenow.node.records.reader import Reader
 from herenow.ports import BlockRow, Ledger, LedgerChange
 from herenow.service.news import News
-from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
 
 

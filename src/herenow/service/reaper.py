@@ -16,10 +16,10 @@ from herenow.kit.clock import Clock
 from herenow.kit.deadline import reading
 from herenow.kit.tasks import Tasks
 from herenow.node.metrics import Metrics
+from herenow.node.records.authority import OnLoss, Standing
+from herenow.node.records.decider import Decider
 from herenow.ports import Due, Engine
-from herenow.service.decide import Decider
 from herenow.service.shares import NEVER, Reaping, Shares
-from herenow.service.standing import OnLoss, Standing
 
 SHORTEST = 0.02
 

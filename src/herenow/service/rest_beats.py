@@ -15,10 +15,10 @@ from herenow.core.model import UNLEASED, Idle, Platform, Session
 from herenow.errors import ProtocolError
 from herenow.kit.clock import Clock
 from herenow.node.people import HeldSession, People, Person, without
-from herenow.service.decide import Decider
+from herenow.node.records.authority import Standing
+from herenow.node.records.decider import Decider
 from herenow.service.sessions import Sessions
 from herenow.service.silence import Silence
-from herenow.service.standing import Standing
 from herenow.wire.inputs import Activity
 
 TOGETHER = 200

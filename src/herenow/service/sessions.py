@@ -19,9 +19,9 @@ from herenow.node.delivery.hub import Hub
 from herenow.node.delivery.outbox import Outbox
 from herenow.node.metrics import Metrics
 from herenow.node.people import HeldSession, People, Person, without
-from herenow.service.decide import Decider
+from herenow.node.records.authority import Standing
+from herenow.node.records.decider import Decider
 from herenow.service.silence import Silence
-from herenow.service.standing import Standing
 from herenow.wire.codes import Close
 from herenow.wire.inputs import Activity
 

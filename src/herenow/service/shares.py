@@ -21,7 +21,7 @@ import msgspec
 
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
-from herenow.service.standing import Standing
+from herenow.node.records.authority import Standing
 
 POLL = 0.5
 """Seconds. Half of what may pass between an end and its announcement."""

@@ -18,8 +18,8 @@ from herenow.core.sessions import idle_limit
 from herenow.kit.clock import Clock
 from herenow.kit.wheel import Wheel
 from herenow.node.people import HeldSession, People, without
-from herenow.service.decide import Decider
-from herenow.service.standing import Standing
+from herenow.node.records.authority import Standing
+from herenow.node.records.decider import Decider
 
 MARGIN = 5_000
 """Milliseconds before a device falls idle in the record at which its holder commits fresher activity, so that no other

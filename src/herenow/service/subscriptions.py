@@ -27,8 +27,8 @@ from herenow.node.delivery.hub import Hub
 from herenow.node.delivery.outbox import NOBODY, Outbox
 from herenow.node.metrics import Metrics
 from herenow.node.people import People, Person
+from herenow.node.records.reader import Reader, is_at_hand
 from herenow.ports import LedgerChange
-from herenow.service.reader import Reader, is_at_hand
 from herenow.service.relations import Acquaintances
 from herenow.wire.shapes import dated_statuses_frame, status_body
 

@@ -17,9 +17,9 @@ from herenow.core.model import UNLEASED
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.kit.deadline import reading, writing
 from herenow.node.people import People
+from herenow.node.records.decider import Decider
+from herenow.node.records.pages import pages
 from herenow.ports import Engine, Lease
-from herenow.service.decide import Decider
-from herenow.service.walk import pages
 
 REMEMBER = 1_000
 """Epochs whose last renewal is remembered: many more than there are nodes, and the oldest give way."""

@@ -22,11 +22,11 @@ from herenow.kit.deadline import DEADLINE, reading
 from herenow.node.delivery.hub import Hub
 from herenow.node.metrics import Metrics
 from herenow.node.people import People, Person
+from herenow.node.records.authority import OnLoss
+from herenow.node.records.reader import PART, Reader
 from herenow.ports import Engine, Entry, LogPart
 from herenow.service.census import Census
 from herenow.service.freshness import Doubt, Freshness
-from herenow.service.reader import PART, Reader
-from herenow.service.standing import OnLoss
 
 WAIT = 1.0
 """Seconds a read of the logs waits for something new."""

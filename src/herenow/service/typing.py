@@ -24,8 +24,8 @@ from herenow.node.delivery.connection import Connection
 from herenow.node.delivery.outbox import Outbox
 from herenow.node.metrics import Metrics
 from herenow.node.people import People
+from herenow.node.records.reader import Reader
 from herenow.ports import Engine, LedgerChange
-from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
 from herenow.service.subscriptions import Subscriptions
 from herenow.wire.shapes import typing_frame

@@ -29,13 +29,13 @@ from herenow.kit.clock import SKEW, Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, writing
 from herenow.kit.tasks import Tasks
 from herenow.node.people import People, Person, lacking
+from herenow.node.records.authority import Standing
+from herenow.node.records.decider import Decider
+from herenow.node.records.reader import Reader
 from herenow.ports import Engine, Ledger, Void
-from herenow.service.decide import Decider
-from herenow.service.reader import Reader
 from herenow.service.relations import Acquaintances
 from herenow.service.revocations import Revocations
 from herenow.service.sessions import Sessions
-from herenow.service.standing import Standing
 from herenow.service.streams import Streams
 
 AGAIN = 1.0

@@ -14,8 +14,8 @@ from herenow.core.visibility import Facts, Kind, Sight, judge, seen, seen_by_one
 from herenow.node.delivery.channels import Channels
 from herenow.node.delivery.status_cache import Bodies
 from herenow.node.people import People
-from herenow.service.decide import Decider
-from herenow.service.reader import Reader
+from herenow.node.records.decider import Decider
+from herenow.node.records.reader import Reader
 from herenow.service.relations import Acquaintances
 from herenow.service.subscriptions import Subscriptions
 from herenow.wire.shapes import closing_as_of, self_body, status_body, with_as_of

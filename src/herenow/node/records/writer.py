@@ -19,8 +19,8 @@ from herenow.kit.clock import Clock
 from herenow.kit.deadline import DEADLINE, writing
 from herenow.kit.tasks import Tasks
 from herenow.node.metrics import Metrics
+from herenow.node.records.authority import OnLoss, Standing
 from herenow.ports import Batch, Conflict, Engine, Fenced, Write, Written
-from herenow.service.standing import OnLoss, Standing
 
 BATCH = 500
 """Writes per commit: what a store does in a few milliseconds, so that others get their turn."""

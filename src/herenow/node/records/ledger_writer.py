@@ -28,9 +28,9 @@ from herenow.kit.clock import Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
 from herenow.node.metrics import Metrics
 from herenow.node.people import People
+from herenow.node.records.authority import new_epoch
+from herenow.node.records.pages import pages
 from herenow.ports import Choice, Engine, Ledger
-from herenow.service.standing import new_epoch
-from herenow.service.walk import pages
 
 BACKLOG = 200_000
 """Rows kept in memory while the ledger is away: about 100 MB. Beyond it the marks in the store must do."""

@@ -31,8 +31,8 @@ from herenow.kit.clock import Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, reading
 from herenow.node.metrics import Metrics
 from herenow.node.people import People, Person
+from herenow.node.records.authority import OnLoss
 from herenow.ports import Engine, Ledger, Loaded, Remembered
-from herenow.service.standing import OnLoss
 
 KEEP_COLD = 60_000
 """Milliseconds what the ledger said of a user who is not in the store is believed; it can only change by being in it."""

@@ -27,11 +27,8 @@ from herenow.kit.tasks import Tasks
 from herenow.node.delivery.hub import Hub
 from herenow.node.metrics import Metrics
 from herenow.node.people import Ask, HeldSession, People, Person, Writing, without
-from herenow.ports import Conflict, Write
-from herenow.service.reader import Reader
-from herenow.service.recorder import Recorder
-from herenow.service.standing import Standing
-from herenow.service.weighing import (
+from herenow.node.records.authority import Standing
+from herenow.node.records.decision import (
     Weighed,
     as_it_is,
     differ_in_stamps_only,
@@ -39,7 +36,10 @@ from herenow.service.weighing import (
     restored,
     says_something,
 )
-from herenow.service.writer import Writer
+from herenow.node.records.ledger_writer import Recorder
+from herenow.node.records.reader import Reader
+from herenow.node.records.writer import Writer
+from herenow.ports import Conflict, Write
 
 AGAIN = 0.25
 """Seconds after which those that could not be decided are tried again."""

@@ -13,8 +13,8 @@ from herenow.core.record import encode
 from herenow.core.shards import shard_of
 from herenow.core.values import replace
 from herenow.kit.clock import Clock
+from herenow.node.records.reader import from_ledger
 from herenow.ports import Choice, Engine, Ledger, Offer
-from herenow.service.reader import from_ledger
 
 AT_A_TIME = 1_000
 
