@@ -17,8 +17,8 @@ from bench.load import Crowd, Http, token
 from bench.report import Figure, Result
 from bench.server import Server
 from herenow.core.visibility import Block, Preferences, Visibility
+from herenow.node.access.pair_facts import Known, tie
 from herenow.ports import Relation
-from herenow.service.facts import Known, tie
 
 VIEWERS = 1_000
 DECISIONS = 200

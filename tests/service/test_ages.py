@@ -2,7 +2,7 @@
 
 import pytest
 
-from herenow.service.ages import LATEST, Ages
+from herenow.node.access.refresh import LATEST, Ages
 
 LIMIT = 100.0
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herenow.core.visibility import Block, Facts, Preferences, Sight, Visibility, judge
+from herenow.node.access import pair_facts
+from herenow.node.access.pair_facts import Known, block_between, tie
 from herenow.ports import BlockRow, Relation
-from herenow.service import facts
-from herenow.service.facts import Known, block_between, tie
 
 NOW = 1_000
 relations = st.builds(
@@ -66,7 +66,7 @@ def test_every_way_to_ask_gives_the_verdict_of_the_rules(pairs, theirs):
 
 def test_what_is_not_known_gives_no_verdict():
     known = Known()
-    known.learn_ties("bob", {"ana": facts.FRIENDS})
+    known.learn_ties("bob", {"ana": pair_facts.FRIENDS})
     known.learn_preferences("ana", None)
     assert known.verdict("bob", "ana", NOW) is None  # bob's own preferences are missing
     assert known.facts("bob", "ana", NOW) is None
@@ -81,7 +81,7 @@ def test_what_is_not_known_gives_no_verdict():
         lambda: known.forget_preferences("ana"),
         known.forget_all,
     ):
-        known.learn_ties("bob", {"ana": facts.FRIENDS})
+        known.learn_ties("bob", {"ana": pair_facts.FRIENDS})
         known.learn_preferences("ana", None)
         known.learn_preferences("bob", None)
         assert known.verdict("bob", "ana", NOW) is not None
@@ -90,17 +90,17 @@ def test_what_is_not_known_gives_no_verdict():
 
 
 def test_what_is_kept_is_bounded(monkeypatch):
-    monkeypatch.setattr(facts, "USUAL", 5)
+    monkeypatch.setattr(pair_facts, "USUAL", 5)
     for name in ("VIEWERS", "TARGETS_PER_VIEWER", "USERS", "CLASSES"):
-        monkeypatch.setattr(facts, name, 10)
+        monkeypatch.setattr(pair_facts, name, 10)
     known = Known()
     for number in range(100):
-        known.learn_ties(f"v{number}", {"t": facts.FRIENDS})
-        known.learn_ties("v", {f"t{number}": facts.FRIENDS})
+        known.learn_ties(f"v{number}", {"t": pair_facts.FRIENDS})
+        known.learn_ties("v", {f"t{number}": pair_facts.FRIENDS})
         known.learn_preferences(f"u{number}", Preferences(share_last_seen=False))
         known.learn_preferences("t", Preferences(hidden_at=number))
         known.learn_preferences("v99", None)
-        known.learn_ties("v99", {"t": facts.FRIENDS})
+        known.learn_ties("v99", {"t": pair_facts.FRIENDS})
         assert known.verdict("v99", "t", NOW)
     assert len(known._ties) <= 11
     assert max(map(len, known._ties.values())) <= 11
@@ -111,16 +111,16 @@ def test_what_is_kept_is_bounded(monkeypatch):
 def test_whoever_is_met_first_need_not_be_like_most():
     """The room that is saved is that of the many."""
     known = Known()
-    known.learn_ties("bob", {"stranger": facts.STRANGERS})
-    contacts = {f"c{number}": facts.CONTACTS for number in range(50)}
+    known.learn_ties("bob", {"stranger": pair_facts.STRANGERS})
+    contacts = {f"c{number}": pair_facts.CONTACTS for number in range(50)}
     known.learn_ties("bob", contacts)
     ties = known._ties["bob"]
     assert ties.users == tuple(sorted(contacts))
-    assert ties.all() == {"stranger": facts.STRANGERS, **contacts}
+    assert ties.all() == {"stranger": pair_facts.STRANGERS, **contacts}
     users = ties.users
-    known.learn_ties("bob", {"friend": facts.FRIENDS})
+    known.learn_ties("bob", {"friend": pair_facts.FRIENDS})
     assert ties.users is users  # others may have it too
-    assert ties.get("friend") is facts.FRIENDS
+    assert ties.get("friend") is pair_facts.FRIENDS
 
 
 def test_a_block_freezes_the_side_that_is_looked_at():
@@ -156,7 +156,7 @@ class Remembered:
 
 users = st.sampled_from([f"u{number}" for number in range(12)])
 ties = st.sampled_from(
-    [*facts.PLAIN, facts.Tie(), tie(Relation(contact=True), shares_room=True, block=Block(5))]
+    [*pair_facts.PLAIN, pair_facts.Tie(), tie(Relation(contact=True), shares_room=True, block=Block(5))]
 )
 verbs = st.one_of(
     st.tuples(st.just("learn_ties"), users, st.dictionaries(users, ties, min_size=1)),
@@ -166,13 +166,13 @@ verbs = st.one_of(
 )
 
 
-@pytest.mark.parametrize("usual", [0, 3, facts.USUAL])
+@pytest.mark.parametrize("usual", [0, 3, pair_facts.USUAL])
 @pytest.mark.parametrize("many", [1, 4, 100])
 @given(st.lists(verbs, max_size=30))
 def test_what_stands_between_two_is_what_was_learned_last_and_not_forgotten_since(many, usual, verbs):
     known, remembered = Known(), Remembered()
     names = [f"u{number}" for number in range(12)]
-    with mock.patch.multiple(facts, MANY=many, USUAL=usual):
+    with mock.patch.multiple(pair_facts, MANY=many, USUAL=usual):
         for verb, *arguments in verbs:
             getattr(known, verb)(*arguments)
             getattr(remembered, verb)(*arguments)
@@ -183,7 +183,9 @@ def test_what_stands_between_two_is_what_was_learned_last_and_not_forgotten_sinc
             expected = {target: remembered.ties.get((viewer, target)) for target in others}
             untied = [target for target, what in expected.items() if what is None]
             sights = [
-                None if what is None else judge(what.facts(facts.UNDECIDED, facts.UNDECIDED, NOW)).sight
+                None
+                if what is None
+                else judge(what.facts(pair_facts.UNDECIDED, pair_facts.UNDECIDED, NOW)).sight
                 for what in expected.values()
             ]
             assert known.untied(viewer, others) == untied
@@ -200,7 +202,9 @@ def test_what_stands_between_two_is_what_was_learned_last_and_not_forgotten_sinc
 
 def test_the_ids_of_those_who_are_watched_take_no_room_of_their_own():
     known = Known()
-    known.learn_ties("bob", {"cem": facts.CONTACTS, "ana": facts.CONTACTS, "dora": facts.FRIENDS})
+    known.learn_ties(
+        "bob", {"cem": pair_facts.CONTACTS, "ana": pair_facts.CONTACTS, "dora": pair_facts.FRIENDS}
+    )
     shared = known.among_ids("bob", ("ana", "cem"))
     assert shared == ("ana", "cem")
     assert shared is known.among_ids("bob", tuple(sorted({"ana", "cem"})))
@@ -221,7 +225,7 @@ def test_the_ids_of_those_who_are_watched_take_no_room_of_their_own():
 def test_of_many_at_once_each_gets_the_verdict_they_get_alone(others, mine, room):
     known, targets = Known(), ["viewer", *[f"u{number}" for number in range(len(others))]]
     known.learn_preferences("viewer", mine)
-    with mock.patch.object(facts, "USUAL", room):
+    with mock.patch.object(pair_facts, "USUAL", room):
         for target, (relation, block, theirs) in zip(targets[1:], others, strict=True):
             known.learn_preferences(target, theirs)
             if relation is not None:
@@ -243,7 +247,7 @@ def test_one_who_hides_among_many_takes_no_more_judging_than_nobody(hides):
     known, targets = Known(), [f"u{number}" for number in range(20)]
     blocked = tie(Relation(contact=True), shares_room=False, block=Block(5))
     known.learn_all_preferences(["viewer", *targets], {})
-    known.learn_ties("viewer", dict.fromkeys(targets, facts.CONTACTS))
+    known.learn_ties("viewer", dict.fromkeys(targets, pair_facts.CONTACTS))
     if hides == "by a block":
         known.learn_ties("viewer", {"u7": blocked})
     elif hides == "by visibility":

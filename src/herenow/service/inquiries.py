@@ -11,10 +11,10 @@ from herenow.core.machine import Timings
 from herenow.core.model import Mode, Status
 from herenow.core.visibility import Facts, Verdict, judge
 from herenow.errors import ProtocolError
+from herenow.node.access.relation_cache import Acquaintances
 from herenow.node.records.decider import Decider
 from herenow.node.records.pages import page_of
 from herenow.ports import Engine
-from herenow.service.relations import Acquaintances
 from herenow.service.views import Views
 
 PAGES = 20

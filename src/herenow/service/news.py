@@ -16,8 +16,8 @@ import msgspec
 
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.deadline import writing
+from herenow.node.access.relation_cache import WHOLE, Acquaintances
 from herenow.ports import Engine, LedgerChange
-from herenow.service.relations import WHOLE, Acquaintances
 from herenow.service.subscriptions import Subscriptions
 from herenow.service.typing import TypingRooms
 

@@ -24,6 +24,7 @@ from herenow.errors import HerenowError, Unavailable
 from herenow.kit.clock import NodeClock
 from herenow.kit.deadline import writing
 from herenow.kit.tasks import Tasks
+from herenow.node.access.relation_cache import POLL, Acquaintances
 from herenow.node.delivery.channels import Channels
 from herenow.node.delivery.hub import Hub
 from herenow.node.delivery.overload import Overload
@@ -49,7 +50,6 @@ from herenow.service.polling import Polling
 from herenow.service.privacy import Privacy
 from herenow.service.pulse import LOOK, Pulse
 from herenow.service.reaper import Reaper
-from herenow.service.relations import POLL, Acquaintances
 from herenow.service.rest_beats import RestBeats
 from herenow.service.revocations import FORGET_EVERY, Revocations
 from herenow.service.sessions import Sessions

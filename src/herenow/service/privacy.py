@@ -15,10 +15,10 @@ from herenow.core.visibility import (
 )
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
+from herenow.node.access.relation_cache import Acquaintances
 from herenow.node.records.reader import Reader
 from herenow.ports import BlockRow, Ledger, LedgerChange
 from herenow.service.news import News
-from herenow.service.relations import Acquaintances
 
 
 class Privacy:

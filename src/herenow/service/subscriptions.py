@@ -22,6 +22,7 @@ from herenow.kit.clock import Clock
 from herenow.kit.idset import among, holds
 from herenow.kit.loop_budget import Turns
 from herenow.kit.tasks import Tasks
+from herenow.node.access.relation_cache import Acquaintances
 from herenow.node.delivery.channels import Channels, watched_by
 from herenow.node.delivery.hub import Hub
 from herenow.node.delivery.outbox import NOBODY, Outbox
@@ -29,7 +30,6 @@ from herenow.node.metrics import Metrics
 from herenow.node.people import People, Person
 from herenow.node.records.reader import Reader, is_at_hand
 from herenow.ports import LedgerChange
-from herenow.service.relations import Acquaintances
 from herenow.wire.shapes import dated_statuses_frame, status_body
 
 HIDE_AFTER = 0.5

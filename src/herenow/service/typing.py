@@ -20,13 +20,13 @@ from herenow.kit.clock import Clock
 from herenow.kit.deadline import writing
 from herenow.kit.idset import holds
 from herenow.kit.tasks import Tasks
+from herenow.node.access.relation_cache import Acquaintances
 from herenow.node.delivery.connection import Connection
 from herenow.node.delivery.outbox import Outbox
 from herenow.node.metrics import Metrics
 from herenow.node.people import People
 from herenow.node.records.reader import Reader
 from herenow.ports import Engine, LedgerChange
-from herenow.service.relations import Acquaintances
 from herenow.service.subscriptions import Subscriptions
 from herenow.wire.shapes import typing_frame
 

@@ -28,12 +28,12 @@ from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import SKEW, Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, writing
 from herenow.kit.tasks import Tasks
+from herenow.node.access.relation_cache import Acquaintances
 from herenow.node.people import People, Person, lacking
 from herenow.node.records.authority import Standing
 from herenow.node.records.decider import Decider
 from herenow.node.records.reader import Reader
 from herenow.ports import Engine, Ledger, Void
-from herenow.service.relations import Acquaintances
 from herenow.service.revocations import Revocations
 from herenow.service.sessions import Sessions
 from herenow.service.streams import Streams

@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from herenow.core.model import Bucket, Presence, Status, View
 from herenow.core.shards import shard_of
 from herenow.core.visibility import Facts, Kind, Sight, judge, seen, seen_by_oneself
+from herenow.node.access.relation_cache import Acquaintances
 from herenow.node.delivery.channels import Channels
 from herenow.node.delivery.status_cache import Bodies
 from herenow.node.people import People
 from herenow.node.records.decider import Decider
 from herenow.node.records.reader import Reader
-from herenow.service.relations import Acquaintances
 from herenow.service.subscriptions import Subscriptions
 from herenow.wire.shapes import closing_as_of, self_body, status_body, with_as_of
 

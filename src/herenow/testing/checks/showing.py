@@ -6,7 +6,7 @@ Another thing that must hold of every single status is the reason to change this
 from __future__ import annotations
 
 from herenow.core.model import Mode
-from herenow.service.relations import TRUST
+from herenow.node.access.relation_cache import TRUST
 from herenow.testing.checks.last_seen import LastSeen
 from herenow.testing.checks.notes import Notes
 from herenow.testing.scene import Device, Shown, Way

@@ -25,11 +25,11 @@ from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
 from herenow.kit.idset import Ids
+from herenow.node.access.pair_facts import CONTACTS, FOREVER, ONESELF, Known, Tie, block_between, tie
+from herenow.node.access.refresh import Ages
+from herenow.node.access.unanswered import Doubts
 from herenow.node.metrics import Metrics
 from herenow.ports import IN_CONTACT, BlockRow, Ledger, LedgerChange, Relation, Relations
-from herenow.service.ages import Ages
-from herenow.service.doubts import Doubts
-from herenow.service.facts import CONTACTS, FOREVER, ONESELF, Known, Tie, block_between, tie
 
 POLL = 1.0
 TRUST = 30.0
