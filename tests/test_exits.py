@@ -29,8 +29,8 @@ MAY_LOOK = {
     ("node/records/ledger_writer.py", "mode_until"),
     ("node/records/ledger_writer.py", "custom"),
     ("service/healing.py", "last_seen"),
-    ("service/sessions.py", "sessions"),
-    ("service/rest_beats.py", "sessions"),  # has another node the device's socket?
+    ("node/sessions/connections.py", "sessions"),
+    ("node/sessions/rest_beats.py", "sessions"),  # has another node the device's socket?
     ("service/users.py", "last_seen"),  # is there anything left of a deleted user?
     ("service/sweep.py", "sessions"),
     # The user's own choice, answered to who made it.

@@ -20,7 +20,7 @@ from websockets.exceptions import InvalidStatus
 from herenow.app import running
 from herenow.gateway.listening import Listener
 from herenow.node.delivery.outbox import Outbox
-from herenow.service.choices import Choices
+from herenow.node.sessions.modes import Choices
 from herenow.service.subscriptions import Granted, Subscriptions
 from herenow.settings import Settings
 

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from tests.service.scenes import Stalled, meet
 
 from herenow.core.model import Mode, Platform
-from herenow.service.silence import PORTION
+from herenow.node.sessions.liveness import PORTION
 from herenow.testing.world import World
 from herenow.wire.inputs import Activity
 

@@ -36,9 +36,12 @@ from herenow.node.records.ledger_writer import STAMP_EVERY, Recorder
 from herenow.node.records.reader import Reader
 from herenow.node.records.restore import take_over
 from herenow.node.records.writer import Writer
+from herenow.node.sessions.connections import Sessions
+from herenow.node.sessions.liveness import Silence
+from herenow.node.sessions.modes import Choices
+from herenow.node.sessions.rest_beats import RestBeats
 from herenow.ports import Engine, Ledger, LedgerChange, Relations, SourceHealth
 from herenow.service.census import Census
-from herenow.service.choices import Choices
 from herenow.service.freshness import Freshness
 from herenow.service.graph import Graph
 from herenow.service.healing import Healing
@@ -50,11 +53,8 @@ from herenow.service.polling import Polling
 from herenow.service.privacy import Privacy
 from herenow.service.pulse import LOOK, Pulse
 from herenow.service.reaper import Reaper
-from herenow.service.rest_beats import RestBeats
 from herenow.service.revocations import FORGET_EVERY, Revocations
-from herenow.service.sessions import Sessions
 from herenow.service.shares import Reaping, Shares
-from herenow.service.silence import Silence
 from herenow.service.streams import Streams
 from herenow.service.subscriptions import Subscriptions
 from herenow.service.sweep import Sweep

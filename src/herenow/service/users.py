@@ -33,9 +33,9 @@ from herenow.node.people import People, Person, lacking
 from herenow.node.records.authority import Standing
 from herenow.node.records.decider import Decider
 from herenow.node.records.reader import Reader
+from herenow.node.sessions.connections import Sessions
 from herenow.ports import Engine, Ledger, Void
 from herenow.service.revocations import Revocations
-from herenow.service.sessions import Sessions
 from herenow.service.streams import Streams
 
 AGAIN = 1.0

@@ -17,8 +17,8 @@ from herenow.kit.clock import Clock
 from herenow.node.people import HeldSession, People, Person, without
 from herenow.node.records.authority import Standing
 from herenow.node.records.decider import Decider
-from herenow.service.sessions import Sessions
-from herenow.service.silence import Silence
+from herenow.node.sessions.connections import Sessions
+from herenow.node.sessions.liveness import Silence
 from herenow.wire.inputs import Activity
 
 TOGETHER = 200

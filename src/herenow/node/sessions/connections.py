@@ -21,7 +21,7 @@ from herenow.node.metrics import Metrics
 from herenow.node.people import HeldSession, People, Person, without
 from herenow.node.records.authority import Standing
 from herenow.node.records.decider import Decider
-from herenow.service.silence import Silence
+from herenow.node.sessions.liveness import Silence
 from herenow.wire.codes import Close
 from herenow.wire.inputs import Activity
 
