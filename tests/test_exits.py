@@ -28,11 +28,11 @@ MAY_LOOK = {
     ("node/records/ledger_writer.py", "mode"),
     ("node/records/ledger_writer.py", "mode_until"),
     ("node/records/ledger_writer.py", "custom"),
-    ("service/healing.py", "last_seen"),
+    ("node/cluster/shard_recovery.py", "last_seen"),
     ("node/sessions/connections.py", "sessions"),
     ("node/sessions/rest_beats.py", "sessions"),  # has another node the device's socket?
     ("service/users.py", "last_seen"),  # is there anything left of a deleted user?
-    ("service/sweep.py", "sessions"),
+    ("node/cluster/dead_nodes.py", "sessions"),
     # The user's own choice, answered to who made it.
     ("api/choices.py", "custom"),
     ("api/choices.py", "mode"),

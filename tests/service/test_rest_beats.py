@@ -217,7 +217,7 @@ async def test_a_session_that_others_ended_while_we_were_deaf_is_no_loss_of_the_
 async def test_a_beat_that_a_rollback_lost_and_a_commit_wrote_over_counts_all_the_same(world, monkeypatch):
     """n3 knows nobody, and commits over the record as it was before anybody notices. Those whom n1 knows are read again one
     by one, so that ana is decided while others are still read."""
-    monkeypatch.setattr("herenow.service.tail.PART", 1)
+    monkeypatch.setattr("herenow.node.cluster.log_reader.PART", 1)
     n1, n2, n3, bob = await watched(world, "n1", "n2", "n3")
     shard = shard_of("ana", 4)
     others = [user for user in (f"cy{n}" for n in range(40)) if shard_of(user, 4) == shard]

@@ -6,7 +6,7 @@ import pytest
 from tests.service.scenes import meet
 
 from herenow.core.model import Mode
-from herenow.service.shares import LATE, NEVER, Reaping
+from herenow.node.cluster.reaper_assignment import LATE, NEVER, Reaping
 from herenow.testing.faulty_engine import Fault, Rule
 from herenow.testing.world import World
 

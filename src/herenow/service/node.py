@@ -25,6 +25,15 @@ from herenow.kit.clock import NodeClock
 from herenow.kit.deadline import writing
 from herenow.kit.tasks import Tasks
 from herenow.node.access.relation_cache import POLL, Acquaintances
+from herenow.node.cluster.dead_nodes import Sweep
+from herenow.node.cluster.lease import LeaseKeeper
+from herenow.node.cluster.log_reader import Tail
+from herenow.node.cluster.node_messages import Mail
+from herenow.node.cluster.reaper import Reaper
+from herenow.node.cluster.reaper_assignment import Reaping, Shares
+from herenow.node.cluster.shard_recovery import Healing
+from herenow.node.cluster.staleness import Freshness
+from herenow.node.cluster.user_counts import Census
 from herenow.node.delivery.channels import Channels
 from herenow.node.delivery.hub import Hub
 from herenow.node.delivery.overload import Overload
@@ -41,24 +50,15 @@ from herenow.node.sessions.liveness import Silence
 from herenow.node.sessions.modes import Choices
 from herenow.node.sessions.rest_beats import RestBeats
 from herenow.ports import Engine, Ledger, LedgerChange, Relations, SourceHealth
-from herenow.service.census import Census
-from herenow.service.freshness import Freshness
 from herenow.service.graph import Graph
-from herenow.service.healing import Healing
 from herenow.service.inquiries import Inquiries
-from herenow.service.lease import LeaseKeeper
-from herenow.service.mail import Mail
 from herenow.service.news import News
 from herenow.service.polling import Polling
 from herenow.service.privacy import Privacy
 from herenow.service.pulse import LOOK, Pulse
-from herenow.service.reaper import Reaper
 from herenow.service.revocations import FORGET_EVERY, Revocations
-from herenow.service.shares import Reaping, Shares
 from herenow.service.streams import Streams
 from herenow.service.subscriptions import Subscriptions
-from herenow.service.sweep import Sweep
-from herenow.service.tail import Tail
 from herenow.service.typing import TypingRooms
 from herenow.service.users import Users
 from herenow.service.views import Views

@@ -12,9 +12,9 @@ import msgspec
 from herenow.errors import Unavailable
 from herenow.kit.deadline import DEADLINE, reading
 from herenow.kit.tasks import Tasks
+from herenow.node.cluster.reaper_assignment import ReapsMessage, Shares
 from herenow.ports import Engine
 from herenow.service.news import ChangedMessage, News
-from herenow.service.shares import ReapsMessage, Shares
 from herenow.service.typing import TypingMessage, TypingRooms
 from herenow.service.users import EndMessage, Users, VoidMessage
 

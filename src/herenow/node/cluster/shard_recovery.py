@@ -23,15 +23,15 @@ from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import reading, writing
 from herenow.kit.tasks import Tasks
+from herenow.node.cluster.dead_nodes import Sweep
+from herenow.node.cluster.log_reader import Tail
+from herenow.node.cluster.staleness import Doubt, Freshness
 from herenow.node.metrics import Metrics
 from herenow.node.people import People, Person
 from herenow.node.records.authority import Standing
 from herenow.node.records.decider import Decider
 from herenow.node.records.writer import Writer
 from herenow.ports import Engine, Offer
-from herenow.service.freshness import Doubt, Freshness
-from herenow.service.sweep import Sweep
-from herenow.service.tail import Tail
 
 SETTLE = 5_000
 """Milliseconds every node has to notice the loss and to begin to offer what it knows."""

@@ -31,11 +31,11 @@ from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import NodeClock
 from herenow.kit.deadline import reading, writing
 from herenow.kit.tasks import Tasks
+from herenow.node.cluster.dead_nodes import Sweep
+from herenow.node.cluster.staleness import Doubt, Freshness
 from herenow.node.metrics import Metrics
 from herenow.node.records.authority import Standing
 from herenow.ports import Engine, Lease
-from herenow.service.freshness import Doubt, Freshness
-from herenow.service.sweep import Sweep
 
 STILL = 1.33
 """Leases for which a counter must be seen to stand still. A node is cut off up to a third of a lease after the last renewal

@@ -15,11 +15,11 @@ from herenow.errors import Unavailable
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import reading
 from herenow.kit.tasks import Tasks
+from herenow.node.cluster.reaper_assignment import NEVER, Reaping, Shares
 from herenow.node.metrics import Metrics
 from herenow.node.records.authority import OnLoss, Standing
 from herenow.node.records.decider import Decider
 from herenow.ports import Due, Engine
-from herenow.service.shares import NEVER, Reaping, Shares
 
 SHORTEST = 0.02
 

@@ -19,14 +19,14 @@ from herenow.core.record import UnknownFormat
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import DEADLINE, reading
+from herenow.node.cluster.staleness import Doubt, Freshness
+from herenow.node.cluster.user_counts import Census
 from herenow.node.delivery.hub import Hub
 from herenow.node.metrics import Metrics
 from herenow.node.people import People, Person
 from herenow.node.records.authority import OnLoss
 from herenow.node.records.reader import PART, Reader
 from herenow.ports import Engine, Entry, LogPart
-from herenow.service.census import Census
-from herenow.service.freshness import Doubt, Freshness
 
 WAIT = 1.0
 """Seconds a read of the logs waits for something new."""
