@@ -5,7 +5,7 @@ import pytest_asyncio
 from tests.api.world import SERVICE, problem, serving
 
 from herenow.core.bucket import Rate
-from herenow.service import polling
+from herenow.node.viewing import polling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

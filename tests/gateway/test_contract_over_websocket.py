@@ -21,7 +21,7 @@ from herenow.app import running
 from herenow.gateway.listening import Listener
 from herenow.node.delivery.outbox import Outbox
 from herenow.node.sessions.modes import Choices
-from herenow.service.subscriptions import Granted, Subscriptions
+from herenow.node.viewing.subscriptions import Granted, Subscriptions
 from herenow.settings import Settings
 
 

@@ -8,9 +8,9 @@ import pytest
 from herenow.core.model import Mode
 from herenow.core.visibility import Sight
 from herenow.errors import Unavailable
+from herenow.node.viewing.subscriptions import UNWANTED
 from herenow.ports import LedgerChange, Relation
 from herenow.relations.open import OpenRelations
-from herenow.service.subscriptions import UNWANTED
 from herenow.testing.memory_ledger import MemoryLedger
 from herenow.testing.world import World
 

@@ -12,7 +12,7 @@ from herenow.core.values import replace
 from herenow.core.visibility import Sight
 from herenow.errors import ProtocolError
 from herenow.node.delivery import channels
-from herenow.service import typing, views
+from herenow.node.viewing import typing, views
 from herenow.testing.twins.cases import FRIEND, TARGET
 from herenow.wire.shapes import status_frame
 

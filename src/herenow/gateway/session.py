@@ -21,7 +21,7 @@ from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutc
 from herenow.gateway.tokens import Claims
 from herenow.gateway.websocket import Socket
 from herenow.node.delivery.connection import Connection
-from herenow.service.subscriptions import Granted
+from herenow.node.viewing.subscriptions import Granted
 from herenow.wire.codes import Close
 from herenow.wire.frames import (
     Active,

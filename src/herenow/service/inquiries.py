@@ -14,8 +14,8 @@ from herenow.errors import ProtocolError
 from herenow.node.access.relation_cache import Acquaintances
 from herenow.node.records.decider import Decider
 from herenow.node.records.pages import page_of
+from herenow.node.viewing.views import Views
 from herenow.ports import Engine
-from herenow.service.views import Views
 
 PAGES = 20
 """Pages of the store that one answer may look through: a page may hold nobody who was asked for."""

@@ -49,19 +49,19 @@ from herenow.node.sessions.connections import Sessions
 from herenow.node.sessions.liveness import Silence
 from herenow.node.sessions.modes import Choices
 from herenow.node.sessions.rest_beats import RestBeats
+from herenow.node.viewing.graph import Graph
+from herenow.node.viewing.polling import Polling
+from herenow.node.viewing.privacy import Privacy
+from herenow.node.viewing.relation_events import News
+from herenow.node.viewing.streams import Streams
+from herenow.node.viewing.subscriptions import Subscriptions
+from herenow.node.viewing.typing import TypingRooms
+from herenow.node.viewing.views import Views
 from herenow.ports import Engine, Ledger, LedgerChange, Relations, SourceHealth
-from herenow.service.graph import Graph
 from herenow.service.inquiries import Inquiries
-from herenow.service.news import News
-from herenow.service.polling import Polling
-from herenow.service.privacy import Privacy
 from herenow.service.pulse import LOOK, Pulse
 from herenow.service.revocations import FORGET_EVERY, Revocations
-from herenow.service.streams import Streams
-from herenow.service.subscriptions import Subscriptions
-from herenow.service.typing import TypingRooms
 from herenow.service.users import Users
-from herenow.service.views import Views
 from herenow.wire.codes import Close
 
 TURN = 0.25

@@ -34,9 +34,9 @@ from herenow.node.records.authority import Standing
 from herenow.node.records.decider import Decider
 from herenow.node.records.reader import Reader
 from herenow.node.sessions.connections import Sessions
+from herenow.node.viewing.streams import Streams
 from herenow.ports import Engine, Ledger, Void
 from herenow.service.revocations import Revocations
-from herenow.service.streams import Streams
 
 AGAIN = 1.0
 """Seconds after which a deletion that the store did not take is tried again."""

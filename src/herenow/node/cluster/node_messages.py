@@ -13,9 +13,9 @@ from herenow.errors import Unavailable
 from herenow.kit.deadline import DEADLINE, reading
 from herenow.kit.tasks import Tasks
 from herenow.node.cluster.reaper_assignment import ReapsMessage, Shares
+from herenow.node.viewing.relation_events import ChangedMessage, News
+from herenow.node.viewing.typing import TypingMessage, TypingRooms
 from herenow.ports import Engine
-from herenow.service.news import ChangedMessage, News
-from herenow.service.typing import TypingMessage, TypingRooms
 from herenow.service.users import EndMessage, Users, VoidMessage
 
 Message = TypingMessage | EndMessage | VoidMessage | ChangedMessage | ReapsMessage

@@ -17,8 +17,8 @@ from herenow.kit.clock import Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
 from herenow.node.access.relation_cache import Acquaintances
 from herenow.node.records.reader import Reader
+from herenow.node.viewing.relation_events import News
 from herenow.ports import BlockRow, Ledger, LedgerChange
-from herenow.service.news import News
 
 
 class Privacy:

@@ -17,7 +17,7 @@ from herenow.node.delivery.status_cache import Bodies
 from herenow.node.people import People
 from herenow.node.records.decider import Decider
 from herenow.node.records.reader import Reader
-from herenow.service.subscriptions import Subscriptions
+from herenow.node.viewing.subscriptions import Subscriptions
 from herenow.wire.shapes import closing_as_of, self_body, status_body, with_as_of
 
 _RANK = {Status.ONLINE: 0, Status.BUSY: 1, Status.AWAY: 2, Status.OFFLINE: 3}

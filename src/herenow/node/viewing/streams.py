@@ -20,7 +20,7 @@ from herenow.node.delivery.hub import Hub
 from herenow.node.delivery.outbox import Outbox
 from herenow.node.metrics import Metrics
 from herenow.node.people import People, without
-from herenow.service.subscriptions import Subscriptions
+from herenow.node.viewing.subscriptions import Subscriptions
 from herenow.wire.codes import Close
 from herenow.wire.shapes import dated_statuses_frame, denied_list_frame, status_body
 

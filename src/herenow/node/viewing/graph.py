@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
+from herenow.node.viewing.relation_events import News
 from herenow.ports import Ledger, LedgerChange, RelationRow
-from herenow.service.news import News
 
 
 class Graph:

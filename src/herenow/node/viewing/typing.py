@@ -26,8 +26,8 @@ from herenow.node.delivery.outbox import Outbox
 from herenow.node.metrics import Metrics
 from herenow.node.people import People
 from herenow.node.records.reader import Reader
+from herenow.node.viewing.subscriptions import Subscriptions
 from herenow.ports import Engine, LedgerChange
-from herenow.service.subscriptions import Subscriptions
 from herenow.wire.shapes import typing_frame
 
 MAX_ROOMS = 100

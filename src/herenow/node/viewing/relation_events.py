@@ -17,9 +17,9 @@ import msgspec
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.deadline import writing
 from herenow.node.access.relation_cache import WHOLE, Acquaintances
+from herenow.node.viewing.subscriptions import Subscriptions
+from herenow.node.viewing.typing import TypingRooms
 from herenow.ports import Engine, LedgerChange
-from herenow.service.subscriptions import Subscriptions
-from herenow.service.typing import TypingRooms
 
 MOST = 200
 """Changes in one message. More at once are an import, which the change table tells soon enough."""
