@@ -31,14 +31,14 @@ MAY_LOOK = {
     ("node/cluster/shard_recovery.py", "last_seen"),
     ("node/sessions/connections.py", "sessions"),
     ("node/sessions/rest_beats.py", "sessions"),  # has another node the device's socket?
-    ("service/users.py", "last_seen"),  # is there anything left of a deleted user?
+    ("node/admin/users.py", "last_seen"),  # is there anything left of a deleted user?
     ("node/cluster/dead_nodes.py", "sessions"),
     # The user's own choice, answered to who made it.
     ("api/choices.py", "custom"),
     ("api/choices.py", "mode"),
     ("api/choices.py", "mode_until"),
     # Which rule's name an explanation carries; services only.
-    ("service/inquiries.py", "mode"),
+    ("node/admin/explain.py", "mode"),
 }
 
 MODULES = sorted(

@@ -40,11 +40,11 @@ from herenow.gateway.tokens import Expected
 from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
+from herenow.node import Node, NodeSettings
 from herenow.node.cluster.reaper_assignment import Reaping
 from herenow.ports import Engine, Ledger, SourceHealth
 from herenow.relations import SourceOptions, open_relations
 from herenow.secret import resolve_secret
-from herenow.service.node import Node, NodeSettings
 from herenow.settings import Settings
 from herenow.settings.model import without_password
 from herenow.workers.worker import Worker

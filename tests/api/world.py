@@ -20,8 +20,8 @@ from herenow.gateway.auth import Auth
 from herenow.gateway.tokens import mint
 from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger
+from herenow.node import Node, NodeSettings
 from herenow.ports import RelationRow
-from herenow.service.node import Node, NodeSettings
 from herenow.settings import Settings
 
 SECRET = "a secret of the tests that is long enough"

@@ -12,7 +12,7 @@ from random import Random
 from herenow.core.machine import Timings
 from herenow.core.model import Custom, Mode, Platform
 from herenow.errors import HerenowError
-from herenow.service.node import NodeSettings
+from herenow.node import NodeSettings
 from herenow.testing.checker import Checker
 from herenow.testing.faulty_engine import Fault, Rule
 from herenow.testing.world import Gone, World

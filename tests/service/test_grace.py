@@ -10,9 +10,9 @@ from herenow.core.model import Platform, Presence, Session, Status
 from herenow.core.record import encode
 from herenow.core.shards import shard_of
 from herenow.engines.memory import MemoryEngine, MemoryStore
+from herenow.node import Node, NodeSettings
 from herenow.node.delivery.connection import Connection
 from herenow.ports import Offer
-from herenow.service.node import Node, NodeSettings
 from herenow.testing.memory_ledger import MemoryLedger
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

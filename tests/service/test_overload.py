@@ -7,7 +7,7 @@ from tests.service.scenes import meet
 
 from herenow.core.model import Mode
 from herenow.core.shedding import Shed
-from herenow.service.node import TURN
+from herenow.node import TURN
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

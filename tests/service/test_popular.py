@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from herenow.core.model import Mode
 from herenow.core.pacing import Crowds
 from herenow.core.visibility import PreferencesEdit, Visibility
-from herenow.service.node import NodeSettings
+from herenow.node import NodeSettings
 from herenow.testing.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

@@ -4,9 +4,9 @@ import pytest
 
 from herenow.core.model import Status
 from herenow.kit.clock import NodeClock
+from herenow.node.admin.stats_history import KEPT, STEP, Pulse
 from herenow.node.delivery.top_targets import MOST, WINDOW, FanOut
 from herenow.node.metrics import BOUNDS, Histogram, Metrics, quantile
-from herenow.service.pulse import KEPT, STEP, Pulse
 
 NOW = 1_800_000_000_000
 

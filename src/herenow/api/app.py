@@ -43,7 +43,7 @@ from herenow.errors import ProtocolError
 from herenow.gateway.auth import Auth
 from herenow.gateway.sockets import Sockets
 from herenow.gateway.sse import Streaming
-from herenow.service.node import Node
+from herenow.node import Node
 from herenow.settings import Settings
 
 CONTRACT = (

@@ -21,7 +21,7 @@ from herenow.api.problems import said
 from herenow.api.requests import Call, plain_id, user_id
 from herenow.api.shapes import BadBeat, Batch, Beat, Beaten, Heartbeat
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
-from herenow.service.node import Node
+from herenow.node import Node
 from herenow.wire.inputs import Activity, parse_activity, parse_platform
 
 MOST = 10_000

@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 
 from herenow import __version__
 from herenow.core.model import Status
+from herenow.node import Node
 from herenow.node.metrics import BOUNDS, Histogram
-from herenow.service.node import Node
 
 
 def metrics_of(node: Node) -> list[Metric]:

@@ -25,9 +25,9 @@ from herenow.api.troubles import Trouble, troubles
 from herenow.core.model import Status
 from herenow.errors import Unavailable
 from herenow.gateway.auth import Auth
+from herenow.node import Node
+from herenow.node.admin.stats_history import COUNTED, STEP, Slot
 from herenow.node.metrics import quantile
-from herenow.service.node import Node
-from herenow.service.pulse import COUNTED, STEP, Slot
 from herenow.workers.link import Told
 
 LATELY = 10_000

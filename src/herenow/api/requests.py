@@ -19,7 +19,7 @@ from herenow.errors import ProtocolError
 from herenow.gateway.auth import Auth, find_token
 from herenow.gateway.sse import Streaming
 from herenow.gateway.tokens import Claims
-from herenow.service.node import Node
+from herenow.node import Node
 from herenow.settings import Settings
 from herenow.wire.ids import parse_id
 from herenow.workers.link import Told

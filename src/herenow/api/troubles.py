@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from herenow.core.shedding import Shed
 from herenow.gateway.auth import Auth
-from herenow.service.node import Node
+from herenow.node import Node
 
 
 class Trouble(Struct, frozen=True):

@@ -20,8 +20,8 @@ from herenow.api.peers import is_local
 from herenow.api.shipped import shipped
 from herenow.errors import ProtocolError
 from herenow.gateway.tokens import Expected, mint
+from herenow.node import Node
 from herenow.ports import RelationRow
-from herenow.service.node import Node
 
 PEOPLE = ("ana", "bo", "chen", "dara")
 ROOM = "lobby"

@@ -21,7 +21,7 @@ from herenow.gateway.public_keys import KeysPending
 from herenow.gateway.tokens import ANY, MAX_BYTES, Claims, Expected, verify
 from herenow.kit.clock import Clock
 from herenow.kit.tasks import Tasks
-from herenow.service.revocations import Revocations
+from herenow.node.admin.revocations import Revocations
 
 if TYPE_CHECKING:
     from herenow.gateway.key_sources import Source

@@ -28,7 +28,7 @@ from herenow.gateway.waiting import Waiting
 from herenow.gateway.websocket import Accept, Farewell, Handler, Refuse, Socket, Upgrade
 from herenow.kit.tasks import Tasks
 from herenow.kit.wheel import Wheel
-from herenow.service.node import Node
+from herenow.node import Node
 from herenow.wire.codes import Close
 from herenow.wire.ids import parse_id
 from herenow.wire.inputs import parse_platform

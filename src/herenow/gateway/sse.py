@@ -18,8 +18,8 @@ from herenow.gateway.pipe import Lender, Pipe
 from herenow.gateway.sockets import Sockets
 from herenow.gateway.tokens import Claims
 from herenow.gateway.websocket import Limits
+from herenow.node import Node
 from herenow.node.viewing.streams import Stream
-from herenow.service.node import Node
 from herenow.wire.codes import CODES, Close
 from herenow.wire.events import STILL_HERE, event, retry
 from herenow.wire.shapes import error_frame

@@ -34,9 +34,9 @@ from herenow.engines.memory import MemoryStore
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.kit.clock import NodeClock
 from herenow.kit.tasks import Tasks
+from herenow.node import Node, NodeSettings
 from herenow.node.delivery.connection import Connection
 from herenow.ports import Engine, RelationRow, Relations, Remembered
-from herenow.service.node import Node, NodeSettings
 from herenow.testing.faults import StoreFaults
 from herenow.testing.faulty_engine import Faults, FaultyEngine
 from herenow.testing.freezing import Freezer

@@ -12,11 +12,11 @@ import msgspec
 from herenow.errors import Unavailable
 from herenow.kit.deadline import DEADLINE, reading
 from herenow.kit.tasks import Tasks
+from herenow.node.admin.users import EndMessage, Users, VoidMessage
 from herenow.node.cluster.reaper_assignment import ReapsMessage, Shares
 from herenow.node.viewing.relation_events import ChangedMessage, News
 from herenow.node.viewing.typing import TypingMessage, TypingRooms
 from herenow.ports import Engine
-from herenow.service.users import EndMessage, Users, VoidMessage
 
 Message = TypingMessage | EndMessage | VoidMessage | ChangedMessage | ReapsMessage
 

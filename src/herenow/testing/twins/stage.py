@@ -28,8 +28,8 @@ from herenow.gateway.sockets import Sockets
 from herenow.gateway.tokens import SERVICE, mint
 from herenow.gateway.websocket import Accept, Handler, Upgrade
 from herenow.kit.clock import NodeClock
+from herenow.node import Node, NodeSettings
 from herenow.ports import RelationRow
-from herenow.service.node import Node, NodeSettings
 from herenow.settings import Settings
 from herenow.testing.manual_clock import START, LoopClock
 from herenow.testing.memory_ledger import MemoryLedger

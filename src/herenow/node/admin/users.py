@@ -29,6 +29,7 @@ from herenow.kit.clock import SKEW, Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, writing
 from herenow.kit.tasks import Tasks
 from herenow.node.access.relation_cache import Acquaintances
+from herenow.node.admin.revocations import Revocations
 from herenow.node.people import People, Person, lacking
 from herenow.node.records.authority import Standing
 from herenow.node.records.decider import Decider
@@ -36,7 +37,6 @@ from herenow.node.records.reader import Reader
 from herenow.node.sessions.connections import Sessions
 from herenow.node.viewing.streams import Streams
 from herenow.ports import Engine, Ledger, Void
-from herenow.service.revocations import Revocations
 
 AGAIN = 1.0
 """Seconds after which a deletion that the store did not take is tried again."""
