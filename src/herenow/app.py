@@ -32,11 +32,6 @@ from herenow.core.pacing import Crowds
 from herenow.demo import Demo
 from herenow.engines import make_engine
 from herenow.errors import ConfigurationError
-from herenow.gateway.auth import Auth
-from herenow.gateway.listening import Listener
-from herenow.gateway.server import Gateway, GatewaySettings
-from herenow.gateway.sockets import Sockets, descriptors_allowed, sockets_within
-from herenow.gateway.tokens import Expected
 from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
@@ -47,10 +42,15 @@ from herenow.relations import SourceOptions, open_relations
 from herenow.secret import resolve_secret
 from herenow.settings import Settings
 from herenow.settings.model import without_password
+from herenow.transport.auth.auth import Auth
+from herenow.transport.auth.tokens import Expected
+from herenow.transport.http.listener import Listener
+from herenow.transport.server import Gateway, GatewaySettings
+from herenow.transport.websocket.registry import Sockets, descriptors_allowed, sockets_within
 from herenow.workers.worker import Worker
 
 if TYPE_CHECKING:
-    from herenow.gateway.key_sources import Source
+    from herenow.transport.auth.key_sources import Source
 
 SWITCH = 0.0005
 """Seconds after which a ledger's thread gives the interpreter back to the event loop; Python's own 5 ms would be waited
@@ -283,7 +283,7 @@ def node_settings(settings: Settings) -> NodeSettings:
 def key_source(settings: Settings) -> Source | None:
     if settings.jwks_url is None and settings.jwks_file is None:
         return None
-    from herenow.gateway.key_sources import (
+    from herenow.transport.auth.key_sources import (
         FileSource,
         UrlSource,
     )  # an HTTP client, for those who have an issuer

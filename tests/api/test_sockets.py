@@ -8,7 +8,7 @@ import pytest
 import uvicorn
 from tests.api.world import SERVICE, serving
 
-from herenow.gateway.handshake import Http
+from herenow.transport.websocket.handshake import Http
 
 
 @asynccontextmanager

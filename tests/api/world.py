@@ -16,13 +16,13 @@ from herenow.core.bucket import Rate
 from herenow.core.machine import Timings
 from herenow.core.model import Platform
 from herenow.engines.memory import MemoryEngine, MemoryStore
-from herenow.gateway.auth import Auth
-from herenow.gateway.tokens import mint
 from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger
 from herenow.node import Node, NodeSettings
 from herenow.ports import RelationRow
 from herenow.settings import Settings
+from herenow.transport.auth.auth import Auth
+from herenow.transport.auth.tokens import mint
 
 SECRET = "a secret of the tests that is long enough"
 NOW = 1_800_000_000_000

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from herenow.errors import ProtocolError
-from herenow.gateway.tokens import Expected, verify
 from herenow.secret import resolve_secret
 from herenow.settings import Settings
+from herenow.transport.auth.tokens import Expected, verify
 
 SECRET = "correct horse battery staple, twice over"
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.gateway.test_websocket_rig import Client, Server, lines, running, server
 
-from herenow.gateway.handshake import Joining
+from herenow.transport.websocket.handshake import Joining
 
 __all__ = ["running", "server"]
 

@@ -18,11 +18,11 @@ from tests.processes import PATIENCE, SECRET, Client, token
 from websockets.exceptions import InvalidStatus
 
 from herenow.app import running
-from herenow.gateway.listening import Listener
 from herenow.node.delivery.outbox import Outbox
 from herenow.node.sessions.modes import Choices
 from herenow.node.viewing.subscriptions import Granted, Subscriptions
 from herenow.settings import Settings
+from herenow.transport.http.listener import Listener
 
 
 class Here:

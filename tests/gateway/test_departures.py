@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from tests.gateway.test_expiry import a_door
 from tests.gateway.test_leaving import come, lost_at
 
-from herenow.gateway.departures import A_TURN, Departures
+from herenow.transport.websocket.close_queue import A_TURN, Departures
 from herenow.wire.codes import Close
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

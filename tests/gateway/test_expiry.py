@@ -7,12 +7,12 @@ import pytest
 from tests.processes import SECRET
 
 from herenow.core.model import Platform
-from herenow.gateway.auth import Auth
-from herenow.gateway.server import LOOK_AGAIN, Gateway, GatewaySettings
-from herenow.gateway.session import ClientSession
-from herenow.gateway.sockets import Sockets
-from herenow.gateway.tokens import mint
 from herenow.testing.world import World
+from herenow.transport.auth.auth import Auth
+from herenow.transport.auth.tokens import mint
+from herenow.transport.server import LOOK_AGAIN, Gateway, GatewaySettings
+from herenow.transport.session import ClientSession
+from herenow.transport.websocket.registry import Sockets
 from herenow.wire.codes import Close
 from herenow.wire.frames import Refresh
 

@@ -21,11 +21,11 @@ from tests.gateway.test_websocket_rig import (
 )
 from uvicorn.server import ServerState
 
-from herenow.gateway.front import LONGEST, Front, plain_handshake
-from herenow.gateway.handshake import Http
-from herenow.gateway.picows_seam import Stage
-from herenow.gateway.sockets import Sockets
-from herenow.gateway.websocket import Accept, Limits
+from herenow.transport.http.first_bytes import LONGEST, Front, plain_handshake
+from herenow.transport.websocket.contract import Accept, Limits
+from herenow.transport.websocket.handshake import Http
+from herenow.transport.websocket.picows.seam import Stage
+from herenow.transport.websocket.registry import Sockets
 
 BROWSERS = {
     "Chrome": (

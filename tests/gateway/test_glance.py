@@ -7,7 +7,7 @@ import pytest
 import uvloop
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr
 
-from herenow.gateway.handshake import glance
+from herenow.transport.websocket.handshake import glance
 
 
 class Glancing(asyncio.Protocol):

@@ -7,8 +7,8 @@ from tests.gateway.test_expiry import a_door
 from tests.processes import SECRET
 
 from herenow.core.model import Platform
-from herenow.gateway.session import ClientSession
-from herenow.gateway.tokens import mint
+from herenow.transport.auth.tokens import mint
+from herenow.transport.session import ClientSession
 from herenow.wire.codes import Close
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from herenow.gateway.listening import Listener
 from herenow.settings import Settings
+from herenow.transport.http.listener import Listener
 
 SECRET = "a secret of at least 32 bytes, for tests"
 

@@ -20,8 +20,8 @@ from herenow import app
 from herenow.api import app as api
 from herenow.app import running
 from herenow.core.model import Custom
-from herenow.gateway import sse
-from herenow.gateway.listening import Listener
+from herenow.transport.http import sse
+from herenow.transport.http.listener import Listener
 
 Event = dict[str, Any]
 
@@ -341,7 +341,7 @@ async def test_a_contact_too_many_is_named_and_the_others_are_watched(
 
 
 async def test_a_node_without_room_says_so(here: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("herenow.gateway.sockets.Sockets.full", True)
+    monkeypatch.setattr("herenow.transport.websocket.registry.Sockets.full", True)
     answer = await here.by("ana", "GET", "/presence/stream?user_ids=bo")
     assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
     assert here.node.metrics.streams == 0

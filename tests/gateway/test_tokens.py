@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herenow.errors import ProtocolError
-from herenow.gateway.tokens import MAX_BYTES, mint, verify
+from herenow.transport.auth.tokens import MAX_BYTES, mint, verify
 
 SECRET = "s" * 32
 NOW = 1_790_000_000.5

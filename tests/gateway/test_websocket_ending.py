@@ -20,7 +20,7 @@ from tests.gateway.test_websocket_rig import (
     frame,
 )
 
-from herenow.gateway.websocket import Limits, Socket
+from herenow.transport.websocket.contract import Limits, Socket
 
 running, server = rig.running, rig.server
 

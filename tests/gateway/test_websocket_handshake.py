@@ -6,9 +6,9 @@ import pytest
 from tests.gateway import test_websocket_rig as rig
 from tests.gateway.test_websocket_rig import CLOSE, HANDSHAKE, TEXT, Client, Server, frame, lines
 
-from herenow.gateway.handshake import read_upgrade
-from herenow.gateway.sockets import descriptors_allowed, sockets_within
-from herenow.gateway.websocket import Accept, Acceptor, Farewell, Refuse, Upgrade
+from herenow.transport.websocket.contract import Accept, Acceptor, Farewell, Refuse, Upgrade
+from herenow.transport.websocket.handshake import read_upgrade
+from herenow.transport.websocket.registry import descriptors_allowed, sockets_within
 
 running, server = rig.running, rig.server
 

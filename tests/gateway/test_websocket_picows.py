@@ -11,20 +11,20 @@ from picows import WSTransport
 from tests.gateway.test_websocket_rig import CONTINUATION, PATIENCE, TEXT, Client, Server, close_frame, frame
 
 from herenow.errors import ConfigurationError
-from herenow.gateway import picows_seam
-from herenow.gateway.framing import Drain
-from herenow.gateway.front import Front
-from herenow.gateway.handshake import Http
-from herenow.gateway.picows_seam import check_seam, picows_protocol
-from herenow.gateway.picows_socket import (
+from herenow.transport.http.first_bytes import Front
+from herenow.transport.websocket.contract import Limits, Refuse
+from herenow.transport.websocket.framing import Drain
+from herenow.transport.websocket.handshake import Http
+from herenow.transport.websocket.picows import seam
+from herenow.transport.websocket.picows.seam import check_seam, picows_protocol
+from herenow.transport.websocket.picows.socket import (
     Leash,
     Listener,
     PicowsProtocol,
     PicowsSocket,
     Witness,
 )
-from herenow.gateway.sockets import Sockets
-from herenow.gateway.websocket import Limits, Refuse
+from herenow.transport.websocket.registry import Sockets
 
 SMALL = 2048 - 256  # what picows offers of the smallest read buffer it makes
 
@@ -157,7 +157,7 @@ async def test_the_seam_can_be_checked_inside_a_running_loop():
 
 
 def test_another_version_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(picows_seam, "version", lambda _name: "3.0.1")
+    monkeypatch.setattr(seam, "version", lambda _name: "3.0.1")
     with pytest.raises(
         ConfigurationError, match=r"^picows 3\.0\.1 does not fit .* install picows==2\.3\.\* or use"
     ):

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 import pytest
 import uvicorn
 
-from herenow.gateway.front import Front
-from herenow.gateway.picows_seam import picows_protocol
-from herenow.gateway.sockets import Sockets
-from herenow.gateway.websocket import Accept, Acceptor, Limits, Refuse, Socket, Upgrade
-from herenow.gateway.websockets_socket import websockets_protocol
+from herenow.transport.http.first_bytes import Front
+from herenow.transport.websocket.contract import Accept, Acceptor, Limits, Refuse, Socket, Upgrade
+from herenow.transport.websocket.picows.seam import picows_protocol
+from herenow.transport.websocket.registry import Sockets
+from herenow.transport.websocket.websockets_socket import websockets_protocol
 
 IMPLEMENTATIONS = {"picows": picows_protocol, "websockets": websockets_protocol}
 PATIENCE = 10.0  # seconds; a bound for what should come at once

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from herenow.gateway.sweep import Sweep
+from herenow.transport.websocket.pinger import Sweep
 
 
 @dataclass

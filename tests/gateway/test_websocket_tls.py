@@ -19,7 +19,7 @@ from tests.gateway.test_websocket_rig import (
     lines,
 )
 
-from herenow.gateway.websocket import Limits
+from herenow.transport.websocket.contract import Limits
 
 
 @pytest.fixture(scope="module", params=rig.IMPLEMENTATIONS)

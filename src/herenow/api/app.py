@@ -40,11 +40,11 @@ from herenow.api.operations import Access, Operation
 from herenow.api.problems import Problems, Refusal, pass_on
 from herenow.api.requests import Api, Call, Everyone
 from herenow.errors import ProtocolError
-from herenow.gateway.auth import Auth
-from herenow.gateway.sockets import Sockets
-from herenow.gateway.sse import Streaming
 from herenow.node import Node
 from herenow.settings import Settings
+from herenow.transport.auth.auth import Auth
+from herenow.transport.http.sse import Streaming
+from herenow.transport.websocket.registry import Sockets
 
 CONTRACT = (
     *presence.OPERATIONS,

@@ -15,8 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from herenow.api.answers import Reply
 from herenow.api.problems import refused
 from herenow.errors import ProtocolError
-from herenow.gateway.origins import is_allowed
 from herenow.node.metrics import Metrics
+from herenow.transport.auth.origins import is_allowed
 
 METHODS = "GET, POST, PUT, DELETE"
 HEADERS = "authorization, content-type"

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from herenow.api.answers import Headers, Reply
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
-from herenow.gateway.auth import find_token
 from herenow.node.metrics import Metrics
+from herenow.transport.auth.auth import find_token
 from herenow.wire.codes import CODES
 
 MEDIA = "application/problem+json"

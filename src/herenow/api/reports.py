@@ -24,10 +24,10 @@ from herenow.api.shapes import Count
 from herenow.api.troubles import Trouble, troubles
 from herenow.core.model import Status
 from herenow.errors import Unavailable
-from herenow.gateway.auth import Auth
 from herenow.node import Node
 from herenow.node.admin.stats_history import COUNTED, STEP, Slot
 from herenow.node.metrics import quantile
+from herenow.transport.auth.auth import Auth
 from herenow.workers.link import Told
 
 LATELY = 10_000

@@ -16,11 +16,11 @@ from starlette.requests import Request
 
 from herenow.api.bodies import Decoder, read_json, read_lines
 from herenow.errors import ProtocolError
-from herenow.gateway.auth import Auth, find_token
-from herenow.gateway.sse import Streaming
-from herenow.gateway.tokens import Claims
 from herenow.node import Node
 from herenow.settings import Settings
+from herenow.transport.auth.auth import Auth, find_token
+from herenow.transport.auth.tokens import Claims
+from herenow.transport.http.sse import Streaming
 from herenow.wire.ids import parse_id
 from herenow.workers.link import Told
 

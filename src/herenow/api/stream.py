@@ -13,8 +13,8 @@ from herenow.api.operations import Answer, Media, Operation, Parameter
 from herenow.api.presence import VIEWER, distinct
 from herenow.api.requests import Call
 from herenow.errors import ProtocolError, Unavailable
-from herenow.gateway.pipe import lender_of
-from herenow.gateway.sse import EventStream
+from herenow.transport.http.pipe import lender_of
+from herenow.transport.http.sse import EventStream
 
 HEADERS = [
     (b"content-type", Media.EVENTS.value.encode()),

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from herenow.core.shedding import Shed
-from herenow.gateway.auth import Auth
 from herenow.node import Node
+from herenow.transport.auth.auth import Auth
 
 
 class Trouble(Struct, frozen=True):

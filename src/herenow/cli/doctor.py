@@ -82,9 +82,9 @@ def configuration(settings: Settings) -> Iterator[Finding]:
 def keys(settings: Settings) -> Iterator[Finding]:
     """The public keys of an issuer, if tokens are verified with any."""
     from herenow.app import key_source
-    from herenow.gateway.jwks import parse_jwks
-    from herenow.gateway.keyring import what_keys
-    from herenow.gateway.public_keys import BadKeys
+    from herenow.transport.auth.jwks import parse_jwks
+    from herenow.transport.auth.keyring import what_keys
+    from herenow.transport.auth.public_keys import BadKeys
 
     source = key_source(settings)
     if source is None:

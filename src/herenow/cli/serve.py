@@ -57,8 +57,8 @@ def _work(settings: Settings, link: int) -> int:
 def _supervise(settings: Settings) -> int:
     with quickly():
         from herenow.announcement import announcement
-        from herenow.gateway.address import held, url_of
         from herenow.logs import configure_logging
+        from herenow.transport.http.address import held, url_of
         from herenow.workers.supervisor import Supervisor
 
     configure_logging(settings.log_format, settings.log_level)

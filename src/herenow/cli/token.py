@@ -6,9 +6,9 @@ import click
 
 from herenow.cli.flags import with_settings
 from herenow.errors import ConfigurationError
-from herenow.gateway.tokens import SERVICE, Expected, mint
 from herenow.secret import resolve_secret
 from herenow.settings import Settings
+from herenow.transport.auth.tokens import SERVICE, Expected, mint
 
 
 @click.command()

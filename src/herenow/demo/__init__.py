@@ -19,9 +19,9 @@ from starlette.routing import Route
 from herenow.api.peers import is_local
 from herenow.api.shipped import shipped
 from herenow.errors import ProtocolError
-from herenow.gateway.tokens import Expected, mint
 from herenow.node import Node
 from herenow.ports import RelationRow
+from herenow.transport.auth.tokens import Expected, mint
 
 PEOPLE = ("ana", "bo", "chen", "dara")
 ROOM = "lobby"

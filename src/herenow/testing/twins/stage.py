@@ -21,18 +21,18 @@ from herenow.core.bucket import Rate
 from herenow.core.machine import Timings
 from herenow.core.record import EPOCH_BYTES
 from herenow.engines.memory import MemoryEngine, MemoryStore
-from herenow.gateway.auth import Auth
-from herenow.gateway.pipe import PIPE, Writer
-from herenow.gateway.server import PATH, Gateway, GatewaySettings
-from herenow.gateway.sockets import Sockets
-from herenow.gateway.tokens import SERVICE, mint
-from herenow.gateway.websocket import Accept, Handler, Upgrade
 from herenow.kit.clock import NodeClock
 from herenow.node import Node, NodeSettings
 from herenow.ports import RelationRow
 from herenow.settings import Settings
 from herenow.testing.manual_clock import START, LoopClock
 from herenow.testing.memory_ledger import MemoryLedger
+from herenow.transport.auth.auth import Auth
+from herenow.transport.auth.tokens import SERVICE, mint
+from herenow.transport.http.pipe import PIPE, Writer
+from herenow.transport.server import PATH, Gateway, GatewaySettings
+from herenow.transport.websocket.contract import Accept, Handler, Upgrade
+from herenow.transport.websocket.registry import Sockets
 
 SECRET = "the secret of the twins, which is long enough"  # noqa: S105
 TIMINGS = Timings(idle_after=60_000, dead_after=40_000, grace=10_000)

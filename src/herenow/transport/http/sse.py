@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 import structlog
 
 from herenow.errors import ProtocolError
-from herenow.gateway.pipe import Lender, Pipe
-from herenow.gateway.sockets import Sockets
-from herenow.gateway.tokens import Claims
-from herenow.gateway.websocket import Limits
 from herenow.node import Node
 from herenow.node.viewing.streams import Stream
+from herenow.transport.auth.tokens import Claims
+from herenow.transport.http.pipe import Lender, Pipe
+from herenow.transport.websocket.contract import Limits
+from herenow.transport.websocket.registry import Sockets
 from herenow.wire.codes import CODES, Close
 from herenow.wire.events import STILL_HERE, event, retry
 from herenow.wire.shapes import error_frame

@@ -16,9 +16,9 @@ from typing import Protocol
 
 import httpx2
 
-from herenow.gateway.jwks import MAX_BYTES
-from herenow.gateway.public_keys import BadKeys
 from herenow.settings.model import without_password
+from herenow.transport.auth.jwks import MAX_BYTES
+from herenow.transport.auth.public_keys import BadKeys
 
 DEADLINE = 2.0
 """Seconds for a whole document, from the name's look-up to the last byte."""

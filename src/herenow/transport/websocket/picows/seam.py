@@ -11,11 +11,11 @@ from collections.abc import Callable
 from importlib.metadata import version
 
 from herenow.errors import ConfigurationError
-from herenow.gateway.framing import PROTOCOL_ERROR
-from herenow.gateway.handshake import Door
-from herenow.gateway.picows_socket import PicowsProtocol
-from herenow.gateway.sockets import Sockets
-from herenow.gateway.websocket import Accept, Acceptor, Farewell, Limits, Socket
+from herenow.transport.websocket.contract import Accept, Acceptor, Farewell, Limits, Socket
+from herenow.transport.websocket.framing import PROTOCOL_ERROR
+from herenow.transport.websocket.handshake import Door
+from herenow.transport.websocket.picows.socket import PicowsProtocol
+from herenow.transport.websocket.registry import Sockets
 
 
 def picows_protocol(

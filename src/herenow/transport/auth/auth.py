@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from herenow.errors import ProtocolError
-from herenow.gateway.public_keys import KeysPending
-from herenow.gateway.tokens import ANY, MAX_BYTES, Claims, Expected, verify
 from herenow.kit.clock import Clock
 from herenow.kit.tasks import Tasks
 from herenow.node.admin.revocations import Revocations
+from herenow.transport.auth.public_keys import KeysPending
+from herenow.transport.auth.tokens import ANY, MAX_BYTES, Claims, Expected, verify
 
 if TYPE_CHECKING:
-    from herenow.gateway.key_sources import Source
-    from herenow.gateway.keyring import Keyring
+    from herenow.transport.auth.key_sources import Source
+    from herenow.transport.auth.keyring import Keyring
 
 SUBPROTOCOL = "herenow.v1"
 _TOKEN_SUBPROTOCOL = "herenow.token."  # noqa: S105 - a prefix, not a secret
@@ -56,7 +56,7 @@ class Auth:
         self._verified: OrderedDict[bytes, Claims] = OrderedDict()
 
     def _keyring(self, source: Source) -> Keyring:
-        from herenow.gateway.keyring import (
+        from herenow.transport.auth.keyring import (
             Keyring,
         )  # with all of cryptography: not for those who have a secret
 

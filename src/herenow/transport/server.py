@@ -16,19 +16,19 @@ from urllib.parse import parse_qs
 import structlog
 
 from herenow.errors import ProtocolError
-from herenow.gateway.auth import SUBPROTOCOL, Auth, find_token
-from herenow.gateway.departures import Departures
-from herenow.gateway.origins import is_allowed
-from herenow.gateway.public_keys import KeysPending
-from herenow.gateway.session import ClientSession
-from herenow.gateway.sockets import Sockets
-from herenow.gateway.sweep import Sweep
-from herenow.gateway.tokens import Claims
-from herenow.gateway.waiting import Waiting
-from herenow.gateway.websocket import Accept, Farewell, Handler, Refuse, Socket, Upgrade
 from herenow.kit.tasks import Tasks
 from herenow.kit.wheel import Wheel
 from herenow.node import Node
+from herenow.transport.auth.auth import SUBPROTOCOL, Auth, find_token
+from herenow.transport.auth.origins import is_allowed
+from herenow.transport.auth.public_keys import KeysPending
+from herenow.transport.auth.tokens import Claims
+from herenow.transport.session import ClientSession
+from herenow.transport.websocket.close_queue import Departures
+from herenow.transport.websocket.contract import Accept, Farewell, Handler, Refuse, Socket, Upgrade
+from herenow.transport.websocket.pending import Waiting
+from herenow.transport.websocket.pinger import Sweep
+from herenow.transport.websocket.registry import Sockets
 from herenow.wire.codes import Close
 from herenow.wire.ids import parse_id
 from herenow.wire.inputs import parse_platform

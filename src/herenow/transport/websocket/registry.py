@@ -5,7 +5,7 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 
-from herenow.gateway.websocket import Socket
+from herenow.transport.websocket.contract import Socket
 
 SPARE = 64  # sockets beyond max_open that may be told, at the same moment, that there is no room
 

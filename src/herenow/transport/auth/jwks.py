@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
 
 from herenow.errors import ProtocolError
-from herenow.gateway.public_keys import ALGORITHMS, MAX_KID, BadKeys
+from herenow.transport.auth.public_keys import ALGORITHMS, MAX_KID, BadKeys
 
 MAX_BYTES = 262_144
 """Of a whole document: hundreds of keys, where issuers publish two or three."""

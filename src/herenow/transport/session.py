@@ -18,10 +18,10 @@ import structlog
 
 from herenow.core.model import Platform
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
-from herenow.gateway.tokens import Claims
-from herenow.gateway.websocket import Socket
 from herenow.node.delivery.connection import Connection
 from herenow.node.viewing.subscriptions import Granted
+from herenow.transport.auth.tokens import Claims
+from herenow.transport.websocket.contract import Socket
 from herenow.wire.codes import Close
 from herenow.wire.frames import (
     Active,
@@ -53,7 +53,7 @@ from herenow.wire.shapes import (
 )
 
 if TYPE_CHECKING:
-    from herenow.gateway.server import Gateway
+    from herenow.transport.server import Gateway
 
 MAX_WAITING = 1_000
 """Commands of one connection that may wait for a store; more are refused, the connection stays."""

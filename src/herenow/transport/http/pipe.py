@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, MutableMapping
 from typing import Any, Protocol
 
-from herenow.gateway.websocket import Limits
+from herenow.transport.websocket.contract import Limits
 
 PIPE = "herenow.pipe"
 """Among the `extensions` of a request's scope: what gives a `Lender` when it is called, as a weak reference does."""

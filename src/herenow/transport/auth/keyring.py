@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from herenow.errors import ConfigurationError, ProtocolError
-from herenow.gateway.jwks import Document, PublicKey, parse_jwks
-from herenow.gateway.key_sources import FileSource, Source
-from herenow.gateway.public_keys import ALGORITHMS, BadKeys, KeysPending
 from herenow.kit.clock import Clock
 from herenow.kit.tasks import Tasks
+from herenow.transport.auth.jwks import Document, PublicKey, parse_jwks
+from herenow.transport.auth.key_sources import FileSource, Source
+from herenow.transport.auth.public_keys import ALGORITHMS, BadKeys, KeysPending
 
 TRIED = 8
 """Keys that one token may be tried with: verifying is work, and whoever sends a token causes it."""

@@ -27,7 +27,8 @@ from picows import (
 )
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # not in its stubs
 
-from herenow.gateway.framing import (
+from herenow.transport.websocket.contract import Accept, Handler, Refuse
+from herenow.transport.websocket.framing import (
     HANDLER_FAILED,
     INTERNAL_ERROR,
     NORMAL,
@@ -37,9 +38,8 @@ from herenow.gateway.framing import (
     Opcode,
     is_utf8,
 )
-from herenow.gateway.handshake import Door, switching
-from herenow.gateway.picows_loop import given_nothing_to_keep
-from herenow.gateway.websocket import Accept, Handler, Refuse
+from herenow.transport.websocket.handshake import Door, switching
+from herenow.transport.websocket.picows.loop import given_nothing_to_keep
 
 log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import is_ssl
 
-from herenow.gateway.pipe import PIPE, Writer
-from herenow.gateway.sockets import Sockets
-from herenow.gateway.websocket import Accept, Acceptor, Limits, Refuse, Upgrade
+from herenow.transport.http.pipe import PIPE, Writer
+from herenow.transport.websocket.contract import Accept, Acceptor, Limits, Refuse, Upgrade
+from herenow.transport.websocket.registry import Sockets
 
 log = logging.getLogger(__name__)
 

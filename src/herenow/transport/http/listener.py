@@ -17,11 +17,11 @@ from typing import Self
 import uvicorn
 from starlette.types import ASGIApp
 
-from herenow.gateway.address import BACKLOG, joined, listening, url_of
-from herenow.gateway.front import Front
-from herenow.gateway.sockets import Sockets
-from herenow.gateway.websocket import Acceptor, Limits
 from herenow.settings import Settings
+from herenow.transport.http.address import BACKLOG, joined, listening, url_of
+from herenow.transport.http.first_bytes import Front
+from herenow.transport.websocket.contract import Acceptor, Limits
+from herenow.transport.websocket.registry import Sockets
 
 SOON = 0.005
 """Seconds between two looks whether the server has started."""
@@ -97,10 +97,10 @@ class Listener:
 def _protocol(name: str) -> Callable[[Acceptor, Limits, Sockets], Callable[..., asyncio.BaseProtocol]]:
     """Only the one that is used is imported."""
     if name == "websockets":
-        from herenow.gateway.websockets_socket import websockets_protocol
+        from herenow.transport.websocket.websockets_socket import websockets_protocol
 
         return websockets_protocol
-    from herenow.gateway.picows_seam import picows_protocol
+    from herenow.transport.websocket.picows.seam import picows_protocol
 
     return picows_protocol
 

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from herenow.gateway.handshake import Door
-from herenow.gateway.websocket import Farewell, Handler
+from herenow.transport.websocket.contract import Farewell, Handler
+from herenow.transport.websocket.handshake import Door
 
 log = logging.getLogger(__name__)
 HANDLER_FAILED = "a handler failed; its connection is closed with 1011"

@@ -18,7 +18,8 @@ from websockets.exceptions import PayloadTooBig
 from websockets.exceptions import ProtocolError as BrokenFrame
 from websockets.frames import Frame, Opcode
 
-from herenow.gateway.framing import (
+from herenow.transport.websocket.contract import Accept, Acceptor, Handler, Limits, Refuse
+from herenow.transport.websocket.framing import (
     HANDLER_FAILED,
     INTERNAL_ERROR,
     MESSAGE_TOO_BIG,
@@ -26,9 +27,8 @@ from herenow.gateway.framing import (
     Connection,
     Fault,
 )
-from herenow.gateway.handshake import Door, switching
-from herenow.gateway.sockets import Sockets
-from herenow.gateway.websocket import Accept, Acceptor, Handler, Limits, Refuse
+from herenow.transport.websocket.handshake import Door, switching
+from herenow.transport.websocket.registry import Sockets
 
 log = logging.getLogger(__name__)
 

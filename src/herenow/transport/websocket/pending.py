@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from herenow.gateway.websocket import Handler, Socket
 from herenow.kit.tasks import Tasks
+from herenow.transport.websocket.contract import Handler, Socket
 from herenow.wire.codes import Close
 
 MOST = 100

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from herenow.errors import HerenowError, ProtocolError
 
 if TYPE_CHECKING:
-    from herenow.gateway.jwks import PublicKey
+    from herenow.transport.auth.jwks import PublicKey
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
 """One per type of key: RSA, P-256, Ed25519."""

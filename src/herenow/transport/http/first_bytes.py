@@ -17,7 +17,7 @@ from typing import Any, cast
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from herenow.gateway.handshake import Http
+from herenow.transport.websocket.handshake import Http
 
 LONGEST = 8192
 """Bytes of a head that may pass: room for a token of any length that we take, and nothing that HTTP would cut off."""

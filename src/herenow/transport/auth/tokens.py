@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from herenow.errors import ProtocolError
-from herenow.gateway.public_keys import ALGORITHMS, MAX_KID, PublicKeys
+from herenow.transport.auth.public_keys import ALGORITHMS, MAX_KID, PublicKeys
 from herenow.wire.ids import parse_id
 
 ALGORITHM = "HS256"
