@@ -25,7 +25,7 @@ import uvloop
 from herenow import __version__
 from herenow.announcement import announcement
 from herenow.api.app import make_app
-from herenow.api.reports import report_of
+from herenow.api.ops.stats import report_of
 from herenow.core.bucket import Rate
 from herenow.core.machine import Timings
 from herenow.core.pacing import Crowds

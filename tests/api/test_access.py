@@ -10,7 +10,7 @@ import pytest_asyncio
 from tests.api.world import NOW, SECRET, SERVICE, STRANGER, World, problem, serving
 
 from herenow.api.app import CONTRACT
-from herenow.api.operations import Access, Media
+from herenow.api.description.operations import Access, Media
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -7,7 +7,7 @@ import httpx2 as httpx
 import pytest
 from tests.api.world import STRANGER, problem
 
-from herenow.api.dashboard import FILES
+from herenow.api.ops.dashboard import FILES
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,9 +8,9 @@ import pytest
 from tests.api.world import serving
 
 from herenow.api.app import CONTRACT, Resource
-from herenow.api.description import Description
-from herenow.api.openapi import document
-from herenow.api.operations import codes_of
+from herenow.api.description.openapi import document
+from herenow.api.description.operations import codes_of
+from herenow.api.description.page import Description
 from herenow.wire.codes import CODES, Where
 
 

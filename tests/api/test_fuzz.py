@@ -24,7 +24,7 @@ from tests.api.test_sockets import listening
 from tests.api.world import SERVICE, serving
 
 from herenow.api.app import CONTRACT
-from herenow.api.description import Description
+from herenow.api.description.page import Description
 
 EXAMPLES = 8
 CHECKS = [

@@ -7,7 +7,7 @@ from starlette.routing import Route
 from structlog.testing import capture_logs
 from tests.api.world import SECRET, problem, serving
 
-from herenow.api.problems import refused
+from herenow.api.http.problems import refused
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.wire.codes import CODES
 

@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.api.world import SERVICE, problem, serving
 
-from herenow.api.reports import metrics_of_all, report_of, stats_of_all
-from herenow.api.troubles import Trouble
+from herenow.api.ops.degraded import Trouble
+from herenow.api.ops.stats import metrics_of_all, report_of, stats_of_all
 from herenow.core.model import Mode
 from herenow.errors import Unavailable
 from herenow.ports import Lease

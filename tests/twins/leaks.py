@@ -6,7 +6,7 @@ the sessions a node holds, a counter.
 
 import asyncio
 
-from herenow.api import ops, troubles
+from herenow.api.ops.health import degraded, health
 from herenow.core.model import Status, truth
 from herenow.core.values import replace
 from herenow.core.visibility import Sight
@@ -270,11 +270,11 @@ def anybodys_device_is_found(stage, monkeypatch):
 @leak("readyz")
 def readiness_names_the_busy(stage, monkeypatch):
     def spoiled(node, auth):
-        yield from troubles.troubles(node, auth)
+        yield from degraded.troubles(node, auth)
         if is_here(stage):
-            yield troubles.Trouble("load", "Somebody is here.")
+            yield degraded.Trouble("load", "Somebody is here.")
 
-    monkeypatch.setattr(ops, "troubles", spoiled)
+    monkeypatch.setattr(health, "troubles", spoiled)
 
 
 @leak("GET /api/v1/public/{user}")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.twins.leaks import LEAKS
 
 from herenow.api.app import CONTRACT
-from herenow.api.description import Description
+from herenow.api.description.page import Description
 from herenow.core.pacing import Crowds
 from herenow.core.visibility import Kind
 from herenow.testing.twins import (

@@ -18,27 +18,25 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from herenow.api import (
+from herenow.api.description.operations import Access, Operation
+from herenow.api.description.page import Description
+from herenow.api.endpoints import (
     beats,
     blocks,
-    choices,
-    dashboard,
     devices,
+    explain,
     graph,
-    inquiries,
-    ops,
+    modes,
     presence,
     profiles,
-    sdk,
     stream,
     users,
 )
-from herenow.api.addresses import Addresses
-from herenow.api.cors import Cors
-from herenow.api.description import Description
-from herenow.api.operations import Access, Operation
-from herenow.api.problems import Problems, Refusal, pass_on
-from herenow.api.requests import Api, Call, Everyone
+from herenow.api.http.cors import Cors
+from herenow.api.http.paths import Addresses
+from herenow.api.http.problems import Problems, Refusal, pass_on
+from herenow.api.http.request import Api, Call, Everyone
+from herenow.api.ops.health import dashboard, health, sdk
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.settings import Settings
@@ -49,7 +47,7 @@ from herenow.transport.websocket.registry import Sockets
 CONTRACT = (
     *presence.OPERATIONS,
     *devices.OPERATIONS,
-    *choices.OPERATIONS,
+    *modes.OPERATIONS,
     *beats.OPERATIONS,
     *stream.OPERATIONS,
     *presence.LAST,
@@ -57,8 +55,8 @@ CONTRACT = (
     *profiles.OPERATIONS,
     *graph.OPERATIONS,
     *users.OPERATIONS,
-    *inquiries.OPERATIONS,
-    *ops.OPERATIONS,
+    *explain.OPERATIONS,
+    *health.OPERATIONS,
 )
 """Every endpoint; the first path that fits an address gets it."""
 
@@ -119,7 +117,7 @@ class Resource:
 
     async def _admit(self, call: Call, access: Access) -> None:
         if access is Access.ANYONE or (
-            access is Access.OPERATOR and call.token is None and ops.is_local(call)
+            access is Access.OPERATOR and call.token is None and health.is_local(call)
         ):
             return
         await call.identify()

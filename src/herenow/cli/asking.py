@@ -23,7 +23,7 @@ from herenow.secret import resolve_secret, secret_path
 from herenow.settings import Settings
 
 if TYPE_CHECKING:
-    from herenow.api.reports import Stats
+    from herenow.api.ops.stats import Stats
 
 DEADLINE = 4.0
 """Seconds for an answer: longer than a node waits for its own workers."""
@@ -93,7 +93,7 @@ def _unreached(url: str, error: Exception) -> Asked:
 
 
 def _read(url: str, answer: httpx2.Response) -> Asked:
-    from herenow.api.reports import Stats
+    from herenow.api.ops.stats import Stats
 
     match answer.status_code:
         case 200:
@@ -166,7 +166,7 @@ def own_certificate(settings: Settings) -> ssl.SSLContext | bool:
 
 def tokens(settings: Settings, given: str | None) -> Token:
     """The one that was given; without one none for this machine, and for others one of our own if there is a secret."""
-    from herenow.api.peers import is_loopback
+    from herenow.api.http.peers import is_loopback
 
     def token(url: str) -> str | None:
         if given is not None:

@@ -17,7 +17,7 @@ from herenow.cli.findings import Finding, advice, fine, problem
 from herenow.settings import Settings
 
 if TYPE_CHECKING:
-    from herenow.api.reports import Stats
+    from herenow.api.ops.stats import Stats
 
 CONFLICTS = 10.0
 """Writes a second that found another record than expected: fewer are everyday life among several nodes."""

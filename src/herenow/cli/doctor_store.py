@@ -96,7 +96,7 @@ async def _refusal(made: Engine) -> str | None:
 
 
 def _engine(seen: Seen, place: str) -> Iterator[Finding]:
-    from herenow.api.troubles import engine_said
+    from herenow.api.ops.degraded import engine_said
 
     if seen.refusal is None:
         yield fine("engine", f"{place} answers and takes writes.")

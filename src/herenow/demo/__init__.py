@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from herenow.api.peers import is_local
-from herenow.api.shipped import shipped
+from herenow.api.http.peers import is_local
+from herenow.api.http.shipped import shipped
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.ports import RelationRow

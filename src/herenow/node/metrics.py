@@ -1,4 +1,4 @@
-"""What a node counts. Plain integers on the hot paths; `herenow.api.ops` turns them into Prometheus' words.
+"""What a node counts. Plain integers on the hot paths; `herenow.api.ops.health` turns them into Prometheus' words.
 
 No label per user, ever. A reason to change it: something new is worth counting.
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from herenow.api.shipped import shipped
+from herenow.api.http.shipped import shipped
 
 FILES = {
     "/dashboard": ("index.html", "text/html"),

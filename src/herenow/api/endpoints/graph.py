@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from herenow.api.answers import answered, done
-from herenow.api.bodies import Decoder
-from herenow.api.operations import Access, Answer, Body, Media, Operation
-from herenow.api.requests import Call, plain_id, user_id
+from herenow.api.description.operations import Access, Answer, Body, Media, Operation
+from herenow.api.http.request import Call, plain_id, user_id
+from herenow.api.http.request_body import Decoder
+from herenow.api.http.responses import answered, done
 from herenow.api.shapes import ChangedBody, Contact, ContactBody, Follow, Imported, Member, RelationLine
 from herenow.errors import ProtocolError
 from herenow.ports import LedgerChange, RelationRow

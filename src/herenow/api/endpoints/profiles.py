@@ -10,9 +10,9 @@ from hashlib import blake2b
 
 from starlette.responses import Response
 
-from herenow.api.answers import Reply
-from herenow.api.operations import Access, Answer, Operation
-from herenow.api.requests import Call
+from herenow.api.description.operations import Access, Answer, Operation
+from herenow.api.http.request import Call
+from herenow.api.http.responses import Reply
 from herenow.api.shapes import Status
 from herenow.errors import ProtocolError
 from herenow.wire.shapes import with_as_of

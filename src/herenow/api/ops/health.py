@@ -11,13 +11,13 @@ from __future__ import annotations
 from msgspec import Struct
 from starlette.responses import Response
 
-from herenow.api import peers
-from herenow.api.answers import Reply, answered
-from herenow.api.operations import Access, Answer, Media, Operation, Parameter
-from herenow.api.prometheus import exposition, metrics_of
-from herenow.api.reports import Stats, metrics_of_all, stats_of, stats_of_all
-from herenow.api.requests import Call
-from herenow.api.troubles import Trouble, troubles
+from herenow.api.description.operations import Access, Answer, Media, Operation, Parameter
+from herenow.api.http import peers
+from herenow.api.http.request import Call
+from herenow.api.http.responses import Reply, answered
+from herenow.api.ops.degraded import Trouble, troubles
+from herenow.api.ops.prometheus import exposition, metrics_of
+from herenow.api.ops.stats import Stats, metrics_of_all, stats_of, stats_of_all
 from herenow.errors import ProtocolError
 
 LATEST = 2**53

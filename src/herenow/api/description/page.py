@@ -15,10 +15,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from herenow.api.answers import JSON, Reply
-from herenow.api.openapi import document
-from herenow.api.operations import Access, Answer, Media, Operation
-from herenow.api.requests import Call
+from herenow.api.description.openapi import document
+from herenow.api.description.operations import Access, Answer, Media, Operation
+from herenow.api.http.request import Call
+from herenow.api.http.responses import JSON, Reply
 from herenow.wire.codes import CODES, Where
 
 Json = dict[str, Any]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from herenow.api.operations import Answer, Media, Operation, Parameter
-from herenow.api.presence import VIEWER, distinct
-from herenow.api.requests import Call
+from herenow.api.description.operations import Answer, Media, Operation, Parameter
+from herenow.api.endpoints.presence import VIEWER, distinct
+from herenow.api.http.request import Call
 from herenow.errors import ProtocolError, Unavailable
 from herenow.transport.http.pipe import lender_of
 from herenow.transport.http.sse import EventStream

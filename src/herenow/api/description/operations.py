@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 from starlette.responses import Response
 
-from herenow.api.requests import Call
+from herenow.api.http.request import Call
 
 Handler = Callable[[Call], Awaitable[Response]]
 

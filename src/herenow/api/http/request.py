@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote
 
 from starlette.requests import Request
 
-from herenow.api.bodies import Decoder, read_json, read_lines
+from herenow.api.http.request_body import Decoder, read_json, read_lines
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.settings import Settings

@@ -19,9 +19,9 @@ from msgspec import Meta, Struct
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from herenow import __version__
-from herenow.api.prometheus import metrics_of
+from herenow.api.ops.degraded import Trouble, troubles
+from herenow.api.ops.prometheus import metrics_of
 from herenow.api.shapes import Count
-from herenow.api.troubles import Trouble, troubles
 from herenow.core.model import Status
 from herenow.errors import Unavailable
 from herenow.node import Node

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from starlette.responses import Response
 
-from herenow.api.answers import already_json, answered, listed
-from herenow.api.bodies import Decoder
-from herenow.api.operations import Answer, Body, Operation, Parameter
-from herenow.api.problems import Refusal
-from herenow.api.requests import Call, user_id
+from herenow.api.description.operations import Answer, Body, Operation, Parameter
+from herenow.api.http.problems import Refusal
+from herenow.api.http.request import Call, user_id
+from herenow.api.http.request_body import Decoder
+from herenow.api.http.responses import already_json, answered, listed
 from herenow.api.shapes import ID_SCHEMA, Counts, Leaderboard, Myself, Status, UserIds
 from herenow.errors import ProtocolError
 from herenow.wire.ids import are_plain

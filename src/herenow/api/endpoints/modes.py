@@ -11,11 +11,11 @@ from typing import Literal
 from msgspec import UNSET
 from starlette.responses import Response
 
-from herenow.api.answers import answered, done
-from herenow.api.bodies import Decoder
-from herenow.api.operations import Access, Answer, Body, Operation
-from herenow.api.presence import VIEWER
-from herenow.api.requests import Call
+from herenow.api.description.operations import Access, Answer, Body, Operation
+from herenow.api.endpoints.presence import VIEWER
+from herenow.api.http.request import Call
+from herenow.api.http.request_body import Decoder
+from herenow.api.http.responses import answered, done
 from herenow.api.shapes import (
     CustomAnswer,
     CustomBody,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from herenow.api.answers import answered, done
-from herenow.api.bodies import Decoder
-from herenow.api.operations import Access, Answer, Body, Operation
-from herenow.api.requests import Call, plain_id
+from herenow.api.description.operations import Access, Answer, Body, Operation
+from herenow.api.http.request import Call, plain_id
+from herenow.api.http.request_body import Decoder
+from herenow.api.http.responses import answered, done
 from herenow.api.shapes import DisconnectBody, RevokeBody, Revoked
 from herenow.errors import ProtocolError
 from herenow.wire.instants import parse_instant

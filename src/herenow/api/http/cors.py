@@ -12,8 +12,8 @@ from collections.abc import Collection
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from herenow.api.answers import Reply
-from herenow.api.problems import refused
+from herenow.api.http.problems import refused
+from herenow.api.http.responses import Reply
 from herenow.errors import ProtocolError
 from herenow.node.metrics import Metrics
 from herenow.transport.auth.origins import is_allowed

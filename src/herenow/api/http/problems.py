@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from herenow.api.answers import Headers, Reply
+from herenow.api.http.responses import Headers, Reply
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.node.metrics import Metrics
 from herenow.transport.auth.auth import find_token

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from herenow.api.answers import answered, done
-from herenow.api.operations import Answer, Operation
-from herenow.api.presence import VIEWER
-from herenow.api.requests import Call, echo
+from herenow.api.description.operations import Answer, Operation
+from herenow.api.endpoints.presence import VIEWER
+from herenow.api.http.request import Call, echo
+from herenow.api.http.responses import answered, done
 from herenow.api.shapes import Devices
 from herenow.core.visibility import seen_by_oneself
 from herenow.errors import ProtocolError

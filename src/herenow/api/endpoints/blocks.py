@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from herenow.api.answers import answered, done
-from herenow.api.operations import Answer, Operation
-from herenow.api.presence import VIEWER
-from herenow.api.requests import Call
+from herenow.api.description.operations import Answer, Operation
+from herenow.api.endpoints.presence import VIEWER
+from herenow.api.http.request import Call
+from herenow.api.http.responses import answered, done
 from herenow.api.shapes import Blocked, BlockList
 from herenow.errors import ProtocolError
 

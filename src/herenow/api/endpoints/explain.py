@@ -10,10 +10,10 @@ from typing import Literal, cast
 import msgspec
 from starlette.responses import Response
 
-from herenow.api.answers import already_json, answered, listed
-from herenow.api.operations import Access, Answer, Operation, Parameter
-from herenow.api.presence import VIEWER
-from herenow.api.requests import Call, user_id
+from herenow.api.description.operations import Access, Answer, Operation, Parameter
+from herenow.api.endpoints.presence import VIEWER
+from herenow.api.http.request import Call, user_id
+from herenow.api.http.responses import already_json, answered, listed
 from herenow.api.shapes import (
     ID_SCHEMA,
     Explanation,

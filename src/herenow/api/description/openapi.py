@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from herenow import __version__
-from herenow.api.operations import Access, Media, Operation, Parameter, code_of_id, codes_of
-from herenow.api.problems import Problem
+from herenow.api.description.operations import Access, Media, Operation, Parameter, code_of_id, codes_of
+from herenow.api.http.problems import Problem
 from herenow.api.shapes import ID_SCHEMA
 from herenow.wire.codes import CODES
 

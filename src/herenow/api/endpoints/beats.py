@@ -14,11 +14,11 @@ from itertools import islice
 import msgspec
 from starlette.responses import Response
 
-from herenow.api.answers import answered
-from herenow.api.bodies import Decoder
-from herenow.api.operations import Access, Answer, Body, Operation
-from herenow.api.problems import said
-from herenow.api.requests import Call, plain_id, user_id
+from herenow.api.description.operations import Access, Answer, Body, Operation
+from herenow.api.http.problems import said
+from herenow.api.http.request import Call, plain_id, user_id
+from herenow.api.http.request_body import Decoder
+from herenow.api.http.responses import answered
 from herenow.api.shapes import BadBeat, Batch, Beat, Beaten, Heartbeat
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.node import Node

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from herenow.api.shipped import shipped
+from herenow.api.http.shipped import shipped
 
 NAMES = ("herenow.js", "green-dot.js", "rest.js")
 HOUR = 3_600  # seconds: how long a page may use a file without asking; then a new version is fetched
