@@ -25,8 +25,8 @@ from bench.load import Crowd, Http, handshake, names, subscription, token
 from bench.redis import Store, valkey_server
 from bench.report import Figure, Result
 from bench.server import Server, herenow_nodes
-from herenow.engines.redis import RedisEngine
-from herenow.engines.redis_url import parse
+from herenow.engines.redis.client.url import parse
+from herenow.engines.redis.engine import RedisEngine
 
 TARGETS = 200
 VIEWERS = 10

@@ -31,8 +31,8 @@ from bench.server import free_port, herenow
 from herenow.core.model import Idle, Platform, Presence, Session, Status
 from herenow.core.record import encode, version_of
 from herenow.core.shards import shard_of
-from herenow.engines.redis import RedisEngine
-from herenow.engines.redis_url import parse
+from herenow.engines.redis.client.url import parse
+from herenow.engines.redis.engine import RedisEngine
 from herenow.ports import Batch, Committed, Write
 
 PEOPLE = 1_000_000

@@ -18,8 +18,8 @@ from bench.redis import BATCH, EPOCH, NOW, Arrivals, Store, valkey_server
 from bench.report import Figure, Result
 from herenow.core.record import version_of
 from herenow.core.shards import shard_of
-from herenow.engines.redis import RedisEngine
-from herenow.engines.redis_url import parse
+from herenow.engines.redis.client.url import parse
+from herenow.engines.redis.engine import RedisEngine
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Batch, Committed, Engine, Write
 

@@ -10,11 +10,11 @@ from weakref import WeakSet
 
 from tests.redis_servers import trim
 
-from herenow.engines.redis import RedisEngine
-from herenow.engines.redis_codec import record_of, user_of
-from herenow.engines.redis_keys import ShardKeys
-from herenow.engines.redis_link import Link
-from herenow.engines.redis_url import parse
+from herenow.engines.redis.client.connection import Link
+from herenow.engines.redis.client.url import parse
+from herenow.engines.redis.codec import record_of, user_of
+from herenow.engines.redis.engine import RedisEngine
+from herenow.engines.redis.keys import ShardKeys
 from herenow.testing.manual_clock import LoopClock
 
 LOOK_EVERY = 0.1

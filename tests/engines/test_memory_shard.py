@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herenow.engines import memory_shard
-from herenow.engines.memory_shard import Shard
+from herenow.engines.memory.engine import shard
+from herenow.engines.memory.shard import Shard
 from herenow.ports import Batch, Write
 from herenow.testing.engine_contract import record
 
@@ -54,11 +54,11 @@ class PlainShard:
 
 @contextmanager
 def eager_cleaning():
-    usual, memory_shard.WASTE = memory_shard.WASTE, 2
+    usual, shard.WASTE = shard.WASTE, 2
     try:
         yield
     finally:
-        memory_shard.WASTE = usual
+        shard.WASTE = usual
 
 
 def act_on(shard, version, user, act, wake_at, unsaved):

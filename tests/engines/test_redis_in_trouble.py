@@ -7,11 +7,12 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from herenow.engines.redis.engine.client import servers
 from tests.redis_servers import ClusterGroup, SentinelGroup, running, wait_for
 
-from herenow.engines import make_engine, redis_servers
-from herenow.engines.redis_keys import ShardKeys
-from herenow.engines.redis_link import Link, connect
+from herenow.engines import make_engine
+from herenow.engines.redis.client.connection import Link, connect
+from herenow.engines.redis.keys import ShardKeys
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ports import Committed, Fenced, Lease, Loaded, Write
 from herenow.testing.engine_contract import (
@@ -125,14 +126,14 @@ async def test_while_a_server_is_away_a_thousand_callers_are_a_few_attempts_to_r
         attempts.append(address)
         return await connect(address, login)
 
-    monkeypatch.setattr(redis_servers, "connect", counted)
+    monkeypatch.setattr(servers, "connect", counted)
     server.kill()
     began = asyncio.get_running_loop().time()
     for _ in range(1_000):
         with pytest.raises(Unavailable):
             await engine.load(["ana"])
     took = asyncio.get_running_loop().time() - began
-    assert 1 <= len(attempts) <= 2 + took / redis_servers.BREATH
+    assert 1 <= len(attempts) <= 2 + took / servers.BREATH
 
 
 # Forgetting
@@ -306,7 +307,7 @@ async def test_a_planned_failover_is_heard_of_and_the_old_master_is_not_written_
 
 
 async def test_a_sentinel_that_vanished_without_a_word_is_listened_to_again(group, monkeypatch):
-    monkeypatch.setattr(redis_servers, "LISTEN_QUIET", 0.2)
+    monkeypatch.setattr(servers, "LISTEN_QUIET", 0.2)
     sentinel = group.sentinels[0]
 
     def listening():
@@ -324,7 +325,7 @@ async def test_a_sentinel_that_vanished_without_a_word_is_listened_to_again(grou
 
 
 async def test_a_quiet_sentinel_is_not_left(group, monkeypatch):
-    monkeypatch.setattr(redis_servers, "LISTEN_QUIET", 0.05)
+    monkeypatch.setattr(servers, "LISTEN_QUIET", 0.05)
     asked = []
     say = Link.say
 

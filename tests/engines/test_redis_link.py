@@ -6,7 +6,16 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from herenow.engines.redis_link import AHEAD, PORTION, PORTIONS, Address, Login, Lost, connect, packed
+from herenow.engines.redis.client.connection import (
+    AHEAD,
+    PORTION,
+    PORTIONS,
+    Address,
+    Login,
+    Lost,
+    connect,
+    packed,
+)
 
 PING = packed(("PING", "x"))
 

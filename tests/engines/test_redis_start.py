@@ -10,9 +10,9 @@ from tests.ports import free_port
 from tests.redis_servers import ClusterGroup, RedisProcess, debian_binary, running
 
 from herenow.engines import make_engine
-from herenow.engines.redis_keys import slot_of
-from herenow.engines.redis_link import Address
-from herenow.engines.redis_url import Kind, parse
+from herenow.engines.redis.client.connection import Address
+from herenow.engines.redis.client.url import Kind, parse
+from herenow.engines.redis.keys import slot_of
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ports import Write
 from herenow.testing.engine_contract import TERMS, joined, record, stored, user_of

@@ -19,7 +19,7 @@ from tests.api.world import SERVICE, serving
 import herenow
 from herenow.api.app import CONTRACT
 from herenow.api.description.openapi import document
-from herenow.engines.redis_keys import Keys
+from herenow.engines.redis.keys import Keys
 from herenow.ledgers.schema import metadata
 from herenow.ledgers.sqlite import SqliteLedger
 from herenow.settings import Settings

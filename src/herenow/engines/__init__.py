@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from herenow.engines.memory import MemoryEngine, MemoryStore, wall_clock
+from herenow.engines.memory.engine import MemoryEngine, MemoryStore, wall_clock
 from herenow.errors import ConfigurationError
 from herenow.ports import Engine
 
@@ -37,7 +37,7 @@ def make_engine(
     scheme, separator, _ = url.partition("://")
     factory = ENGINES.get(scheme)
     if factory is None or not separator:
-        from herenow.engines.redis_url import without_password
+        from herenow.engines.redis.client.url import without_password
 
         raise ConfigurationError(f"engine {without_password(url)!r} is not one this version has: {_known()}.")
     return factory(url, EngineOptions(shards, namespace, capacity, clock))
@@ -52,8 +52,8 @@ def _memory(url: str, options: EngineOptions) -> Engine:
 
 
 def _redis(url: str, options: EngineOptions) -> Engine:
-    from herenow.engines.redis import RedisEngine
-    from herenow.engines.redis_url import parse
+    from herenow.engines.redis.client.url import parse
+    from herenow.engines.redis.engine import RedisEngine
 
     return RedisEngine(
         parse(url), namespace=options.namespace, shards=options.shards, capacity=options.capacity

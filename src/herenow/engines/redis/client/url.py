@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import parse_qsl, unquote
 
-from herenow.engines.redis_link import Address, Login
+from herenow.engines.redis.client.connection import Address, Login
 from herenow.errors import ConfigurationError
 
 PORT = 6379

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import hiredis
 
-from herenow.engines.redis_link import Lost, Refused, refusal
-from herenow.engines.redis_servers import Cluster, Server, Servers
-from herenow.engines.redis_url import Kind, Target
+from herenow.engines.redis.client.connection import Lost, Refused, refusal
+from herenow.engines.redis.client.servers import Cluster, Server, Servers
+from herenow.engines.redis.client.url import Kind, Target
 from herenow.errors import ConfigurationError, Unavailable
 
 OLDEST = (6, 2)

@@ -12,7 +12,7 @@ from functools import cache
 from hashlib import sha1
 from importlib.resources import files
 
-from herenow.engines.redis_link import Argument, Command
+from herenow.engines.redis.client.connection import Argument, Command
 
 _ON_BUCKETS = frozenset({"commit", "due", "load", "log", "offer", "saved", "settle", "unsettle", "walk"})
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from herenow.engines.redis_link import Link, Reply
-from herenow.engines.redis_servers import Servers
+from herenow.engines.redis.client.connection import Link, Reply
+from herenow.engines.redis.client.servers import Servers
 from herenow.errors import Unavailable
 from herenow.kit.notifier import Bell
 

@@ -22,8 +22,18 @@ from typing import Protocol
 import hiredis
 import structlog
 
-from herenow.engines.redis_link import Address, Command, Link, Login, Lost, Refused, Reply, connect, refusal
-from herenow.engines.redis_url import Kind, Target
+from herenow.engines.redis.client.connection import (
+    Address,
+    Command,
+    Link,
+    Login,
+    Lost,
+    Refused,
+    Reply,
+    connect,
+    refusal,
+)
+from herenow.engines.redis.client.url import Kind, Target
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.kit.single_flight import SingleFlight
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import hiredis
 
-from herenow.engines.redis_link import Address, Argument, Command, Lost, Reply, packed
-from herenow.engines.redis_scripts import Script, script
-from herenow.engines.redis_servers import Server, Servers
+from herenow.engines.redis.client.connection import Address, Argument, Command, Lost, Reply, packed
+from herenow.engines.redis.client.scripts import Script, script
+from herenow.engines.redis.client.servers import Server, Servers
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 
 REDIRECTS = 3

@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Se
 
 import hiredis
 
-from herenow.engines.redis_calls import Calls
-from herenow.engines.redis_codec import record_of, user_of
-from herenow.engines.redis_keys import ShardKeys
-from herenow.engines.redis_link import DEADLINE, Command, Link, Lost, Reply
-from herenow.engines.redis_servers import Server
+from herenow.engines.redis.client.commands import Calls
+from herenow.engines.redis.client.connection import DEADLINE, Command, Link, Lost, Reply
+from herenow.engines.redis.client.servers import Server
+from herenow.engines.redis.codec import record_of, user_of
+from herenow.engines.redis.keys import ShardKeys
 from herenow.errors import Unavailable
 from herenow.ports import Entry, LogPart
 

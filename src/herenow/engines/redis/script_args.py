@@ -7,9 +7,9 @@ and with its field; what follows is told at the top of each script. Texts stand 
 
 from __future__ import annotations
 
-from herenow.engines.redis_codec import Laid
-from herenow.engines.redis_keys import ShardKeys, bucket_of
-from herenow.engines.redis_link import Argument
+from herenow.engines.redis.client.connection import Argument
+from herenow.engines.redis.codec import Laid
+from herenow.engines.redis.keys import ShardKeys, bucket_of
 
 KEPT, SET, TAKEN = b"\0", b"\1", b"\2"
 """What becomes of the mark "not yet in the ledger"."""

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
-from herenow.engines.redis_calls import Together
-from herenow.engines.redis_codec import LONGEST, field_of, has_tail, inline, record_of
-from herenow.engines.redis_keys import ShardKeys
-from herenow.engines.redis_link import Reply, packed
+from herenow.engines.redis.client.commands import Together
+from herenow.engines.redis.client.connection import Reply, packed
+from herenow.engines.redis.codec import LONGEST, field_of, has_tail, inline, record_of
+from herenow.engines.redis.keys import ShardKeys
 from herenow.ports import Loaded
 
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from herenow.core.shards import shard_of
-from herenow.engines.memory_shard import Shard
+from herenow.engines.memory.shard import Shard
 from herenow.errors import ConfigurationError
 from herenow.kit.notifier import Bell
 from herenow.ports import Batch, Committed, Due, Fenced, Lease, Loaded, LogPart, Offer, Page

@@ -18,17 +18,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from herenow.engines.redis_calls import Calls, Request
-from herenow.engines.redis_checks import ServerState, check, states, unusable
-from herenow.engines.redis_codec import body_of, field_of, laid, record_of, user_of
-from herenow.engines.redis_keys import Keys, ShardKeys, buckets_for
-from herenow.engines.redis_link import Argument, Reply
-from herenow.engines.redis_log import Logs
-from herenow.engines.redis_mail import Mail
-from herenow.engines.redis_reads import Header, Question, Words, question_for, questions
-from herenow.engines.redis_rows import KEPT, SET, TAKEN, Rows, stored, text, time
-from herenow.engines.redis_servers import servers_of
-from herenow.engines.redis_url import Target
+from herenow.engines.redis.checks import ServerState, check, states, unusable
+from herenow.engines.redis.client.commands import Calls, Request
+from herenow.engines.redis.client.connection import Argument, Reply
+from herenow.engines.redis.client.servers import servers_of
+from herenow.engines.redis.client.url import Target
+from herenow.engines.redis.codec import body_of, field_of, laid, record_of, user_of
+from herenow.engines.redis.keys import Keys, ShardKeys, buckets_for
+from herenow.engines.redis.log import Logs
+from herenow.engines.redis.pubsub import Mail
+from herenow.engines.redis.reads import Header, Question, Words, question_for, questions
+from herenow.engines.redis.script_args import KEPT, SET, TAKEN, Rows, stored, text, time
 from herenow.errors import ConfigurationError, HerenowError, Unavailable, UnknownOutcome
 from herenow.ports import (
     Batch,
