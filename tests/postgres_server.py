@@ -27,9 +27,9 @@ import asyncpg
 import psutil
 from tests.ports import free_port
 
-from herenow.ledgers.postgres import DEADLINES, PostgresLedger
-from herenow.ledgers.postgres_place import read_place
-from herenow.ledgers.postgres_pool import Deadlines
+from herenow.ledgers.postgres.ledger import DEADLINES, PostgresLedger
+from herenow.ledgers.postgres.pool import Deadlines
+from herenow.ledgers.postgres.url import read_place
 
 PATIENCE = 60.0
 """Seconds to wait for a server: not a promise, only an end to waiting."""

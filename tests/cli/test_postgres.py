@@ -11,7 +11,7 @@ from tests.ports import free_port
 
 from herenow.cli.doctor_terms import agreement
 from herenow.cli.findings import Weight
-from herenow.ledgers.schema import NEWEST, VERSION_TABLE
+from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE
 from herenow.settings import load
 
 _numbers = itertools.count()

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, StaticPool, create_engine
 from sqlalchemy.exc import OperationalError
 
 from herenow.errors import Unavailable
-from herenow.ledgers.lane import TOGETHER, Lane
+from herenow.ledgers.sqlite.worker_threads import TOGETHER, Lane
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ async def test_questions_and_transactions_take_turns_on_one_connection(lane):
 
 
 async def test_what_is_asked_soon_after_a_hop_goes_there_together(lane, monkeypatch):
-    monkeypatch.setattr("herenow.ledgers.lane.REST", 0.5)
+    monkeypatch.setattr("herenow.ledgers.sqlite.worker_threads.REST", 0.5)
     sizes, answer = [], lane._answer
 
     def answered(together):

@@ -9,9 +9,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.exc import OperationalError
 
 from herenow.errors import ConfigurationError, Unavailable
-from herenow.ledgers import revisions
-from herenow.ledgers.schema import NEWEST, VERSION_TABLE, metadata
-from herenow.ledgers.sqlite import SqliteLedger
+from herenow.ledgers.sql.ledger import revisions
+from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE, metadata
+from herenow.ledgers.sqlite.ledger import SqliteLedger
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from herenow.errors import ConfigurationError
 from herenow.ledgers import open_ledger
-from herenow.ledgers.postgres_place import read_place
+from herenow.ledgers.postgres.url import read_place
 
 
 async def test_three_slashes_are_a_file_beside_the_current_directory(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from herenow.core.model import Mode
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers import open_ledger
-from herenow.ledgers.flavour import Turn
+from herenow.ledgers.sql.dialect import Turn
 from herenow.ports import BlockRow, Choice, LedgerChange, RelationRow, Void
 from herenow.testing.ledger_contract import NOW, LedgerContract, chosen, contact, follow, gone, room, seen
 

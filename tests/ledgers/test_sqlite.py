@@ -10,7 +10,7 @@ import sqlalchemy
 
 from herenow.core.model import Mode
 from herenow.errors import ConfigurationError, Unavailable
-from herenow.ledgers.sqlite import SqliteLedger
+from herenow.ledgers.sqlite.ledger import SqliteLedger
 from herenow.ports import Choice, RelationRow, Remembered
 from herenow.testing.ledger_contract import NOW, LedgerContract, contact, follow, gone, room, seen
 

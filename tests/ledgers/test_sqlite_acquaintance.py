@@ -5,9 +5,9 @@ import random
 import pytest
 
 from herenow.core.visibility import PreferencesEdit, Visibility
-from herenow.ledgers.sql import SqlLedger
-from herenow.ledgers.sqlite import SqliteLedger
-from herenow.ledgers.sqlite_acquaintance import WALK, WALK_FROM
+from herenow.ledgers.sql.ledger import SqlLedger
+from herenow.ledgers.sqlite.ledger import SqliteLedger
+from herenow.ledgers.sqlite.pair_facts import WALK, WALK_FROM
 from herenow.ports import BlockRow, RelationRow
 from herenow.testing.ledger_contract import NOW, contact, follow, mutual, room
 

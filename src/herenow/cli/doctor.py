@@ -35,7 +35,7 @@ from herenow.settings import Settings
 from herenow.settings.model import MIN_SECRET_BYTES, POSTGRESQL, without_password
 
 if TYPE_CHECKING:
-    from herenow.ledgers.postgres_checkup import Checkup
+    from herenow.ledgers.postgres.diagnostics import Checkup
 
 EXPECTED_FILES = 10_240  # a socket is a file: ten thousand clients on a node, and some for itself
 LEAST_FILES = 1_024  # what every common system grants
@@ -256,8 +256,8 @@ def _schema_in_a_server(found: Checkup, newest: str) -> Finding:
 
 async def _examined(url: str) -> tuple[Checkup, str, int]:
     from herenow.ledgers import open_ledger
-    from herenow.ledgers.postgres import CONNECTIONS, PostgresLedger
-    from herenow.ledgers.schema import NEWEST
+    from herenow.ledgers.postgres.ledger import CONNECTIONS, PostgresLedger
+    from herenow.ledgers.sql.schema import NEWEST
 
     asked = open_ledger(url)
     assert isinstance(asked, PostgresLedger)

@@ -25,7 +25,7 @@ def open_ledger(url: str) -> Ledger:
 
 
 def _sqlite(place: str) -> Ledger:
-    from herenow.ledgers.sqlite import SqliteLedger
+    from herenow.ledgers.sqlite.ledger import SqliteLedger
 
     if place in ("", "/:memory:"):
         return SqliteLedger(None)
@@ -38,8 +38,8 @@ def _sqlite(place: str) -> Ledger:
 
 
 def _postgresql(place: str) -> Ledger:
-    from herenow.ledgers.postgres import PostgresLedger
-    from herenow.ledgers.postgres_place import read_place
+    from herenow.ledgers.postgres.ledger import PostgresLedger
+    from herenow.ledgers.postgres.url import read_place
 
     return PostgresLedger(read_place(place))
 

@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from sqlalchemy import Connection, null, or_, select, update
 
 from herenow.core.model import Custom, Mode
-from herenow.ledgers.flavour import Flavour, Row, every, rows, upsert
-from herenow.ledgers.schema import choices, last_seen, preferences
-from herenow.ledgers.voids import outlived
+from herenow.ledgers.sql.dialect import Flavour, Row, every, rows, upsert
+from herenow.ledgers.sql.schema import choices, last_seen, preferences
+from herenow.ledgers.sql.voids import outlived
 from herenow.ports import Choice, Remembered
 
 

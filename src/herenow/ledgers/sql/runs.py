@@ -10,9 +10,9 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
-from herenow.ledgers.flavour import Flavour, every, rows, upsert
-from herenow.ledgers.schema import last_seen, open_marks, runs
-from herenow.ledgers.voids import outlived
+from herenow.ledgers.sql.dialect import Flavour, every, rows, upsert
+from herenow.ledgers.sql.schema import last_seen, open_marks, runs
+from herenow.ledgers.sql.voids import outlived
 
 
 class Runs:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
-from herenow.ledgers.flavour import Flavour, Row, Turn, rows
-from herenow.ledgers.schema import changes
+from herenow.ledgers.sql.dialect import Flavour, Row, Turn, rows
+from herenow.ledgers.sql.schema import changes
 from herenow.ports import LedgerChange
 
 

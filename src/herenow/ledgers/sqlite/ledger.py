@@ -20,14 +20,13 @@ from sqlalchemy import URL, Connection, Engine, QueuePool, StaticPool, create_en
 from sqlalchemy.exc import DBAPIError
 
 from herenow.errors import ConfigurationError, Unavailable
-from herenow.ledgers import revisions
-from herenow.ledgers.lane import Lane
-from herenow.ledgers.schema import NEWEST, VERSION_TABLE
-from herenow.ledgers.sole_run import SoleRun
-from herenow.ledgers.sql import SqlLedger, Statements, read_id
-from herenow.ledgers.sqlite_acquaintance import acquaintance
-from herenow.ledgers.sqlite_flavour import MINIMUM, SqliteFlavour
-from herenow.ledgers.sqlite_trouble import at_open, is_locked, while_running
+from herenow.ledgers.sql.ledger import SqlLedger, Statements, read_id, revisions
+from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE
+from herenow.ledgers.sqlite.dialect import MINIMUM, SqliteFlavour
+from herenow.ledgers.sqlite.errors import at_open, is_locked, while_running
+from herenow.ledgers.sqlite.pair_facts import acquaintance
+from herenow.ledgers.sqlite.single_process_lock import SoleRun
+from herenow.ledgers.sqlite.worker_threads import Lane
 from herenow.ports import Acquaintance
 
 T = TypeVar("T")

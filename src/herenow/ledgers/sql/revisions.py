@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, column, inspect, select, table
 
 from herenow.errors import ConfigurationError
-from herenow.ledgers.schema import NEWEST, VERSION_TABLE
+from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE
 
 if TYPE_CHECKING:
     from alembic.config import Config

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine
 
 from herenow.errors import Unavailable
-from herenow.ledgers.threads import Threads
+from herenow.ledgers.sqlite.threads import Threads
 
 T = TypeVar("T")
 

@@ -32,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeEngine
 
-from herenow.ledgers.flavour import Query, Row, Turn
+from herenow.ledgers.sql.dialect import Query, Row, Turn
 
 LOCKS = 0x68657265
 """The first half of our advisory locks' keys ("here"): others in the same database have keys of their own."""

@@ -30,8 +30,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import sqlite
 
-from herenow.ledgers.flavour import Query, Row, Turn
-from herenow.ledgers.schema import changes
+from herenow.ledgers.sql.dialect import Query, Row, Turn
+from herenow.ledgers.sql.schema import changes
 
 MINIMUM = (3, 38, 0)
 """JSON is built in from here on; upserts and RETURNING are older."""

@@ -7,10 +7,10 @@ ends. When the server itself was away, the lock is taken again before the next s
 from __future__ import annotations
 
 from herenow.errors import ConfigurationError, Unavailable
-from herenow.ledgers.postgres_connecting import CONNECT, Connecting, Session
-from herenow.ledgers.postgres_flavour import LOCKS, RUNNING
-from herenow.ledgers.postgres_place import Place
-from herenow.ledgers.postgres_pool import leave
+from herenow.ledgers.postgres.connecting import CONNECT, Connecting, Session
+from herenow.ledgers.postgres.dialect import LOCKS, RUNNING
+from herenow.ledgers.postgres.pool import leave
+from herenow.ledgers.postgres.url import Place
 
 
 class SoleRun:

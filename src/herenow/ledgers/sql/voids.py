@@ -22,8 +22,8 @@ from sqlalchemy import (
     select,
 )
 
-from herenow.ledgers.flavour import Flavour, every, rows
-from herenow.ledgers.schema import (
+from herenow.ledgers.sql.dialect import Flavour, every, rows
+from herenow.ledgers.sql.schema import (
     blocks,
     choices,
     contacts,

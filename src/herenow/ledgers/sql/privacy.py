@@ -24,8 +24,8 @@ from sqlalchemy import (
 )
 
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility, edited
-from herenow.ledgers.flavour import Flavour, Row, every, rows, upsert
-from herenow.ledgers.schema import blocks, preferences
+from herenow.ledgers.sql.dialect import Flavour, Row, every, rows, upsert
+from herenow.ledgers.sql.schema import blocks, preferences
 from herenow.ports import BlockRow
 
 _OWN = (

@@ -15,14 +15,14 @@ from sqlalchemy import Connection, select
 
 from herenow.core.visibility import Preferences, PreferencesEdit
 from herenow.errors import Unavailable
-from herenow.ledgers.changes import Changes
-from herenow.ledgers.flavour import Flavour, Turn
-from herenow.ledgers.graph import Graph
-from herenow.ledgers.people import People
-from herenow.ledgers.privacy import Privacy
-from herenow.ledgers.runs import Runs
-from herenow.ledgers.schema import meta
-from herenow.ledgers.voids import Voids
+from herenow.ledgers.sql.changes import Changes
+from herenow.ledgers.sql.dialect import Flavour, Turn
+from herenow.ledgers.sql.graph import Graph
+from herenow.ledgers.sql.people import People
+from herenow.ledgers.sql.privacy import Privacy
+from herenow.ledgers.sql.runs import Runs
+from herenow.ledgers.sql.schema import meta
+from herenow.ledgers.sql.voids import Voids
 from herenow.ports import (
     Acquaintance,
     BlockRow,

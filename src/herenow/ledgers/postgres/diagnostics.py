@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from herenow.ledgers.postgres_place import Place
-from herenow.ledgers.postgres_schema import check_rights, revision
-from herenow.ledgers.schema import NEWEST
+from herenow.ledgers.postgres.schema_check import check_rights, revision
+from herenow.ledgers.postgres.url import Place
+from herenow.ledgers.sql.schema import NEWEST
 
 STATE = """
 SELECT current_setting('server_version'),

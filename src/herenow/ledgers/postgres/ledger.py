@@ -19,17 +19,16 @@ from sqlalchemy import Connection, NullPool
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
-from herenow.ledgers import revisions
-from herenow.ledgers.postgres_checkup import Checkup, examined
-from herenow.ledgers.postgres_connecting import Connecting, Session
-from herenow.ledgers.postgres_flavour import PostgresFlavour
-from herenow.ledgers.postgres_place import Place
-from herenow.ledgers.postgres_pool import URL, Deadlines, Pool
-from herenow.ledgers.postgres_run import SoleRun
-from herenow.ledgers.postgres_schema import check_rights, make_schema, revision
-from herenow.ledgers.postgres_trouble import FAILURES, at_open, while_running, words
-from herenow.ledgers.schema import NEWEST
-from herenow.ledgers.sql import SqlLedger, Statements, read_id
+from herenow.ledgers.postgres.connecting import Connecting, Session
+from herenow.ledgers.postgres.diagnostics import Checkup, examined
+from herenow.ledgers.postgres.dialect import PostgresFlavour
+from herenow.ledgers.postgres.errors import FAILURES, at_open, while_running, words
+from herenow.ledgers.postgres.pool import URL, Deadlines, Pool
+from herenow.ledgers.postgres.schema_check import check_rights, make_schema, revision
+from herenow.ledgers.postgres.single_process_lock import SoleRun
+from herenow.ledgers.postgres.url import Place
+from herenow.ledgers.sql.ledger import SqlLedger, Statements, read_id, revisions
+from herenow.ledgers.sql.schema import NEWEST
 from herenow.ports import LedgerChange
 
 T = TypeVar("T")

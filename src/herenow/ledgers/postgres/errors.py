@@ -18,7 +18,7 @@ import asyncpg
 from sqlalchemy.exc import DBAPIError
 
 from herenow.errors import ConfigurationError, HerenowError, Unavailable
-from herenow.ledgers.postgres_place import Place
+from herenow.ledgers.postgres.url import Place
 
 
 class Unfit(Exception):  # noqa: N818 - reads as what it is

@@ -29,8 +29,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningDelete, ReturningInsert
 
-from herenow.ledgers.flavour import Flavour, every, rows, upsert
-from herenow.ledgers.schema import contacts, follows, members
+from herenow.ledgers.sql.dialect import Flavour, every, rows, upsert
+from herenow.ledgers.sql.schema import contacts, follows, members
 from herenow.ports import IN_CONTACT, MUTUAL, STRANGERS, LedgerChange, Relation, RelationRow
 
 Edge = tuple[str, str]

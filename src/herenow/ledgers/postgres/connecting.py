@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from herenow.ledgers.postgres_place import Place
-from herenow.ledgers.postgres_trouble import Unfit
+from herenow.ledgers.postgres.errors import Unfit
+from herenow.ledgers.postgres.url import Place
 
 SCHEMA = "herenow"
 """Where the tables live: the application's own may have the same names, and share the database."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 from sqlalchemy import Connection, text
 
 from herenow.errors import ConfigurationError
-from herenow.ledgers import revisions
-from herenow.ledgers.postgres_connecting import SCHEMA
-from herenow.ledgers.postgres_flavour import LOCKS, MIGRATING
-from herenow.ledgers.postgres_place import Place
-from herenow.ledgers.postgres_trouble import READ_ONLY, RIGHTS, TO_FIX
-from herenow.ledgers.schema import VERSION_TABLE
+from herenow.ledgers.postgres.connecting import SCHEMA
+from herenow.ledgers.postgres.dialect import LOCKS, MIGRATING
+from herenow.ledgers.postgres.errors import READ_ONLY, RIGHTS, TO_FIX
+from herenow.ledgers.postgres.url import Place
+from herenow.ledgers.sql.ledger import revisions
+from herenow.ledgers.sql.schema import VERSION_TABLE
 
 _SCHEMA = text("SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = :name")
 
