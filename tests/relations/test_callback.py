@@ -11,10 +11,9 @@ from tests.relations.application import SECRET, answer, application
 from herenow.errors import Unavailable
 from herenow.kit import circuit_breaker
 from herenow.ports import Relation, SourceHealth
-from herenow.relations import messenger
-from herenow.relations.callback import CallbackRelations
-from herenow.relations.failures import Failed
-from herenow.relations.questions import MOST_CONTACTS, MOST_PAIRS
+from herenow.relations.callback.failures import Failed
+from herenow.relations.callback.questions import MOST_CONTACTS, MOST_PAIRS
+from herenow.relations.callback.source import CallbackRelations, signed_client
 
 NOW = 1_800_000_000_000
 MUTUAL = Relation(mutual_follow=True)
@@ -41,7 +40,7 @@ async def source(app, health):
 @pytest.fixture
 def hasty(monkeypatch):
     """Nobody needs to wait two seconds to see that two seconds are waited."""
-    monkeypatch.setattr("herenow.relations.callback.DEADLINE", 0.2)
+    monkeypatch.setattr("herenow.relations.callback.source.DEADLINE", 0.2)
 
 
 # --- An honest application -------------------------------------------------------------------------------------------
@@ -164,11 +163,11 @@ async def test_few_requests_are_under_way_at_a_time(app, source):
     await asyncio.gather(
         *(source.between("ana", [f"{n}-{m}" for m in range(MOST_PAIRS)], NOW) for n in range(20))
     )
-    assert most == messenger.AT_A_TIME
+    assert most == signed_client.AT_A_TIME
 
 
 async def test_too_many_questions_are_refused_at_once(app, source, monkeypatch):
-    monkeypatch.setattr("herenow.relations.gathering.MOST_WAITING", 10)
+    monkeypatch.setattr("herenow.relations.callback.batcher.MOST_WAITING", 10)
     with pytest.raises(Failed, match="wait"):
         await source.between("ana", [f"user-{n}" for n in range(11)], NOW)
     await asyncio.sleep(0.02)
@@ -377,7 +376,7 @@ async def as_a_page(writer, question):
 )
 async def test_trouble_is_named_and_is_never_a_permission(app, source, health, monkeypatch, behaviour, kind):
     if kind == "timeout":
-        monkeypatch.setattr("herenow.relations.callback.DEADLINE", 0.2)
+        monkeypatch.setattr("herenow.relations.callback.source.DEADLINE", 0.2)
     app.behave = behaviour
     with pytest.raises(Unavailable) as caught:
         await source.between("ana", ["bo"], NOW)
@@ -427,7 +426,7 @@ async def test_who_waits_for_a_turn_waits_no_longer_than_the_deadline(app, sourc
     found = await asyncio.gather(*asks, return_exceptions=True)
     assert all(isinstance(one, Failed) for one in found)
     # A turn may be handed on in the moment in which all deadlines pass, but nobody waits for a second one.
-    assert len(app.asked) <= 2 * messenger.AT_A_TIME
+    assert len(app.asked) <= 2 * signed_client.AT_A_TIME
     assert health.errors["timeout"] + health.errors["busy"] + health.errors["resting"] == 20
 
 

@@ -6,9 +6,9 @@ from herenow.errors import ConfigurationError
 from herenow.kit.circuit_breaker import LONGEST, PATIENCE, SHORTEST, Rest
 from herenow.ports import Relation, SourceHealth
 from herenow.relations import SourceOptions, open_relations
-from herenow.relations.callback import CallbackRelations
+from herenow.relations.callback.signature import signature
+from herenow.relations.callback.source import CallbackRelations
 from herenow.relations.open import OpenRelations
-from herenow.relations.signature import signature
 from herenow.testing.memory_ledger import MemoryLedger
 
 

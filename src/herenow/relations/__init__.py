@@ -52,7 +52,9 @@ async def _open(options: SourceOptions) -> AsyncIterator[Relations]:
 
 @asynccontextmanager
 async def _callback(options: SourceOptions) -> AsyncIterator[Relations]:
-    from herenow.relations.callback import CallbackRelations  # an HTTP client, which no other source needs
+    from herenow.relations.callback.source import (
+        CallbackRelations,  # an HTTP client, which no other source needs
+    )
 
     source = CallbackRelations(options.where, options.secret, now=options.now, health=options.health)
     try:

@@ -16,9 +16,9 @@ import httpx2
 from herenow import __version__
 from herenow.kit.circuit_breaker import Rest
 from herenow.ports import SourceHealth
-from herenow.relations.failures import Failed
-from herenow.relations.reports import Reports
-from herenow.relations.signature import signed
+from herenow.relations.callback.failures import Failed
+from herenow.relations.callback.signature import signed
+from herenow.relations.callback.source_health import Reports
 
 DEADLINE = 2.0
 """Seconds for an answer, waiting for our turn included: whoever looks waits for it."""

@@ -10,7 +10,7 @@ from collections import Counter
 import structlog
 
 from herenow.ports import SourceHealth
-from herenow.relations.failures import Failed
+from herenow.relations.callback.failures import Failed
 
 QUIET = 10.0
 """Seconds between two lines about the same kind of failure."""

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from herenow.relations.failures import Failed
+from herenow.relations.callback.failures import Failed
 
 GATHER = 0.005
 """Seconds a batch stays open."""

@@ -13,10 +13,10 @@ from functools import partial
 from typing import TypeVar
 
 from herenow.ports import Relation, SourceHealth
-from herenow.relations.failures import Failed
-from herenow.relations.gathering import Answers, Gathering
-from herenow.relations.messenger import DEADLINE, Messenger
-from herenow.relations.questions import BETWEEN, CONTACTS, MEMBERS, Question, pair
+from herenow.relations.callback.batcher import Answers, Gathering
+from herenow.relations.callback.failures import Failed
+from herenow.relations.callback.questions import BETWEEN, CONTACTS, MEMBERS, Question, pair
+from herenow.relations.callback.signed_client import DEADLINE, Messenger
 
 SPLITS = 24
 """How often a batch with a wrong answer is halved: one bad one among a thousand is found with twenty."""

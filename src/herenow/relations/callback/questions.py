@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from herenow.errors import ProtocolError
 from herenow.ports import Relation
-from herenow.relations.failures import Failed
+from herenow.relations.callback.failures import Failed
 from herenow.wire.ids import parse_id
 
 MOST_PAIRS = 1_000
