@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from tests.faults.misfortunes import MISFORTUNES
 
-from herenow.wire.reading import TYPES
+from herenow.wire.decode import TYPES
 from herenow.wire.shapes import SERVER_TYPES
 
 ROOT = Path(__file__).parent.parent

@@ -27,8 +27,8 @@ from herenow.announcement import announcement
 from herenow.api.app import make_app
 from herenow.api.ops.stats import report_of
 from herenow.core.bucket import Rate
-from herenow.core.machine import Timings
 from herenow.core.pacing import Crowds
+from herenow.core.settle import Timings
 from herenow.demo import Demo
 from herenow.engines import make_engine
 from herenow.errors import ConfigurationError

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from tests.api.world import NOW, SERVICE, problem, serving
 
-from herenow.core.machine import Timings
 from herenow.core.model import Platform
+from herenow.core.settle import Timings
 from herenow.engines.memory.engine import MemoryEngine, MemoryStore
 from herenow.errors import Unavailable, UnknownOutcome
 

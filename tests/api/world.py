@@ -13,8 +13,8 @@ import jsonschema_rs
 
 from herenow.api.app import make_app
 from herenow.core.bucket import Rate
-from herenow.core.machine import Timings
 from herenow.core.model import Platform
+from herenow.core.settle import Timings
 from herenow.engines.memory.engine import MemoryEngine, MemoryStore
 from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger

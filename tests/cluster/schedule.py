@@ -9,8 +9,8 @@ import random
 from dataclasses import replace
 from random import Random
 
-from herenow.core.machine import Timings
 from herenow.core.model import Custom, Mode, Platform
+from herenow.core.settle import Timings
 from herenow.errors import HerenowError
 from herenow.node import NodeSettings
 from herenow.testing.checker import Checker

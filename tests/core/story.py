@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from herenow.core import edits, record
-from herenow.core.machine import Edit, Held, Outcome, Timings, settle, wake_at
 from herenow.core.model import UNLEASED, Custom, Mode, Platform, Presence, Session, View, own, public
+from herenow.core.settle import Edit, Held, Outcome, Timings, settle, wake_at
 
 T0 = 1_700_000_000_000
 S = 1_000

@@ -3,10 +3,10 @@
 import pytest
 
 from herenow.core.edits import erase, set_custom, set_mode
-from herenow.core.happenings import REMEMBER_SIGN_OUT
-from herenow.core.machine import Held, Timings, droppable, settle
 from herenow.core.model import Custom, Mode, Presence, Status, public
 from herenow.core.record import decode, encode
+from herenow.core.settle import Held, Timings, droppable, settle
+from herenow.core.timeline import REMEMBER_SIGN_OUT
 
 T = 1_800_000_000_000
 TIMINGS = Timings()

@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from tests.core.oracle import REST, Oracle
 from tests.core.story import T0, H, Line, M, S, Story
 
-from herenow.core.happenings import REMEMBER_SIGN_OUT
-from herenow.core.machine import droppable
 from herenow.core.model import Mode
+from herenow.core.settle import droppable
+from herenow.core.timeline import REMEMBER_SIGN_OUT
 
 PROFILES = {
     "quick": settings(max_examples=120, stateful_step_count=30, derandomize=True),

@@ -4,8 +4,8 @@ import pytest
 from tests.core.story import T0, M, Story, table
 
 from herenow.core.edits import set_custom, set_mode
-from herenow.core.machine import Timings, settle
 from herenow.core.model import Custom, Mode
+from herenow.core.settle import Timings, settle
 
 
 @table(

@@ -3,8 +3,8 @@
 from tests.core.story import T0, H, M, S, Story, table
 
 from herenow.core.edits import act, lose, set_custom, set_mode, sign_out
-from herenow.core.machine import Held, Timings, droppable, settle
 from herenow.core.model import Custom, Mode, Presence
+from herenow.core.settle import Held, Timings, droppable, settle
 
 N1 = "epoch-n1"
 T = Timings()

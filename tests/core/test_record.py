@@ -7,9 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.core.story import T0, Story, table
 
-from herenow.core.machine import Held, Timings, settle
 from herenow.core.model import Custom, Idle, Mode, Platform, Presence, Retired, Session, SignedOut, Status
 from herenow.core.record import Damaged, UnknownFormat, decode, encode, may_mention, version_of
+from herenow.core.settle import Held, Timings, settle
 
 NEWEST = 2**48 - 1
 

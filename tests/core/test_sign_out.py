@@ -3,8 +3,8 @@
 import pytest
 from tests.core.story import Story, table
 
-from herenow.core.happenings import REMEMBER_SIGN_OUT
-from herenow.core.machine import droppable
+from herenow.core.settle import droppable
+from herenow.core.timeline import REMEMBER_SIGN_OUT
 
 
 @table(

@@ -2,8 +2,8 @@
 
 from tests.core.story import T0, Line, M, S, Story, table
 
-from herenow.core.machine import Held, Timings, settle
 from herenow.core.model import UNLEASED, Platform, Presence
+from herenow.core.settle import Held, Timings, settle
 
 
 @table(

@@ -23,9 +23,9 @@ from tests.faults.lateness import Lateness
 from tests.faults.proxy import Proxy
 from tests.processes import Server, token
 
-from herenow.core.machine import Timings
 from herenow.core.model import Presence
 from herenow.core.record import decode
+from herenow.core.settle import Timings
 from herenow.engines import make_engine
 from herenow.errors import Unavailable
 from herenow.ledgers import open_ledger

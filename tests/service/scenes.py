@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import replace
 
-from herenow.core.machine import Timings
+from herenow.core.settle import Timings
 
 
 async def meet(world, name="n1"):

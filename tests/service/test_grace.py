@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from tests.service.scenes import meet, with_timings
 
-from herenow.core.machine import Timings
 from herenow.core.model import Platform, Presence, Session, Status
 from herenow.core.record import encode
+from herenow.core.settle import Timings
 from herenow.core.shards import shard_of
 from herenow.engines.memory.engine import MemoryEngine, MemoryStore
 from herenow.node import Node, NodeSettings

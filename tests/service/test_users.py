@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from tests.service.scenes import Stalled, meet
 
-from herenow.core.happenings import REMEMBER_SIGN_OUT
 from herenow.core.model import Custom, Mode, Platform, Presence
+from herenow.core.timeline import REMEMBER_SIGN_OUT
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.node.people import Person
 from herenow.ports import LedgerChange, RelationRow, Remembered

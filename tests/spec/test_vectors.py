@@ -20,10 +20,10 @@ from herenow.core.model import Bucket, Custom, Device, Mode, OwnView, Platform, 
 from herenow.errors import ProtocolError
 from herenow.wire import shapes
 from herenow.wire.codes import CLOSES, DENIALS
+from herenow.wire.decode import decode_frame
 from herenow.wire.frames import SubscribeFrame
-from herenow.wire.heard import SaidStatus, read_frame
 from herenow.wire.ids import parse_id
-from herenow.wire.reading import decode_frame
+from herenow.wire.server_frames import SaidStatus, read_frame
 
 FOLDER = Path(__file__).parents[2] / "spec" / "vectors"
 NOW = 1_763_251_200_000

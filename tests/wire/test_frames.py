@@ -6,6 +6,7 @@ import pytest
 
 from herenow.core.model import Custom, Mode
 from herenow.errors import ProtocolError
+from herenow.wire.decode import BEATS, COMMON, COMMON_LENGTH, TYPES, decode_frame, readable_id
 from herenow.wire.frames import (
     Active,
     Away,
@@ -20,7 +21,6 @@ from herenow.wire.frames import (
     Unsubscribe,
 )
 from herenow.wire.inputs import Activity
-from herenow.wire.reading import BEATS, COMMON, COMMON_LENGTH, TYPES, decode_frame, readable_id
 
 NOW = 1_790_000_000_000
 LATER = NOW + 60_000

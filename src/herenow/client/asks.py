@@ -16,7 +16,7 @@ from msgspec import Struct
 from herenow.client.choices import Until, instant
 from herenow.client.errors import RestError, Unavailable
 from herenow.client.presence import Custom, Device, Me, Presence
-from herenow.wire.heard import SaidStatus
+from herenow.wire.server_frames import SaidStatus
 
 T = TypeVar("T")
 Id = str | int

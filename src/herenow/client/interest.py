@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import UNSET, Struct
 
 from herenow.wire.frames import Frame, RoomCloseFrame, RoomOpenFrame, SubscribeFrame, UnsubscribeFrame
-from herenow.wire.heard import DeniedFrame, ServerFrame
+from herenow.wire.server_frames import DeniedFrame, ServerFrame
 from herenow.wire.shapes import ErrorFrame
 
 OVERHEAD = 200

@@ -24,7 +24,7 @@ from herenow.client.interest import Interest, Wants
 from herenow.client.presence import State
 from herenow.client.tokens import expires_at, steady_clock, subject, wall_clock
 from herenow.wire.frames import Active, Away, Frame, HeartbeatFrame, Refresh
-from herenow.wire.heard import ServerFrame, read_frame
+from herenow.wire.server_frames import ServerFrame, read_frame
 from herenow.wire.shapes import WelcomeFrame
 
 Token: TypeAlias = str | Callable[[], str | Awaitable[str | None] | None]

@@ -28,8 +28,8 @@ from herenow.client.mailbox import Mailbox
 from herenow.client.presence import Change, Me, Presence, State, Typing
 from herenow.client.roster import Roster
 from herenow.wire.frames import Bye, SetFrame, TypingFrame
-from herenow.wire.heard import DeniedFrame, SelfFrame, ServerFrame, StatusesFrame, StatusFrame
 from herenow.wire.ids import parse_id
+from herenow.wire.server_frames import DeniedFrame, SelfFrame, ServerFrame, StatusesFrame, StatusFrame
 from herenow.wire.shapes import ErrorFrame, OkFrame
 from herenow.wire.shapes import TypingFrame as TypingSaid
 

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import UNSET, Struct
 
-from herenow.wire.heard import SaidStatus, StatusFrame
+from herenow.wire.server_frames import SaidStatus, StatusFrame
 from herenow.wire.shapes import CustomShape, DeviceShape
 
 Custom: TypeAlias = CustomShape

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from herenow.core.happenings import still_expected
+from herenow.core.inputs import Edit, Timings
 from herenow.core.model import (
     UNLEASED,
     Custom,
@@ -21,9 +21,9 @@ from herenow.core.model import (
     Status,
     public,
 )
-from herenow.core.question import Edit, Timings
 from herenow.core.sessions import idle_limit, idled, later, lost
-from herenow.core.stating import judged, shown, stated
+from herenow.core.status import judged, shown, stated
+from herenow.core.timeline import still_expected
 from herenow.core.values import replace
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from herenow.core.machine import Timings, wake_at
 from herenow.core.model import UNLEASED, Mode, Presence, Session, Status
+from herenow.core.settle import Timings, wake_at
 
 NO_SESSION = "no_session"
 ALL_IN_GRACE = "all_in_grace"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from herenow.core.inputs import Timings
 from herenow.core.model import Idle, Presence, Session
-from herenow.core.question import Timings
 from herenow.core.values import replace
 
 _ACTS = Idle.NO  # an attribute of an enum is slow to get

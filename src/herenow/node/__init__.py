@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from herenow.core.bucket import Rate
-from herenow.core.machine import Edit, Timings
 from herenow.core.pacing import Crowds
+from herenow.core.settle import Edit, Timings
 from herenow.errors import HerenowError, Unavailable
 from herenow.kit.clock import NodeClock
 from herenow.kit.deadline import writing

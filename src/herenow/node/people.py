@@ -13,9 +13,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
-from herenow.core.machine import Edit, Held
 from herenow.core.model import UNLEASED, Platform, Presence, Session
 from herenow.core.record import decode
+from herenow.core.settle import Edit, Held
 from herenow.core.shards import shard_of
 from herenow.core.values import replace
 

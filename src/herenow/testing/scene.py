@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from herenow.core.machine import Timings
 from herenow.core.model import Presence
+from herenow.core.settle import Timings
 from herenow.ports import Remembered
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from herenow.core.machine import Timings
+from herenow.core.settle import Timings
 from herenow.node.cluster.shard_recovery import SETTLE
 from herenow.testing.world import RESET
 

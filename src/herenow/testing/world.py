@@ -27,9 +27,9 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from herenow.core.machine import Timings
 from herenow.core.model import Platform, Presence, Status
 from herenow.core.record import EPOCH_BYTES, decode
+from herenow.core.settle import Timings
 from herenow.engines.memory.engine import MemoryStore
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.kit.clock import NodeClock

@@ -23,6 +23,7 @@ from herenow.node.viewing.subscriptions import Granted
 from herenow.transport.auth.tokens import Claims
 from herenow.transport.websocket.contract import Socket
 from herenow.wire.codes import Close
+from herenow.wire.decode import BEATS
 from herenow.wire.frames import (
     Active,
     Away,
@@ -40,7 +41,6 @@ from herenow.wire.frames import (
 )
 from herenow.wire.inputs import Activity
 from herenow.wire.peer import Peer, Rejection
-from herenow.wire.reading import BEATS
 from herenow.wire.shapes import (
     dated_statuses_frame,
     denied_frame,

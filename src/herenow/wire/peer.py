@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from herenow.errors import ProtocolError
 from herenow.wire.codes import MALFORMED, Close
+from herenow.wire.decode import COMMON, COMMON_LENGTH, decode_frame, readable_id
 from herenow.wire.frames import Command, FrameId
-from herenow.wire.reading import COMMON, COMMON_LENGTH, decode_frame, readable_id
 from herenow.wire.shapes import error_frame
 
 LIMIT = 20  # malformed frames within WINDOW that are forgiven

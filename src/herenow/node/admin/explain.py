@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from herenow.core.explain import Explained, explained
-from herenow.core.machine import Timings
 from herenow.core.model import Mode, Status
+from herenow.core.settle import Timings
 from herenow.core.visibility import Facts, Verdict, judge
 from herenow.errors import ProtocolError
 from herenow.node.access.relation_cache import Acquaintances

@@ -21,8 +21,8 @@ import msgspec
 import structlog
 
 from herenow.core.edits import erase, sign_out_all
-from herenow.core.machine import Edit, droppable
 from herenow.core.model import Presence
+from herenow.core.settle import Edit, droppable
 from herenow.core.values import replace
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import SKEW, Clock

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from herenow.core.machine import Timings, wake_at
 from herenow.core.record import version_of
+from herenow.core.settle import Timings, wake_at
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import reading, writing

@@ -17,9 +17,9 @@ from contextlib import asynccontextmanager, suppress
 
 import structlog
 
-from herenow.core.machine import Edit, Held, Outcome, Timings, droppable, settle
 from herenow.core.model import UNLEASED, Presence
 from herenow.core.record import UnknownFormat, encode
+from herenow.core.settle import Edit, Held, Outcome, Timings, droppable, settle
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
 from herenow.kit.shared_timeout import Patience

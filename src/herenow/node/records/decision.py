@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from herenow.core.edits import set_custom, set_mode
-from herenow.core.machine import Edit, Held, Outcome, Timings
 from herenow.core.model import Presence
 from herenow.core.sessions import later
+from herenow.core.settle import Edit, Held, Outcome, Timings
 from herenow.core.values import replace
 from herenow.core.visibility import status_in_public
 from herenow.node.people import Ask, HeldSession, Person

@@ -18,9 +18,9 @@ from typing import Any
 
 import structlog
 
-from herenow.core.machine import droppable
 from herenow.core.model import Presence, Status
 from herenow.core.record import UnknownFormat, decode
+from herenow.core.settle import droppable
 from herenow.core.values import Value
 from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome

@@ -21,9 +21,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from herenow.core.machine import droppable
 from herenow.core.model import Presence, Status
 from herenow.core.record import UnknownFormat, decode, version_of
+from herenow.core.settle import droppable
 from herenow.core.values import replace
 from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable

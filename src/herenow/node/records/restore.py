@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import structlog
 
-from herenow.core.machine import Timings, wake_at
 from herenow.core.record import encode
+from herenow.core.settle import Timings, wake_at
 from herenow.core.shards import shard_of
 from herenow.core.values import replace
 from herenow.kit.clock import Clock

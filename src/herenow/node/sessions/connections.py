@@ -10,8 +10,8 @@ from collections.abc import Callable
 from secrets import token_urlsafe
 
 from herenow.core.edits import sign_out
-from herenow.core.machine import Timings
 from herenow.core.model import Idle, Platform, Presence
+from herenow.core.settle import Timings
 from herenow.errors import ProtocolError
 from herenow.kit.clock import SKEW, Clock
 from herenow.node.delivery.connection import Connection

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import structlog
 
-from herenow.core.machine import Timings
 from herenow.core.model import Idle, Session
 from herenow.core.sessions import idle_limit
+from herenow.core.settle import Timings
 from herenow.kit.clock import Clock
 from herenow.kit.wheel import Wheel
 from herenow.node.people import HeldSession, People, without

@@ -6,8 +6,8 @@ A choice is accepted while the ledger is away and written when it is back; a pre
 from __future__ import annotations
 
 from herenow.core.edits import set_custom, set_idle_after, set_mode
-from herenow.core.machine import Edit, Timings
 from herenow.core.model import Custom, Mode, Presence
+from herenow.core.settle import Edit, Timings
 from herenow.kit.deadline import LEDGER_DEADLINE, writing
 from herenow.node.records.decider import Decider
 from herenow.node.records.ledger_writer import Recorder

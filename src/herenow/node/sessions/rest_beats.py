@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 
 from herenow.core.edits import act, act_on, lived, lose
-from herenow.core.machine import Timings
 from herenow.core.model import UNLEASED, Idle, Platform, Session
+from herenow.core.settle import Timings
 from herenow.errors import ProtocolError
 from herenow.kit.clock import Clock
 from herenow.node.people import HeldSession, People, Person, without

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from herenow.core.machine import settle
 from herenow.core.model import UNLEASED, Mode, Presence, Session, Status, public
+from herenow.core.settle import settle
 from herenow.ports import Remembered
 from herenow.testing.checks.last_seen import LastSeen
 from herenow.testing.checks.notes import Notes, seen, whom

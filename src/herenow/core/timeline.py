@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herenow.core.holding import joined
+from herenow.core.inputs import Held, Timings
 from herenow.core.model import UNLEASED, Idle, Mode, Presence, Retired, Session
-from herenow.core.question import Held, Timings
+from herenow.core.reconcile import joined
 from herenow.core.sessions import find, idle_limit, idled, lost, removed, seen
-from herenow.core.stating import platforms_of, restated, shown
+from herenow.core.status import platforms_of, restated, shown
 from herenow.core.values import replace
 
 REMEMBER_SIGN_OUT = 600_000

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from herenow.core.evidence import says_idle
+from herenow.core.inputs import Held, Timings
 from herenow.core.model import UNLEASED, Idle, Presence, Session, Status
-from herenow.core.question import Held, Timings
 from herenow.core.sessions import find, idle_limit, idled, lost, removed
-from herenow.core.stamping import says_idle
 from herenow.core.values import replace
 
 

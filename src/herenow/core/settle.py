@@ -23,7 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herenow.core.happenings import (
+from herenow.core.evidence import stamped
+from herenow.core.inputs import Edit, Held, Timings
+from herenow.core.model import UNLEASED, Custom, Mode, Presence, View, devices, public
+from herenow.core.reconcile import holds_as_recorded, with_held, without_unheld
+from herenow.core.status import restated
+from herenow.core.timeline import (
     next_due,
     next_happening,
     passed,
@@ -31,11 +36,6 @@ from herenow.core.happenings import (
     with_history,
     with_loss,
 )
-from herenow.core.holding import holds_as_recorded, with_held, without_unheld
-from herenow.core.model import UNLEASED, Custom, Mode, Presence, View, devices, public
-from herenow.core.question import Edit, Held, Timings
-from herenow.core.stamping import stamped
-from herenow.core.stating import restated
 from herenow.core.values import Value, replace
 
 _AUTO = Mode.AUTO  # an attribute of an enum is slow to get

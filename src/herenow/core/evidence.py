@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from herenow.core.inputs import Held, Timings
 from herenow.core.model import UNLEASED, Idle, Presence, Session
-from herenow.core.question import Held, Timings
 from herenow.core.sessions import find, idle_limit
-from herenow.core.stating import restated
+from herenow.core.status import restated
 from herenow.core.values import replace
 
 # An attribute of an enum is slow to get.
