@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.ports import free_port
 
-from herenow.cli.doctor_terms import agreement
-from herenow.cli.findings import Weight
+from herenow.cli.doctor.findings import Weight
+from herenow.cli.doctor.terms import agreement
 from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE
 from herenow.settings import load
 

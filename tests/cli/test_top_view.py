@@ -8,7 +8,7 @@ from tests.processes import SECRET
 
 from herenow.api.ops.stats import Stats
 from herenow.cli.asking import Asked, checked_url, own_url, tokens
-from herenow.cli.top_view import Line, fitted, lines, printed, problems
+from herenow.cli.top.view import Line, fitted, lines, printed, problems
 from herenow.settings import Settings
 
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from herenow.cli.doctor_terms import agreement
-from herenow.cli.findings import Finding, advice, fine, problem
+from herenow.cli.doctor.findings import Finding, advice, fine, problem
+from herenow.cli.doctor.terms import agreement
 from herenow.errors import ConfigurationError, HerenowError, Unavailable, UnknownOutcome
 from herenow.settings import Settings
 from herenow.settings.model import without_password

@@ -26,7 +26,7 @@ import msgspec
 
 from herenow.cli.asking import Asked, Token, Why, ask_all, checked_url, own_certificate, own_url, tokens
 from herenow.cli.flags import with_settings
-from herenow.cli.top_view import Line, fitted, lines, printed, problems
+from herenow.cli.top.view import Line, fitted, lines, printed, problems
 from herenow.errors import ConfigurationError
 from herenow.settings import Settings
 

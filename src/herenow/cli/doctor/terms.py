@@ -12,7 +12,7 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator, Mapping
 
-from herenow.cli.findings import Finding, fine, problem
+from herenow.cli.doctor.findings import Finding, fine, problem
 from herenow.errors import HerenowError
 from herenow.secret import resolve_secret, secret_path
 from herenow.settings import Settings

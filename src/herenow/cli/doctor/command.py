@@ -25,9 +25,9 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.markup import escape
 
-from herenow.cli.doctor_node import node
-from herenow.cli.doctor_store import store
-from herenow.cli.findings import Finding, Weight, advice, fine, problem
+from herenow.cli.doctor.findings import Finding, Weight, advice, fine, problem
+from herenow.cli.doctor.node import node
+from herenow.cli.doctor.store import store
 from herenow.cli.flags import with_settings
 from herenow.errors import ConfigurationError, HerenowError
 from herenow.secret import resolve_secret, secret_path

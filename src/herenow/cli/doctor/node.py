@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from herenow.cli.asking import Asked, Why, ask, own_certificate, own_url, tokens
-from herenow.cli.findings import Finding, advice, fine, problem
+from herenow.cli.doctor.findings import Finding, advice, fine, problem
 from herenow.settings import Settings
 
 if TYPE_CHECKING:
