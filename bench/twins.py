@@ -6,7 +6,7 @@ connection, by REST and by subscribing, and times every answer. The two sets of 
 (Mann–Whitney): the area under the curve is the chance that an answer about the hidden one takes longer than one about the
 other, and 0.5 is what nobody can use.
 
-`python -m bench twins`; what bytes and counts tell is shown by `herenow.testing.twins`, not here.
+`python -m bench twins`; what bytes and counts tell is shown by `herenow_testing.twins`, not here.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An engine stores and compares; it does not know the word "online". What a record means is decided in `core`, and
 every rule that needs time gets it as an argument, so a memory engine and a Redis engine cannot disagree.
 
-The promises of an engine. The contract suite (`herenow.testing.engine_contract`) cites them by number.
+The promises of an engine. The contract suite (`herenow_testing.contracts.engine`) cites them by number.
 
   P1  `commit` writes only over the expected old bytes; otherwise it returns the current ones.
   P2  One commit writes the record, its wake-up, its log entry and its "not yet in the ledger" mark in one atomic act.

@@ -13,7 +13,7 @@ from bench.report import Result
 from click.testing import CliRunner
 
 from herenow.engines.memory.engine import MemoryStore
-from herenow.testing.faulty_engine import Fault, Faults, FaultyEngine, Rule
+from herenow_testing.faults.faulty_engine import Fault, Faults, FaultyEngine, Rule
 
 
 @pytest.mark.parametrize(

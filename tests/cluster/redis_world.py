@@ -15,7 +15,7 @@ from herenow.engines.redis.client.url import parse
 from herenow.engines.redis.codec import record_of, user_of
 from herenow.engines.redis.engine import RedisEngine
 from herenow.engines.redis.keys import ShardKeys
-from herenow.testing.manual_clock import LoopClock
+from herenow_testing.world.manual_clock import LoopClock
 
 LOOK_EVERY = 0.1
 

@@ -13,10 +13,10 @@ from herenow.core.model import Custom, Mode, Platform
 from herenow.core.settle import Timings
 from herenow.errors import HerenowError
 from herenow.node import NodeSettings
-from herenow.testing.checker import Checker
-from herenow.testing.faulty_engine import Fault, Rule
-from herenow.testing.world import Gone, World
 from herenow.wire.codes import Close
+from herenow_testing.checker.checker import Checker
+from herenow_testing.faults.faulty_engine import Fault, Rule
+from herenow_testing.world.world import Gone, World
 
 TIMINGS = Timings(idle_after=25_000, dead_after=20_000, grace=8_000)
 SETTINGS = NodeSettings(timings=TIMINGS, node_lease=6.0, beat_min=1_000, embedded=False)

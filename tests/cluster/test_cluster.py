@@ -4,8 +4,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from herenow.errors import ConfigurationError
-from herenow.testing.faulty_engine import Fault, Rule
-from herenow.testing.world import World
+from herenow_testing.faults.faulty_engine import Fault, Rule
+from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

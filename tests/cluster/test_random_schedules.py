@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from tests.cluster.broken import BROKEN
 from tests.cluster.schedule import FAULTS, Schedule
 
-from herenow.testing.faulty_engine import Fault
+from herenow_testing.faults.faulty_engine import Fault
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

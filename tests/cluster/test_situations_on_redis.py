@@ -24,7 +24,7 @@ from tests.service import (
 )
 
 from herenow.ports import RelationRow
-from herenow.testing.world import World
+from herenow_testing.world.world import World
 
 SCENES = [
     test_liveness.test_a4_a_reaper_that_stalls_does_not_end_who_returned_meanwhile,

@@ -1,3 +1,3 @@
 import pytest
 
-pytest.register_assert_rewrite("herenow.testing.engine_contract")
+pytest.register_assert_rewrite("herenow_testing.contracts.engine")

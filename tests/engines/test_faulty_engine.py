@@ -8,9 +8,9 @@ import pytest
 from herenow.engines.memory.engine import MemoryEngine, MemoryStore
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Committed, Engine, Fenced, Lease, Loaded, Write
-from herenow.testing.engine_contract import NOW, TERMS, head_of, joined, record, stored, user_of, users_of
-from herenow.testing.faulty_engine import Fault, Faults, FaultyEngine, Rule
-from herenow.testing.manual_clock import LoopClock, ManualClock
+from herenow_testing.contracts.engine import NOW, TERMS, head_of, joined, record, stored, user_of, users_of
+from herenow_testing.faults.faulty_engine import Fault, Faults, FaultyEngine, Rule
+from herenow_testing.world.manual_clock import LoopClock, ManualClock
 
 pytestmark = pytest.mark.looptime
 

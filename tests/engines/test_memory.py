@@ -13,7 +13,7 @@ from herenow.engines.memory.engine import MemoryEngine, MemoryStore
 from herenow.engines.memory.shard import WASTE
 from herenow.errors import ConfigurationError
 from herenow.ports import Engine, Lease, Loaded, LogPart, Offer, Write
-from herenow.testing.engine_contract import (
+from herenow_testing.contracts.engine import (
     NOW,
     TERMS,
     EngineContract,
@@ -27,8 +27,8 @@ from herenow.testing.engine_contract import (
     users_of,
     walked,
 )
-from herenow.testing.faulty_engine import Fault, Faults, FaultyEngine, Rule
-from herenow.testing.manual_clock import ManualClock
+from herenow_testing.faults.faulty_engine import Fault, Faults, FaultyEngine, Rule
+from herenow_testing.world.manual_clock import ManualClock
 
 
 @pytest.mark.looptime

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from herenow.engines.memory.engine import shard
 from herenow.engines.memory.shard import Shard
 from herenow.ports import Batch, Write
-from herenow.testing.engine_contract import record
+from herenow_testing.contracts.engine import record
 
 USERS = [f"u{number}" for number in range(6)]
 TIMES = [0, 1, 2, 3, 5, 8]

@@ -10,7 +10,7 @@ from tests.redis_servers import RedisProcess, trim
 
 from herenow.engines import make_engine
 from herenow.engines.redis.keys import ShardKeys
-from herenow.testing.engine_contract import TERMS, EngineContract
+from herenow_testing.contracts.engine import TERMS, EngineContract
 
 NAMES = (f"t{number}" for number in itertools.count())
 

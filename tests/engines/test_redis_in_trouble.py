@@ -15,7 +15,7 @@ from herenow.engines.redis.client.connection import Link, connect
 from herenow.engines.redis.keys import ShardKeys
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ports import Committed, Fenced, Lease, Loaded, Write
-from herenow.testing.engine_contract import (
+from herenow_testing.contracts.engine import (
     NOW,
     TERMS,
     is_settled,

@@ -8,7 +8,7 @@ from herenow.engines.redis.client.connection import packed
 from herenow.engines.redis.codec import field_of
 from herenow.engines.redis.keys import Keys, ShardKeys, bucket_of
 from herenow.engines.redis.reads import Header, Words, question_for, questions
-from herenow.testing.engine_contract import NOW, TERMS
+from herenow_testing.contracts.engine import NOW, TERMS
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tests.redis_servers import running
 from herenow.engines import make_engine
 from herenow.engines.memory.engine import MemoryEngine, MemoryStore
 from herenow.ports import Lease
-from herenow.testing.engine_contract import NOW, TERMS
+from herenow_testing.contracts.engine import NOW, TERMS
 
 MANUAL = Path(__file__).parent.parent.parent / "docs" / "operating.md"
 ELSEWHERE = {"CLUSTER SLOTS", "ROLE"}

@@ -15,7 +15,7 @@ from herenow.engines.redis.client.url import Kind, parse
 from herenow.engines.redis.keys import slot_of
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ports import Write
-from herenow.testing.engine_contract import TERMS, joined, record, stored, user_of
+from herenow_testing.contracts.engine import TERMS, joined, record, stored, user_of
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from herenow.engines import make_engine
 from herenow.engines.memory.engine import MemoryEngine, MemoryStore
 from herenow.ports import Batch, Committed, Fenced, Offer, Write
-from herenow.testing.engine_contract import NOW, TERMS, record, users_of
+from herenow_testing.contracts.engine import NOW, TERMS, record, users_of
 
 NAMES = (f"twins{number}" for number in count())
 EPOCHS = ("AAAAAAAA", "BBBBBBBB")

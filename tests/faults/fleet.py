@@ -30,7 +30,7 @@ from herenow.engines import make_engine
 from herenow.errors import Unavailable
 from herenow.ledgers import open_ledger
 from herenow.ports import Engine, Lease, Ledger, RelationRow, Remembered
-from herenow.testing.scene import Counts, Shown
+from herenow_testing.world.scene import Counts, Shown
 
 TIMINGS = Timings(idle_after=600_000, dead_after=6_000, grace=3_000)
 LEASE = 4_000

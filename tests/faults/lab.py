@@ -17,8 +17,8 @@ from tests.faults.people import People
 from valkey.exceptions import ValkeyError
 
 from herenow.core.model import Presence, public
-from herenow.testing.checker import Checker
-from herenow.testing.scene import Shown, Witness
+from herenow_testing.checker.checker import Checker
+from herenow_testing.world.scene import Shown, Witness
 
 PATIENCE = 45.0
 """Seconds to wait for what must come: not a promise, only an end to waiting."""

@@ -19,8 +19,8 @@ from tests.faults.proxy import Tunnel
 from tests.processes import token
 
 from herenow.core.model import Mode
-from herenow.testing.checker import Checker
-from herenow.testing.scene import Shown, Witness
+from herenow_testing.checker.checker import Checker
+from herenow_testing.world.scene import Shown, Witness
 
 OPENING = 4.0
 """Seconds a client waits for its socket to open."""

@@ -10,9 +10,9 @@ from tests.faults.stages import on_one_server
 
 from herenow.core.model import Mode
 from herenow.ports import Remembered
-from herenow.testing.checker import Checker
-from herenow.testing.scene import Shown
-from herenow.testing.truth import Bounds
+from herenow_testing.checker.checker import Checker
+from herenow_testing.world.scene import Shown
+from herenow_testing.world.truth import Bounds
 
 
 async def test_what_did_not_happen_is_found_out(tmp_path):

@@ -7,7 +7,6 @@ import pytest
 from tests.processes import SECRET
 
 from herenow.core.model import Platform
-from herenow.testing.world import World
 from herenow.transport.auth.auth import Auth
 from herenow.transport.auth.tokens import mint
 from herenow.transport.server import LOOK_AGAIN, Gateway, GatewaySettings
@@ -15,6 +14,7 @@ from herenow.transport.session import ClientSession
 from herenow.transport.websocket.registry import Sockets
 from herenow.wire.codes import Close
 from herenow.wire.frames import Refresh
+from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -1,7 +1,7 @@
 import pytest
 from tests.postgres_server import open_postgres
 
-pytest.register_assert_rewrite("herenow.testing.ledger_contract")
+pytest.register_assert_rewrite("herenow_testing.contracts.ledger")
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers import open_ledger
 from herenow.ledgers.sql.dialect import Turn
 from herenow.ports import BlockRow, Choice, LedgerChange, RelationRow, Void
-from herenow.testing.ledger_contract import NOW, LedgerContract, chosen, contact, follow, gone, room, seen
+from herenow_testing.contracts.ledger import NOW, LedgerContract, chosen, contact, follow, gone, room, seen
 
 
 class TestContract(LedgerContract):

@@ -15,7 +15,7 @@ from herenow.ledgers.postgres.ledger import ledger
 from herenow.ledgers.postgres.schema_check import make_schema
 from herenow.ledgers.sql.ledger import revisions
 from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE, metadata
-from herenow.testing.ledger_contract import NOW, seen
+from herenow_testing.contracts.ledger import NOW, seen
 
 OBJECTS = """
 SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace

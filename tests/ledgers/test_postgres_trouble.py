@@ -15,7 +15,7 @@ from herenow.ledgers.postgres.dialect import LOCKS
 from herenow.ledgers.postgres.ledger import ledger
 from herenow.ledgers.postgres.pool import Deadlines
 from herenow.ports import BlockRow, Choice, LedgerChange, Void
-from herenow.testing.ledger_contract import NOW, follow, seen
+from herenow_testing.contracts.ledger import NOW, follow, seen
 
 pytestmark = pytest.mark.xdist_group("postgres in trouble")
 

@@ -12,7 +12,7 @@ from herenow.core.model import Mode
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers.sqlite.ledger import SqliteLedger
 from herenow.ports import Choice, RelationRow, Remembered
-from herenow.testing.ledger_contract import NOW, LedgerContract, contact, follow, gone, room, seen
+from herenow_testing.contracts.ledger import NOW, LedgerContract, contact, follow, gone, room, seen
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from herenow.ledgers.sql.ledger import SqlLedger
 from herenow.ledgers.sqlite.ledger import SqliteLedger
 from herenow.ledgers.sqlite.pair_facts import WALK, WALK_FROM
 from herenow.ports import BlockRow, RelationRow
-from herenow.testing.ledger_contract import NOW, contact, follow, mutual, room
+from herenow_testing.contracts.ledger import NOW, contact, follow, mutual, room
 
 PEOPLE = [f"user{number:03}" for number in range(60)] + ["", "'", '"', "é", "Z", "\U0001f600", "a\nb"]
 

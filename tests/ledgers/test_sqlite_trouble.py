@@ -15,7 +15,7 @@ import pytest
 
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers.sqlite.ledger import SqliteLedger
-from herenow.testing.ledger_contract import NOW, follow, seen
+from herenow_testing.contracts.ledger import NOW, follow, seen
 
 
 @pytest.fixture

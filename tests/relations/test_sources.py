@@ -9,7 +9,7 @@ from herenow.relations import SourceOptions, open_relations
 from herenow.relations.callback.signature import signature
 from herenow.relations.callback.source import CallbackRelations
 from herenow.relations.open import OpenRelations
-from herenow.testing.memory_ledger import MemoryLedger
+from herenow_testing.world.memory_ledger import MemoryLedger
 
 
 def options(where):

@@ -8,7 +8,7 @@ from tests.faults.lab import PATIENCE
 from tests.faults.people import Client
 
 from herenow.core.model import Status, public
-from herenow.testing.scene import Witness
+from herenow_testing.world.scene import Witness
 
 
 class Notes(Witness):

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from herenow.testing.world import World
+from herenow_testing.world.world import World
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from tests.service.scenes import meet
 
 from herenow.core.model import Custom, Mode
 from herenow.errors import UnknownOutcome
-from herenow.testing.faulty_engine import Fault, Rule
+from herenow_testing.faults.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

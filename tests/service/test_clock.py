@@ -4,7 +4,7 @@ import pytest
 from tests.service.scenes import meet
 
 from herenow.kit.clock import NodeClock
-from herenow.testing.manual_clock import START
+from herenow_testing.world.manual_clock import START
 
 STEPS = [60_000, -60_000]
 

@@ -13,7 +13,7 @@ from herenow.engines.memory.engine import MemoryEngine, MemoryStore
 from herenow.node import Node, NodeSettings
 from herenow.node.delivery.connection import Connection
 from herenow.ports import Offer
-from herenow.testing.memory_ledger import MemoryLedger
+from herenow_testing.world.memory_ledger import MemoryLedger
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

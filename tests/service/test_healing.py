@@ -8,7 +8,7 @@ from tests.service.scenes import Stalled, Underway, meet
 
 from herenow.core.model import Mode
 from herenow.core.shards import shard_of
-from herenow.testing.faulty_engine import Fault, Rule
+from herenow_testing.faults.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

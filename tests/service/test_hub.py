@@ -22,7 +22,7 @@ from herenow.node.delivery.hub import Hub
 from herenow.node.delivery.outbox import Outbox
 from herenow.node.metrics import Metrics
 from herenow.node.people import People
-from herenow.testing.manual_clock import START, LoopClock
+from herenow_testing.world.manual_clock import START, LoopClock
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

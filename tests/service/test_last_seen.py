@@ -8,8 +8,8 @@ from tests.service.scenes import Stalled, meet
 from herenow.core.model import Custom, Mode
 from herenow.core.shards import shard_of
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.testing.faulty_engine import Fault, Rule
-from herenow.testing.world import World
+from herenow_testing.faults.faulty_engine import Fault, Rule
+from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

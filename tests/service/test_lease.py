@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.service.scenes import meet
 
-from herenow.testing.faulty_engine import Fault, Rule
+from herenow_testing.faults.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -5,8 +5,8 @@ from tests.service.scenes import meet
 
 from herenow.core.model import Platform
 from herenow.node.people import REMEMBER_ENDED
-from herenow.testing.faulty_engine import Fault, Rule
 from herenow.wire.codes import Close
+from herenow_testing.faults.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

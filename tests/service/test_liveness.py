@@ -8,8 +8,8 @@ from tests.service.scenes import Stalled, meet
 
 from herenow.core.model import Mode, Platform
 from herenow.node.sessions.liveness import PORTION
-from herenow.testing.world import World
 from herenow.wire.inputs import Activity
+from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

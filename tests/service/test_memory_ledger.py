@@ -3,8 +3,8 @@
 import pytest
 
 from herenow.errors import Unavailable
-from herenow.testing.ledger_contract import LedgerContract
-from herenow.testing.memory_ledger import MemoryLedger
+from herenow_testing.contracts.ledger import LedgerContract
+from herenow_testing.world.memory_ledger import MemoryLedger
 
 
 class TestMemoryLedger(LedgerContract):

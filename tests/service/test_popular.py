@@ -10,7 +10,7 @@ from herenow.core.model import Mode
 from herenow.core.pacing import Crowds
 from herenow.core.visibility import PreferencesEdit, Visibility
 from herenow.node import NodeSettings
-from herenow.testing.world import World
+from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -7,8 +7,8 @@ from tests.service.scenes import Stalled, meet, slow_look
 
 from herenow.core.model import Mode, Platform
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.testing.faulty_engine import Fault, Rule
 from herenow.wire.codes import Close
+from herenow_testing.faults.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

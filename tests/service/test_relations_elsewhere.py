@@ -11,8 +11,8 @@ from herenow.errors import Unavailable
 from herenow.node.viewing.subscriptions import UNWANTED
 from herenow.ports import LedgerChange, Relation
 from herenow.relations.open import OpenRelations
-from herenow.testing.memory_ledger import MemoryLedger
-from herenow.testing.world import World
+from herenow_testing.world.memory_ledger import MemoryLedger
+from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

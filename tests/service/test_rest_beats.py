@@ -6,8 +6,8 @@ from tests.service.scenes import Stalled, meet, with_timings
 from herenow.core.model import Custom, Platform
 from herenow.core.shards import shard_of
 from herenow.errors import ProtocolError
-from herenow.testing.faulty_engine import Fault, Rule
 from herenow.wire.inputs import Activity
+from herenow_testing.faults.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

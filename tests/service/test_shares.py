@@ -7,8 +7,8 @@ from tests.service.scenes import meet
 
 from herenow.core.model import Mode
 from herenow.node.cluster.reaper_assignment import LATE, NEVER, Reaping
-from herenow.testing.faulty_engine import Fault, Rule
-from herenow.testing.world import World
+from herenow_testing.faults.faulty_engine import Fault, Rule
+from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

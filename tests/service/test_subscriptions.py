@@ -13,7 +13,7 @@ from herenow.errors import Unavailable
 from herenow.kit.loop_budget import A_TURN
 from herenow.node.people import REMEMBER_ENDED
 from herenow.ports import LedgerChange, RelationRow
-from herenow.testing.faulty_engine import Fault, Rule
+from herenow_testing.faults.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from herenow.core.shards import shard_of
-from herenow.testing.faulty_engine import Fault, Rule
+from herenow_testing.faults.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

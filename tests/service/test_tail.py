@@ -8,7 +8,7 @@ from tests.service.scenes import Stalled, Underway, slow_look
 from herenow.core.model import Mode
 from herenow.core.shards import shard_of
 from herenow.errors import Unavailable
-from herenow.testing.faulty_engine import Fault, Rule
+from herenow_testing.faults.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

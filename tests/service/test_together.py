@@ -11,7 +11,7 @@ from herenow.core.model import Mode
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.deadline import _go_on
 from herenow.node.records.decider import TOGETHER
-from herenow.testing.world import World
+from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

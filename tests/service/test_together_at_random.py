@@ -13,8 +13,8 @@ import pytest
 from herenow.core.model import Mode
 from herenow.core.record import version_of
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.testing.faulty_engine import Fault, Rule
-from herenow.testing.world import World
+from herenow_testing.faults.faulty_engine import Fault, Rule
+from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -6,8 +6,8 @@ from tests.service.scenes import meet
 from herenow.core.model import Mode
 from herenow.errors import ProtocolError
 from herenow.ports import RelationRow
-from herenow.testing.faulty_engine import Fault, Rule
 from herenow.wire.inputs import Activity
+from herenow_testing.faults.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -10,7 +10,7 @@ from herenow.core.timeline import REMEMBER_SIGN_OUT
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.node.people import Person
 from herenow.ports import LedgerChange, RelationRow, Remembered
-from herenow.testing.faulty_engine import Fault, Rule
+from herenow_testing.faults.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

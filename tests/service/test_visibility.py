@@ -12,7 +12,7 @@ from herenow.core.model import Custom, Mode
 from herenow.core.visibility import DAY, PreferencesEdit, Visibility
 from herenow.errors import ProtocolError, Unavailable
 from herenow.ports import RelationRow
-from herenow.testing.world import World
+from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

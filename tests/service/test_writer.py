@@ -14,9 +14,9 @@ from herenow.node.metrics import Metrics
 from herenow.node.records.authority import Standing
 from herenow.node.records.writer import BATCH, Writer
 from herenow.ports import Batch, Conflict, Fenced, Write, Written
-from herenow.testing.engine_contract import record, user_of, users_of
-from herenow.testing.faulty_engine import Fault, Faults, FaultyEngine, Rule
-from herenow.testing.manual_clock import START
+from herenow_testing.contracts.engine import record, user_of, users_of
+from herenow_testing.faults.faulty_engine import Fault, Faults, FaultyEngine, Rule
+from herenow_testing.world.manual_clock import START
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 

@@ -13,8 +13,8 @@ from herenow.core.visibility import Sight
 from herenow.errors import ProtocolError
 from herenow.node.delivery import channels
 from herenow.node.viewing import typing, views
-from herenow.testing.twins.cases import FRIEND, TARGET
 from herenow.wire.shapes import status_frame
+from herenow_testing.twins.cases import FRIEND, TARGET
 
 LEAKS = {}
 

@@ -18,7 +18,9 @@ from herenow.api.app import CONTRACT
 from herenow.api.description.page import Description
 from herenow.core.pacing import Crowds
 from herenow.core.visibility import Kind
-from herenow.testing.twins import (
+from herenow.wire import shapes
+from herenow.wire.shapes import SERVER_TYPES
+from herenow_testing.twins import (
     CASES,
     FRAMES,
     TOUR,
@@ -33,10 +35,8 @@ from herenow.testing.twins import (
     missing,
     stage,
 )
-from herenow.testing.twins.history import Beat, Choose, Connect, Drop, Rest, Write
-from herenow.testing.twins.strategies import histories
-from herenow.wire import shapes
-from herenow.wire.shapes import SERVER_TYPES
+from herenow_testing.twins.history import Beat, Choose, Connect, Drop, Rest, Write
+from herenow_testing.twins.strategies import histories
 
 EXAMPLES = int(os.environ.get("HERENOW_TWINS", "10"))
 DOCUMENT = json.loads(Description(CONTRACT, max_bulk=1000).document)

@@ -1,7 +1,7 @@
 """Durable facts: which ledger does a URL mean?
 
 A ledger is chosen here and nowhere else. Its promises are in `herenow.ports.Ledger`, the suite that checks them in
-`herenow.testing.ledger_contract`. A new ledger is a module and a line in `LEDGERS`.
+`herenow_testing.contracts.ledger`. A new ledger is a module and a line in `LEDGERS`.
 
 Ledgers are imported when they are asked for: commands that need none start without SQLAlchemy.
 """

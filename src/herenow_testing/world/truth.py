@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from herenow.core.settle import Timings
 from herenow.node.cluster.shard_recovery import SETTLE
-from herenow.testing.world import RESET
+from herenow_testing.world.world import RESET
 
 
 @dataclass(frozen=True)

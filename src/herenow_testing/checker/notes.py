@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from herenow.core.model import Mode, View
-from herenow.testing.scene import Device, Scene, Shown, Way, Witness
-from herenow.testing.truth import Bounds, Chosen, Stay, Trouble
+from herenow_testing.world.scene import Device, Scene, Shown, Way, Witness
+from herenow_testing.world.truth import Bounds, Chosen, Stay, Trouble
 
 
 class Notes(Witness):

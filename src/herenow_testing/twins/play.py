@@ -12,7 +12,7 @@ import re
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, assert_never
 
-from herenow.testing.twins.cases import (
+from herenow_testing.twins.cases import (
     FAN,
     FRIEND,
     GONE,
@@ -25,8 +25,8 @@ from herenow.testing.twins.cases import (
     Case,
     Exempt,
 )
-from herenow.testing.twins.hiding import Hiding
-from herenow.testing.twins.history import (
+from herenow_testing.twins.hiding import Hiding
+from herenow_testing.twins.history import (
     PLATFORMS,
     Act,
     Beat,
@@ -40,7 +40,7 @@ from herenow.testing.twins.history import (
     Type,
     Write,
 )
-from herenow.testing.twins.stage import Stage, Tap, Wire
+from herenow_testing.twins.stage import Stage, Tap, Wire
 
 RISE = 5_000
 """Milliseconds in which the viewers take their seats, and in which the last of it comes out."""

@@ -16,18 +16,18 @@ design and nothing of how a node keeps them. What it finds wrong is collected in
     differs         after everything has healed: a view, an answer, a record, a count, the ledger is not what is true
 
 In trouble a node is allowed to be late, and a viewer to be told `stale`. How late is written once, in
-`truth.Bounds`. What is written down, and what is checked when, is in `herenow.testing.checks`.
+`truth.Bounds`. What is written down, and what is checked when, is in `herenow_testing.checks`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from herenow.testing.checks.agreement import Agreement
-from herenow.testing.checks.lingering import Lingering
-from herenow.testing.checks.notes import Notes
-from herenow.testing.checks.showing import Showing
-from herenow.testing.scene import Device, Scene, Shown
+from herenow_testing.checker.agreement import Agreement
+from herenow_testing.checker.lingering import Lingering
+from herenow_testing.checker.notes import Notes
+from herenow_testing.checker.showing import Showing
+from herenow_testing.world.scene import Device, Scene, Shown
 
 
 class Checker(Notes):

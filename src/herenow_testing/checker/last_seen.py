@@ -7,9 +7,9 @@ change this module.
 from __future__ import annotations
 
 from herenow.core.model import Mode
-from herenow.testing.checks.notes import Notes
-from herenow.testing.scene import Device
-from herenow.testing.truth import Stay
+from herenow_testing.checker.notes import Notes
+from herenow_testing.world.scene import Device
+from herenow_testing.world.truth import Stay
 
 
 class LastSeen:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from herenow.testing.twins.hiding import Invisible
-from herenow.testing.twins.history import (
+from herenow_testing.twins.hiding import Invisible
+from herenow_testing.twins.history import (
     DEVICES,
     PAUSES,
     Act,

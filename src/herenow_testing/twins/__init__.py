@@ -6,8 +6,8 @@ is gone. Everything that any viewer then receives or asks for is recorded (bytes
 and must be equal.
 
     from hypothesis import given
-    from herenow.testing.twins import Invisible, Twins
-    from herenow.testing.twins.strategies import histories
+    from herenow_testing.twins import Invisible, Twins
+    from herenow_testing.twins.strategies import histories
 
     @given(histories())
     def test_nobody_can_tell(history):
@@ -25,11 +25,11 @@ from contextlib import closing
 
 from structlog.testing import capture_logs
 
-from herenow.testing.twins.cases import CASES, FRAMES, Case, Exempt, Request, missing
-from herenow.testing.twins.hiding import Blocked, Hiding, Invisible, Nobody, sign_out_everywhere
-from herenow.testing.twins.history import TOUR, History
-from herenow.testing.twins.play import Play, Record
-from herenow.testing.twins.stage import Stage
+from herenow_testing.twins.cases import CASES, FRAMES, Case, Exempt, Request, missing
+from herenow_testing.twins.hiding import Blocked, Hiding, Invisible, Nobody, sign_out_everywhere
+from herenow_testing.twins.history import TOUR, History
+from herenow_testing.twins.play import Play, Record
+from herenow_testing.twins.stage import Stage
 
 __all__ = [
     "CASES",

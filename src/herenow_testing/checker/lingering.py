@@ -6,9 +6,9 @@ Looked at from time to time while everything runs. Another state that must end i
 from __future__ import annotations
 
 from herenow.core.model import Presence, Session, public
-from herenow.testing.checks.notes import Notes, seen
-from herenow.testing.scene import Device, Shown
-from herenow.testing.truth import Stay
+from herenow_testing.checker.notes import Notes, seen
+from herenow_testing.world.scene import Device, Shown
+from herenow_testing.world.truth import Stay
 
 
 class Lingering:

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Batch, Committed, Due, Engine, Fenced, Lease, Loaded, LogPart, Offer, Page
-from herenow.testing.faults import Call, Fault, Faults, Rule
+from herenow_testing.faults.plan import Call, Fault, Faults, Rule
 
 __all__ = ["Call", "Fault", "Faults", "FaultyEngine", "Rule"]
 

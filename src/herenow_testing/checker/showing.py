@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from herenow.core.model import Mode
 from herenow.node.access.relation_cache import TRUST
-from herenow.testing.checks.last_seen import LastSeen
-from herenow.testing.checks.notes import Notes
-from herenow.testing.scene import Device, Shown, Way
-from herenow.testing.truth import Stay
+from herenow_testing.checker.last_seen import LastSeen
+from herenow_testing.checker.notes import Notes
+from herenow_testing.world.scene import Device, Shown, Way
+from herenow_testing.world.truth import Stay
 
 
 class Showing:

@@ -11,10 +11,10 @@ from collections import Counter
 from herenow.core.model import UNLEASED, Mode, Presence, Session, Status, public
 from herenow.core.settle import settle
 from herenow.ports import Remembered
-from herenow.testing.checks.last_seen import LastSeen
-from herenow.testing.checks.notes import Notes, seen, whom
-from herenow.testing.scene import Shown
-from herenow.testing.truth import Stay
+from herenow_testing.checker.last_seen import LastSeen
+from herenow_testing.checker.notes import Notes, seen, whom
+from herenow_testing.world.scene import Shown
+from herenow_testing.world.truth import Stay
 
 
 class Agreement:

@@ -25,14 +25,14 @@ from herenow.kit.clock import NodeClock
 from herenow.node import Node, NodeSettings
 from herenow.ports import RelationRow
 from herenow.settings import Settings
-from herenow.testing.manual_clock import START, LoopClock
-from herenow.testing.memory_ledger import MemoryLedger
 from herenow.transport.auth.auth import Auth
 from herenow.transport.auth.tokens import SERVICE, mint
 from herenow.transport.http.pipe import PIPE, Writer
 from herenow.transport.server import PATH, Gateway, GatewaySettings
 from herenow.transport.websocket.contract import Accept, Handler, Upgrade
 from herenow.transport.websocket.registry import Sockets
+from herenow_testing.world.manual_clock import START, LoopClock
+from herenow_testing.world.memory_ledger import MemoryLedger
 
 SECRET = "the secret of the twins, which is long enough"  # noqa: S105
 TIMINGS = Timings(idle_after=60_000, dead_after=40_000, grace=10_000)

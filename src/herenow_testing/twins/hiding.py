@@ -9,8 +9,8 @@ import asyncio
 from typing import Protocol
 from urllib.parse import quote
 
-from herenow.testing.twins.cases import FRIEND, TARGET
-from herenow.testing.twins.stage import Stage
+from herenow_testing.twins.cases import FRIEND, TARGET
+from herenow_testing.twins.stage import Stage
 
 
 class Hiding(Protocol):

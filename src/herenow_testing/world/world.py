@@ -37,14 +37,14 @@ from herenow.kit.tasks import Tasks
 from herenow.node import Node, NodeSettings
 from herenow.node.delivery.connection import Connection
 from herenow.ports import Engine, RelationRow, Relations, Remembered
-from herenow.testing.faults import StoreFaults
-from herenow.testing.faulty_engine import Faults, FaultyEngine
-from herenow.testing.freezing import Freezer
-from herenow.testing.manual_clock import START, LoopClock
-from herenow.testing.memory_ledger import MemoryLedger
-from herenow.testing.scene import Counts, Shown, Witness
 from herenow.wire.codes import Close
 from herenow.wire.inputs import Activity
+from herenow_testing.faults.faulty_engine import Faults, FaultyEngine
+from herenow_testing.faults.freezing import Freezer
+from herenow_testing.faults.plan import StoreFaults
+from herenow_testing.world.manual_clock import START, LoopClock
+from herenow_testing.world.memory_ledger import MemoryLedger
+from herenow_testing.world.scene import Counts, Shown, Witness
 
 PONG_EVERY = 25.0
 """Seconds between two signs of life of a client that does nothing: it answers pings."""
