@@ -44,7 +44,7 @@ def as_lines(_context, value):
 
 
 ENDLESS = "/api/v1/presence/stream"
-"""An answer that whoever reads it to its end waits for; `tests/gateway/test_stream.py` asks it everything."""
+"""An answer that whoever reads it to its end waits for; `tests/transport/test_stream.py` asks it everything."""
 
 OPERATIONS = {f"{o.method} {o.path}": DOCUMENT[o.path][o.method] for o in CONTRACT if o.path != ENDLESS}
 WITH_BODY = {name: operation for name, operation in OPERATIONS.items() if operation.body}

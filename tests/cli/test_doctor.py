@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from tests.gateway.issuer import jwks, public_jwk
+from tests.transport.issuer import jwks, public_jwk
 
 from herenow.app import terms
 from herenow.cli.doctor.command import EXPECTED_FILES, LEAST_FILES, clock, files

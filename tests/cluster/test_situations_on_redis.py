@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from tests.cluster import test_cluster
 from tests.cluster.redis_world import PatientLoop
 from tests.cluster.schedule import SHARDS
-from tests.service import (
+from tests.node import (
     test_choices,
     test_clock,
     test_devices,

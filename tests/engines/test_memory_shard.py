@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herenow.engines.memory.engine import shard
+from herenow.engines.memory import shard
 from herenow.engines.memory.shard import Shard
 from herenow.ports import Batch, Write
 from herenow_testing.contracts.engine import record

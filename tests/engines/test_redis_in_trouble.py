@@ -7,10 +7,10 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from herenow.engines.redis.engine.client import servers
 from tests.redis_servers import ClusterGroup, SentinelGroup, running, wait_for
 
 from herenow.engines import make_engine
+from herenow.engines.redis.client import servers
 from herenow.engines.redis.client.connection import Link, connect
 from herenow.engines.redis.keys import ShardKeys
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome

@@ -74,16 +74,16 @@ def log_events():
     found = set()
     for path in ROOT.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if is_log_call(node):
+            if isinstance(node, ast.Call) and is_log_call(node):
+                level = ast.unparse(node.func).rpartition(".")[2]
                 fields = " ".join(sorted(str(each.arg) for each in node.keywords))
-                found.add(f"{node.func.attr} {ast.unparse(node.args[0])} {fields}".rstrip())
+                found.add(f"{level} {ast.unparse(node.args[0])} {fields}".rstrip())
     return "\n".join(sorted(found)) + "\n"
 
 
 def is_log_call(node):
     return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
+        isinstance(node.func, ast.Attribute)
         and node.func.attr in LEVELS
         and ast.unparse(node.func.value) in {"log", "self._log", "logger"}
         and bool(node.args)
@@ -95,8 +95,8 @@ def store():
     keys = Keys("herenow", 2)
     lines = [f"{name} {value}" for name, value in sorted(vars(keys).items()) if name != "shards"]
     for shard in keys.shards:
-        lines += [f"{shard.shard} {name} {value}" for name, value in sorted(vars(shard).items())]
-        lines.append(f"{shard.shard} bucket {shard.bucket(17)}")
+        lines += [f"{shard.shard} {name} {value!r}" for name, value in sorted(vars(shard).items())]
+        lines.append(f"{shard.shard} bucket {shard.bucket(17)!r}")
     for path in sorted(ROOT.rglob("*.lua"), key=lambda each: each.name):
         code = (line.partition("--")[0].rstrip() for line in path.read_text().splitlines())
         lines += ["", f"# {path.name}", *(line for line in code if line)]

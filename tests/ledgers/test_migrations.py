@@ -9,7 +9,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.exc import OperationalError
 
 from herenow.errors import ConfigurationError, Unavailable
-from herenow.ledgers.sql.ledger import revisions
+from herenow.ledgers.sql import revisions
 from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE, metadata
 from herenow.ledgers.sqlite.ledger import SqliteLedger
 

@@ -11,9 +11,9 @@ from sqlalchemy.exc import OperationalError
 from tests.postgres_server import open_postgres
 
 from herenow.errors import ConfigurationError, Unavailable
-from herenow.ledgers.postgres.ledger import ledger
+from herenow.ledgers.postgres import ledger as postgres
 from herenow.ledgers.postgres.schema_check import make_schema
-from herenow.ledgers.sql.ledger import revisions
+from herenow.ledgers.sql import revisions
 from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE, metadata
 from herenow_testing.contracts.ledger import NOW, seen
 
@@ -183,7 +183,7 @@ async def test_several_that_migrate_at_once_do_it_once(server, empty):
 
 
 async def test_a_migration_waits_for_another_process_but_not_for_long(server, empty, monkeypatch):
-    monkeypatch.setitem(ledger.MIGRATING, "lock_timeout", 100)
+    monkeypatch.setitem(postgres.MIGRATING, "lock_timeout", 100)
     ledger = open_postgres(empty)
     async with ledger._apart() as busy:
         await busy.run_sync(make_schema)

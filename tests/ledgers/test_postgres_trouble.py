@@ -11,8 +11,8 @@ from tests.ports import free_port
 from tests.postgres_server import PATIENCE, PostgresServer, open_postgres
 
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
+from herenow.ledgers.postgres import ledger as postgres
 from herenow.ledgers.postgres.dialect import LOCKS
-from herenow.ledgers.postgres.ledger import ledger
 from herenow.ledgers.postgres.pool import Deadlines
 from herenow.ports import BlockRow, Choice, LedgerChange, Void
 from herenow_testing.contracts.ledger import NOW, follow, seen
@@ -463,7 +463,7 @@ async def test_a_server_that_freezes_under_who_looks_at_it_is_given_up(
     fragile, fragile_database, monkeypatch
 ):
     """As `herenow doctor` and `herenow migrate` do first."""
-    monkeypatch.setattr(ledger, "LOOK", 0.3)
+    monkeypatch.setattr(postgres, "LOOK", 0.3)
 
     def freeze(_connection, _cursor, statement, *_):
         if "pg_namespace" in statement:
@@ -498,7 +498,7 @@ SLOW = 1_000
 
 
 async def test_a_slow_statement_is_ended_and_its_connection_lives(server, database, monkeypatch):
-    monkeypatch.setitem(ledger.MILLISECONDS, "statement_timeout", SLOW)
+    monkeypatch.setitem(postgres.MILLISECONDS, "statement_timeout", SLOW)
     ledger = open_postgres(database)
     await ledger.open()
     with pytest.raises(Unavailable, match="it took too long"):
@@ -508,7 +508,7 @@ async def test_a_slow_statement_is_ended_and_its_connection_lives(server, databa
 
 
 async def test_what_may_take_minutes_is_not_ended_like_a_slow_statement(server, database, monkeypatch):
-    monkeypatch.setitem(ledger.MILLISECONDS, "statement_timeout", SLOW)
+    monkeypatch.setitem(postgres.MILLISECONDS, "statement_timeout", SLOW)
     ledger = open_postgres(database, Deadlines(read=3, write=3, at_length=60))
     await ledger.open()
 
@@ -526,7 +526,7 @@ async def test_a_node_that_froze_in_a_transaction_does_not_stop_the_others_for_l
     server, database, monkeypatch
 ):
     """It holds the turn of those who change relations, and will never say that it is done."""
-    monkeypatch.setitem(ledger.MILLISECONDS, "idle_in_transaction_session_timeout", 200)
+    monkeypatch.setitem(postgres.MILLISECONDS, "idle_in_transaction_session_timeout", 200)
     ledger, other = open_postgres(database), open_postgres(database)
     await ledger.open()
     await other.open()
@@ -541,7 +541,7 @@ async def test_a_node_that_froze_in_a_transaction_does_not_stop_the_others_for_l
 
 
 async def test_whoever_waits_for_a_lock_too_long_is_told(server, database, monkeypatch):
-    monkeypatch.setitem(ledger.MILLISECONDS, "lock_timeout", 50)
+    monkeypatch.setitem(postgres.MILLISECONDS, "lock_timeout", 50)
     ledger = open_postgres(database)
     await ledger.open()
     holder = await ledger._connecting.connect()

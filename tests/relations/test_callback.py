@@ -11,9 +11,10 @@ from tests.relations.application import SECRET, answer, application
 from herenow.errors import Unavailable
 from herenow.kit import circuit_breaker
 from herenow.ports import Relation, SourceHealth
+from herenow.relations.callback import signed_client
 from herenow.relations.callback.failures import Failed
 from herenow.relations.callback.questions import MOST_CONTACTS, MOST_PAIRS
-from herenow.relations.callback.source import CallbackRelations, signed_client
+from herenow.relations.callback.source import CallbackRelations
 
 NOW = 1_800_000_000_000
 MUTUAL = Relation(mutual_follow=True)

@@ -6,7 +6,7 @@ the sessions a node holds, a counter.
 
 import asyncio
 
-from herenow.api.ops.health import degraded, health
+from herenow.api.ops import degraded, health
 from herenow.core.model import Status, truth
 from herenow.core.values import replace
 from herenow.core.visibility import Sight

@@ -36,7 +36,7 @@ from herenow.api.http.cors import Cors
 from herenow.api.http.paths import Addresses
 from herenow.api.http.problems import Problems, Refusal, pass_on
 from herenow.api.http.request import Api, Call, Everyone
-from herenow.api.ops.health import dashboard, health, sdk
+from herenow.api.ops import dashboard, health, sdk
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.settings import Settings

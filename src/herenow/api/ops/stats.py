@@ -102,7 +102,7 @@ class Process(Struct, frozen=True):
     """What it gives up under overload: 0 nothing, 1 typing, 2 idleness, 3 text."""
 
 
-class Member(Struct, frozen=True):
+class StoreMember(Struct, frozen=True):
     """A node that shares the store, by its lease."""
 
     epoch: str
@@ -176,7 +176,7 @@ class Stats(Struct, frozen=True):
     closes: dict[str, Count]
     """Of WebSockets, by close code."""
     processes: tuple[Process, ...]
-    members: tuple[Member, ...]
+    members: tuple[StoreMember, ...]
     """All nodes that share the store."""
     targets: tuple[Target, ...]
     """Whose changes were delivered most often of late."""
@@ -210,7 +210,7 @@ class Own(Struct, frozen=True):
     refusals: dict[str, int]
     closes: dict[str, int]
     process: Process
-    members: list[Member]
+    members: list[StoreMember]
     targets: list[Target]
     degraded: list[Trouble]
     slots: list[Slot]
@@ -332,13 +332,13 @@ def _process(node: Node) -> Process:
 # Who shares the store
 
 
-def _members(node: Node) -> Iterator[Member]:
+def _members(node: Node) -> Iterator[StoreMember]:
     lease = node.settings.node_lease
     own = node.standing.renewed_ago
-    yield Member(node.standing.epoch, here=True, state=_state(own, lease), still_for=own)
+    yield StoreMember(node.standing.epoch, here=True, state=_state(own, lease), still_for=own)
     for other in node.lease.others:
         state = "dead" if other.dead else _state(other.still_for, lease)
-        yield Member(other.epoch, here=False, state=state, still_for=other.still_for)
+        yield StoreMember(other.epoch, here=False, state=state, still_for=other.still_for)
 
 
 def _state(still_for: float | None, lease: float) -> Literal["well", "overdue", "unknown"]:
@@ -347,9 +347,9 @@ def _state(still_for: float | None, lease: float) -> Literal["well", "overdue", 
     return "well" if still_for <= lease * 2 / 3 else "overdue"
 
 
-def _members_of_all(each: Sequence[Own]) -> list[Member]:
+def _members_of_all(each: Sequence[Own]) -> list[StoreMember]:
     """Each knows best of itself; of others, who saw them last."""
-    found: dict[str, Member] = {}
+    found: dict[str, StoreMember] = {}
     for own in each:
         for member in own.members:
             known = found.get(member.epoch)
@@ -358,7 +358,7 @@ def _members_of_all(each: Sequence[Own]) -> list[Member]:
     return sorted(found.values(), key=lambda member: (not member.here, member.epoch))
 
 
-def _age(member: Member) -> float:
+def _age(member: StoreMember) -> float:
     return float("inf") if member.still_for is None else member.still_for
 
 

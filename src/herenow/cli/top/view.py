@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from herenow.cli.asking import Asked
 
 if TYPE_CHECKING:
-    from herenow.api.ops.stats import Member, Process, Stats
+    from herenow.api.ops.stats import StoreMember, Process, Stats
 
 SLOW = 1.0
 """Seconds from a change to a socket that an operator should hear of."""
@@ -184,7 +184,7 @@ def _log(processes: Sequence[Process]) -> str:
 
 
 def _members(each: Sequence[Stats]) -> Iterator[Line]:
-    members: dict[str, Member] = {}
+    members: dict[str, StoreMember] = {}
     asked = {process.epoch for stats in each for process in stats.processes}
     for stats in each:
         for member in stats.members:

@@ -27,7 +27,8 @@ from herenow.ledgers.postgres.pool import URL, Deadlines, Pool
 from herenow.ledgers.postgres.schema_check import check_rights, make_schema, revision
 from herenow.ledgers.postgres.single_process_lock import SoleRun
 from herenow.ledgers.postgres.url import Place
-from herenow.ledgers.sql.ledger import SqlLedger, Statements, read_id, revisions
+from herenow.ledgers.sql import revisions
+from herenow.ledgers.sql.ledger import SqlLedger, Statements, read_id
 from herenow.ledgers.sql.schema import NEWEST
 from herenow.ports import LedgerChange
 

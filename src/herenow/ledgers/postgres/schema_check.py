@@ -12,7 +12,7 @@ from herenow.ledgers.postgres.connecting import SCHEMA
 from herenow.ledgers.postgres.dialect import LOCKS, MIGRATING
 from herenow.ledgers.postgres.errors import READ_ONLY, RIGHTS, TO_FIX
 from herenow.ledgers.postgres.url import Place
-from herenow.ledgers.sql.ledger import revisions
+from herenow.ledgers.sql import revisions
 from herenow.ledgers.sql.schema import VERSION_TABLE
 
 _SCHEMA = text("SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = :name")

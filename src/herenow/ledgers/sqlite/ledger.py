@@ -20,7 +20,8 @@ from sqlalchemy import URL, Connection, Engine, QueuePool, StaticPool, create_en
 from sqlalchemy.exc import DBAPIError
 
 from herenow.errors import ConfigurationError, Unavailable
-from herenow.ledgers.sql.ledger import SqlLedger, Statements, read_id, revisions
+from herenow.ledgers.sql import revisions
+from herenow.ledgers.sql.ledger import SqlLedger, Statements, read_id
 from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE
 from herenow.ledgers.sqlite.dialect import MINIMUM, SqliteFlavour
 from herenow.ledgers.sqlite.errors import at_open, is_locked, while_running

@@ -33,7 +33,7 @@ class Script:
 
 @cache
 def script(name: str) -> Script:
-    folder = files("herenow.engines") / "lua"
+    folder = files("herenow.engines.redis") / "lua"
     text = (folder / f"{name}.lua").read_text()
     if name in _ON_BUCKETS:
         text = (folder / "_shard.lua").read_text() + text

@@ -1,0 +1,231 @@
+"""Scenarios B: online at once, offline late, idle in time."""
+
+import asyncio
+
+import pytest
+from tests.node.scenes import meet, with_timings
+
+from herenow.core.model import Platform, Presence, Session, Status
+from herenow.core.record import encode
+from herenow.core.settle import Timings
+from herenow.core.shards import shard_of
+from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.node import Node, NodeSettings
+from herenow.node.delivery.connection import Connection
+from herenow.ports import Offer
+from herenow_testing.world.memory_ledger import MemoryLedger
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_b1_back_within_grace_shows_nothing(world, elsewhere):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    bob.forget()
+    ana.close()
+    await world.sleep(29)
+    await ana.connect(n2 if elsewhere else n1)
+    await world.sleep(100)
+    assert bob.shown == {}
+
+
+@pytest.mark.parametrize(("late", "seen"), [(-1, []), (1, ["offline", "online"])])
+async def test_b2_a_millisecond_decides_about_the_end_of_grace(world, late, seen):
+    node, ana, bob = await meet(world)
+    bob.forget()
+    ana.close()
+    await world.sleep(0.5)
+    [session] = world.stored("ana").sessions
+    await world.until(session.lost_at + 30_000 + late)
+    ana.open(node)
+    await world.sleep(40)
+    assert bob.saw("ana") == seen
+
+
+async def test_b3_a_sign_out_is_immediate_and_leaves_other_devices_alone(world):
+    node, ana, bob = await meet(world)
+    other = world.client("ana", "d2")
+    await other.connect(node)
+    await ana.bye()
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["online"]
+    before = world.now
+    await other.bye()
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert bob.last("ana").last_seen == pytest.approx(before, abs=2)
+
+
+async def test_b4_after_a_return_only_the_second_grace_fires(world):
+    node, ana, bob = await meet(world)
+    ana.close()
+    await world.sleep(20)
+    await ana.connect(node)
+    await world.sleep(5)
+    ana.close()
+    left = world.now
+    await world.sleep(29)
+    assert bob.saw("ana") == ["online"]
+    await world.sleep(2)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert bob.last("ana").last_seen == pytest.approx(left, abs=2)
+    await world.sleep(60)
+    assert bob.saw("ana") == ["online", "offline"]
+
+
+async def test_b4_a_reload_that_nobody_had_time_to_notice(world):
+    """Close and open in the same instant, again and again: nothing is shown and nothing is left behind."""
+    node, ana, bob = await meet(world)
+    bob.forget()
+    for _ in range(20):
+        ana.close()
+        ana.open(node)
+        await world.sleep(0.002)
+    await world.sleep(1)
+    assert bob.shown == {}
+    assert len(ana.connection.session.person.sessions) == 1
+    assert [session.live for session in world.stored("ana").sessions] == [True]
+
+
+async def test_b5_back_within_grace_without_activity_is_away_not_online(world):
+    node, ana, bob = await meet(world)
+    started = world.now
+    await world.sleep(295)
+    ana.close()
+    await world.sleep(10)
+    assert bob.saw("ana") == ["online"]  # frozen while in grace
+    await ana.connect(node)
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "away"]
+    assert bob.last("ana").since == pytest.approx(started, abs=10)
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+async def test_b6_activity_when_the_idle_timer_is_about_to_fire_shows_nothing(world, nodes):
+    node, ana, bob = await meet(world)
+    for name in ("n2", "n3")[: nodes - 1]:
+        await world.start(name)
+    bob.forget()
+    [session] = world.stored("ana").sessions
+    for before_due in (299_999, 295_500, 290_000):
+        [session] = world.stored("ana").sessions
+        await world.until(max(session.active_at, ana.connection.session.active_at) + before_due)
+        ana.act()
+    await world.sleep(200)
+    assert bob.shown == {}
+
+
+async def test_b6_idleness_is_counted_from_the_last_activity(world):
+    _, ana, bob = await meet(world)
+    await world.sleep(100)
+    ana.act()
+    acted = world.now
+    await world.sleep(299)
+    assert bob.saw("ana") == ["online"]
+    await world.sleep(2)
+    assert bob.saw("ana") == ["online", "away"]
+    assert bob.last("ana").since == pytest.approx(acted, abs=2)
+
+
+async def test_activity_while_the_word_idle_is_being_committed_is_not_forgotten(world):
+    node, ana, bob = await meet(world)
+    ana.rest()
+    await asyncio.sleep(0)  # decided, and on its way
+    ana.act()
+    await world.sleep(1)
+    assert bob.saw("ana")[-1] == "online"
+
+
+async def test_b8_another_idle_after_is_judged_from_the_stored_activity(world):
+    node, _, bob = await meet(world)
+    started = world.now
+    await world.sleep(100)
+    await node.node.choices.set_idle_after("ana", 60_000)
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "away"]
+    assert bob.last("ana").since == pytest.approx(started, abs=10)
+    await node.node.choices.set_idle_after("ana", 600_000)
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "away", "online"]
+    await world.until(started + 601_500)
+    assert bob.saw("ana") == ["online", "away", "online", "away"]
+
+
+async def test_b9_who_leaves_within_the_online_delay_was_never_shown(world):
+    with_timings(world, online_delay=5_000)
+    node = await world.start("n1")
+    await world.befriend("ana", "bob", "cy")
+    ana, bob = world.client("ana"), world.client("bob")
+    await bob.connect(node)
+    await bob.watch("ana")
+    await ana.connect(node)
+    await world.sleep(3)
+    assert b'"status":"offline"' in (await node.node.views.statuses("bob", ["ana"]))[0]
+    assert ana.own()["status"] == "online"
+    ana.close()
+    await world.sleep(60)
+    assert bob.saw("ana") == ["offline"]
+    came = world.now
+    await ana.connect(node)
+    await world.sleep(6.1)
+    assert bob.saw("ana") == ["offline", "online"]
+    assert 0 <= bob.last("ana").at - (came + 5_000) <= 1000
+
+
+CROWD = 10_000
+
+
+@pytest.mark.looptime(False)
+async def test_b7_ten_thousand_graces_in_one_second_delay_nobody_else():
+    """In real time, because it is about work: who comes in between waits for a few of the ten thousand, not for all."""
+    store = MemoryStore(16)
+    await leave_behind(store, store.clock() + 500)
+    node = Node(MemoryEngine(store), MemoryLedger(), NodeSettings(embedded=False, ledger_flush=60))
+    await node.start({})
+    told: list[bytes] = []
+
+    def come(user):
+        connection = node.sessions.connect(
+            user,
+            "d",
+            Platform.WEB,
+            send=told.append,
+            end=lambda code, reason: None,
+            abort=lambda: None,
+        )
+        connection.welcomed = True
+        return connection
+
+    assert node.metrics.users[Status.ONLINE] == CROWD
+    worst = 0
+    late_comers: list[Connection] = []
+    while node.metrics.users[Status.ONLINE] > len(late_comers):
+        changes, before = node.metrics.changes, len(told)
+        late_comers.append(come(f"v{before}"))
+        while len(told) == before:
+            await asyncio.sleep(0)
+        worst = max(worst, node.metrics.changes - changes)
+        await asyncio.sleep(0.02)
+    for connection in late_comers:
+        node.sessions.gone(connection)
+    await node.stop()
+    assert worst <= CROWD / 10
+    assert node.metrics.changes == CROWD + len(late_comers)
+
+
+async def leave_behind(store, first):
+    """People whose grace ends within the second that begins then."""
+    engine, grace = MemoryEngine(store), Timings().grace
+    for shard in range(16):
+        await engine.unsettle(shard, store.clock())
+    for number in range(CROWD):
+        user, ends = f"u{number}", first + number * 1000 // CROWD
+        lost = ends - grace
+        session = Session("d", "AAAAAAAA", since=lost, seen_at=lost, active_at=lost, lost_at=lost)
+        presence = Presence(version=lost, sessions=(session,), status=Status.ONLINE, since=lost)
+        await engine.offer(
+            shard_of(user, 16), [Offer(user, lost, encode(presence), wake_at=ends, unsaved=True)]
+        )
+    for shard in range(16):
+        await engine.settle(shard, store.clock(), 0)

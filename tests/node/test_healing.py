@@ -1,0 +1,423 @@
+"""A shard, or the whole store, loses its memory: nobody is shown offline, and nobody comes back who had left."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+from tests.node.scenes import Stalled, Underway, meet
+
+from herenow.core.model import Mode
+from herenow.core.shards import shard_of
+from herenow_testing.faults.faulty_engine import Fault, Rule
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def cast(world):
+    """ana on n1, invisible iris on n1 and n2, zoe who has left; bob and far look on from both."""
+    await world.befriend("ana", "bob", "iris", "zoe")
+    n1, n2 = await world.start_all("n1", "n2")
+    ana, iris, phone, zoe = (
+        world.client("ana"),
+        world.client("iris"),
+        world.client("iris", "phone"),
+        world.client("zoe"),
+    )
+    bob, far = world.client("bob"), world.client("bob", "far")
+    await ana.connect(n1)
+    await iris.connect(n1)
+    await phone.connect(n2)
+    await zoe.connect(n1)
+    await bob.connect(n1)
+    await far.connect(n2)
+    await n1.node.choices.set_mode("iris", Mode.INVISIBLE, None)
+    await zoe.bye()
+    for viewer in (bob, far):
+        await viewer.watch("ana", "iris", "zoe")
+    await world.sleep(5)
+    return n1, n2, ana, bob, far
+
+
+def as_it_was(viewer):
+    return [viewer.saw(user) for user in ("ana", "iris", "zoe")] == [["online"], ["offline"], ["offline"]]
+
+
+def assert_nobody_noticed(world, *viewers):
+    assert all(shard.settled for shard in world.store.shards)
+    assert all(as_it_was(viewer) for viewer in viewers)
+    assert not any(viewer.last("ana").stale for viewer in viewers)
+
+
+@pytest.mark.parametrize("what", ["everything", "each shard"])
+async def test_e16_a_store_that_was_emptied_is_written_again_and_nobody_notices(world, what):
+    n1, n2, ana, bob, far = await cast(world)
+    for shard in [None] if what == "everything" else range(4):
+        world.store.empty(shard)
+        await world.sleep(0.3)
+    await world.sleep(30)
+    assert as_it_was(bob)
+    assert as_it_was(far)
+    assert not bob.last("ana").stale
+    assert {s.device for s in world.stored("iris").sessions} == {"d1", "phone"}
+    assert world.stored("ana").live
+    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 4, "also where nobody knows anybody"
+    assert all(shard.settled for shard in world.store.shards)
+
+
+async def test_leases_that_are_gone_too_are_put_back_and_what_was_held_under_them_stays(world):
+    n1, n2, ana, bob, far = await cast(world)
+    before = {n1.node.standing.epoch, n2.node.standing.epoch}
+    world.store.empty()
+    commits = n1.node.metrics.commits + n2.node.metrics.commits
+    await world.sleep(40)
+    assert world.store.leases.keys() == before == {n1.node.standing.epoch, n2.node.standing.epoch}
+    assert all(not lease.dead for lease in world.store.leases.values())
+    assert n1.node.metrics.commits + n2.node.metrics.commits == commits, "offers have done it all"
+    assert bob.saw("ana") == far.saw("ana") == ["online"]
+
+
+async def test_leases_put_back_into_an_empty_store_go_on_in_the_replica_that_has_them(world):
+    """A master comes back empty before its replica takes over: for a moment it is the master still."""
+    n1, n2, ana, bob, far = await cast(world)
+    before = {n1.node.standing.epoch, n2.node.standing.epoch}
+    await world.sleep(30)
+    replica = world.store.snapshot()
+    world.store.empty()
+    await world.sleep(4)
+    assert world.store.leases.keys() == before, "they were put back"
+    world.store.restore(None, replica)
+    await world.sleep(60)
+    assert {n1.node.standing.epoch, n2.node.standing.epoch} == before
+    assert not any(lease.dead for lease in world.store.leases.values())
+    assert_nobody_noticed(world, bob, far)
+
+
+async def test_who_was_retired_in_a_store_from_which_it_was_cut_off_takes_a_new_epoch(world):
+    """It renewed until now, at a master that nobody else listens to any more."""
+    n1, n2, ana, bob, far = await cast(world)
+    old = n1.node.standing.epoch
+    for shard in range(4):
+        await n2.node.engine.retire(shard, old)
+    await n2.node.engine.drop_lease(old)
+    await world.sleep(60)
+    assert n1.node.standing.epoch != old
+    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 0, "nothing was"
+    assert world.stored("ana").sessions[0].holder == n1.node.standing.epoch
+    assert world.store.leases.keys() == {n1.node.standing.epoch, n2.node.standing.epoch}
+    assert_nobody_noticed(world, bob, far)
+
+
+async def test_who_is_retired_and_cannot_begin_anew_keeps_no_shard_from_settling(world):
+    """In a Cluster it may be cut off from the master with the leases alone."""
+    n1, n2, ana, bob, far = await cast(world)
+    leases = ("renew", "leases", "store_time", "mark_dead", "drop_lease")
+    with world.faults.during(Rule(Fault.UNAVAILABLE, node="n1", calls=leases)):
+        await world.sleep(60)
+        assert world.store.leases.keys() == {n2.node.standing.epoch}
+        await n2.node.engine.unsettle(0, world.now)
+        await world.sleep(60)
+        assert world.store.shards[0].settled
+        assert not n2.node.channels.is_stale(0)
+    await world.sleep(60)
+    assert all(shard.settled for shard in world.store.shards)
+    assert far.saw("ana")[-1] == "online"
+    assert not far.last("ana").stale
+
+
+async def test_who_cannot_rule_out_that_it_was_retired_takes_a_new_epoch(world):
+    """Its row is gone, and longer than a lease has passed since it was renewed: by its own clock, or by the store's."""
+    n1, n2, ana, bob, far = await cast(world)
+    old = {n1.node.standing.epoch, n2.node.standing.epoch}
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",))):
+        await world.sleep(n1.node.settings.node_lease + 1)
+        world.store.empty()
+    await world.sleep(60)
+    now = {n1.node.standing.epoch, n2.node.standing.epoch}
+    assert not old & now
+    assert world.store.leases.keys() == now
+    holders = {s.holder for record in world.everybody_stored().values() for s in record.sessions}
+    assert holders <= now
+    assert all(not shard.fences.keys() - now for shard in world.store.shards)
+
+
+async def test_a_shard_that_was_rolled_back_gets_its_newest_records_again(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    world.faults.remember(shard)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    world.faults.roll_back(shard)
+    await world.sleep(30)
+    assert bob.saw("ana") == far.saw("ana") == ["online", "busy"]
+    assert world.stored("ana").mode is Mode.BUSY
+
+
+async def test_a_rollback_that_the_log_has_overgrown_is_found_by_the_fence(world):
+    """The lost entry's number was given again before anybody looked: the log looks unbroken."""
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    neighbour = next(user for user in (f"cy{n}" for n in range(100)) if shard_of(user, 4) == shard)
+    world.faults.remember(shard)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    world.faults.roll_back(shard)
+    head = world.store.shards[shard].log.head
+    with world.faults.during(Rule(Fault.DELAY, calls=("tail", "heads"), limit=0.9)):
+        await world.client(neighbour).connect(n2)
+        await n2.node.choices.set_mode(neighbour, Mode.AWAY, None)
+        assert world.store.shards[shard].log.head > head
+        await world.sleep(20)
+    await world.sleep(10)
+    assert far.saw("ana") == ["online", "busy"]
+    assert world.stored("ana").mode is Mode.BUSY
+
+
+async def test_while_a_shard_is_not_whole_views_are_kept_called_stale_and_nothing_is_decided(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    bob.forget()
+    world.store.empty(shard)
+    await world.sleep(1.5)
+    assert (bob.last("ana").status, bob.last("ana").stale) == ("online", True)
+    ana.rest()
+    await world.sleep(2)
+    assert bob.last("ana").status == "online"
+    await world.sleep(5)
+    assert (bob.last("ana").status, bob.last("ana").stale) == ("away", False)
+
+
+async def test_who_arrives_while_a_shard_is_not_whole_is_shown_when_it_is(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("zoe", 4)
+    world.store.empty(shard)
+    zoe = world.client("zoe", "again")
+    await zoe.connect(n2)
+    await world.sleep(10)
+    assert bob.saw("zoe") == far.saw("zoe") == ["offline", "online"]
+
+
+async def test_a_node_that_was_cut_off_while_the_shard_healed_brings_what_only_it_knows(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    with world.faults.during(Rule(Fault.SILENCE, node="n1")):
+        await world.sleep(1)
+        world.store.empty(shard)
+        await world.sleep(6)
+    await world.sleep(20)
+    assert as_it_was(bob)
+    assert as_it_was(far)
+    assert world.stored("ana").live
+
+
+async def test_a_shard_that_is_emptied_again_while_it_heals_heals_all_the_same(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    for _ in range(4):
+        world.store.empty(shard)
+        await world.sleep(2)
+    await world.sleep(20)
+    assert as_it_was(bob)
+    assert as_it_was(far)
+    assert world.stored("ana").live
+
+
+@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE])
+async def test_a_store_that_answers_badly_while_it_heals_heals_all_the_same(world, fault):
+    n1, n2, ana, bob, far = await cast(world)
+    with world.faults.during(Rule(fault, probability=0.4)):
+        world.store.empty()
+        await world.sleep(15)
+    await world.sleep(30)
+    assert bob.saw("ana") == far.saw("ana") == ["online"]
+    assert bob.saw("iris") == far.saw("iris") == ["offline"]
+
+
+async def test_a_session_that_ended_while_nobody_could_write_it_down_is_not_brought_back(world):
+    """n2 offers what it last heard of ana; n1 knows better, but only n1."""
+    n1, n2, ana, bob, far = await cast(world)
+    with world.faults.during(Rule(Fault.SILENCE)):
+        await world.sleep(1)
+        ana.close()
+        await world.sleep(2)
+        world.store.empty()
+    await world.sleep(60)
+    assert bob.last("ana").status == far.last("ana").status == "offline"
+    assert world.stored("ana") is None or not world.stored("ana").sessions
+
+
+async def test_an_old_record_offered_by_somebody_who_missed_the_end_does_not_last(world):
+    """The newest record has left the store, for the ledger has it; an older one is still remembered by n2."""
+    n1, n2, ana, bob, far = await cast(world)
+    old = n2.node.people.find("ana")
+    record, presence = old.record, old.presence
+    await ana.bye()
+    await world.sleep(5)
+    assert world.stored("ana") is None
+    old.record, old.presence = record, presence
+    world.store.empty()
+    await world.sleep(7)
+    assert world.stored("ana") is not None
+    await world.sleep(60)
+    assert world.stored("ana") is None or not world.stored("ana").sessions
+    cy = world.client("bob", "third")
+    await cy.connect(n1)
+    await cy.watch("ana")
+    assert cy.last("ana").status == "offline"
+
+
+async def test_a_device_that_was_signed_out_elsewhere_stays_out_when_the_store_is_emptied(world):
+    n1, n2, ana, bob, far = await cast(world)
+    await n2.node.sessions.sign_out("ana", "d1")
+    world.store.empty()
+    await world.sleep(60)
+    assert not ana.connected
+    assert bob.last("ana").status == far.last("ana").status == "offline"
+
+
+async def test_a_single_node_on_an_emptied_store_recovers_by_itself(world):
+    n1, ana, bob = await meet(world)
+    await world.sleep(5)
+    world.store.empty()
+    await world.sleep(30)
+    assert bob.saw("ana") == ["online"]
+    assert world.stored("ana").live
+    ana.close()
+    await world.sleep(31)
+    assert bob.saw("ana") == ["online", "offline"]
+
+
+async def test_a_choice_that_a_rollback_lost_and_a_commit_wrote_over_is_made_again(world):
+    """n3 knows nobody, and commits over the rolled-back record before anybody notices: its version is the newest."""
+    n1, n2, ana, bob, far = await cast(world)
+    n3 = await world.start("n3")
+    shard = shard_of("ana", 4)
+    world.faults.remember(shard)
+    await n1.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await world.sleep(1)
+    assert bob.saw("ana") == far.saw("ana") == ["online", "offline"]
+    tails = [Stalled(node.node.engine, "tail") for node in (n1, n2)]
+    await world.sleep(1.1)
+    world.faults.roll_back(shard)
+    phone = world.client("ana", "phone")
+    phone.open(n3)
+    await world.sleep(0.02)
+    assert world.stored("ana").mode is Mode.AUTO
+    for tail in tails:
+        await tail.release()
+    await world.sleep(30)
+    assert bob.saw("ana") == far.saw("ana") == ["online", "offline"]
+    assert world.stored("ana").mode is Mode.INVISIBLE
+    assert {session.device for session in world.stored("ana").sessions} == {"d1", "phone"}
+    assert ana.connected
+
+
+async def test_who_left_us_while_they_were_read_again_keeps_no_shard_from_healing(world):
+    """The read finds that the record has left the store, when nobody needs the person any more."""
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, node="n2", calls=("unsaved",))):
+        await ana.bye()
+        await world.sleep(8)
+    assert world.stored("ana") is None
+    assert n2.node.people.find("ana").record is not None, "it was n1 that let it go"
+    loads = Stalled(n2.node.engine, "load")
+    again = asyncio.create_task(n2.node.tail.read_again(shard))
+    await world.sleep(0.1)
+    assert loads.waiting
+    far.close()
+    await world.sleep(0.1)
+    assert n2.node.people.find("ana") is None
+    await loads.release()
+    await again
+    world.store.empty(shard)
+    await world.sleep(40)
+    assert n2.node.metrics.shards_lost == 1
+    assert not n2.node.standing.closed_shards
+
+
+async def test_a_mistake_while_a_shard_heals_does_not_keep_it_closed(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    offer, fails = n1.node.healing._offer, 2
+
+    async def broken(shard):
+        nonlocal fails
+        fails -= 1
+        if fails >= 0:
+            raise RuntimeError("a mistake")
+        await offer(shard)
+
+    n1.node.healing._offer = broken
+    with capture_logs() as logs:
+        world.store.empty(shard)
+        await world.sleep(40)
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["heal.failed"] * 2
+    assert not n1.node.standing.closed_shards
+    assert_nobody_noticed(world, bob, far)
+
+
+async def test_a_read_that_began_before_a_shard_was_settled_and_ended_after_it_is_no_new_loss(world):
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    world.store.empty(shard)
+    await world.sleep(4.5)
+    assert shard in n2.node.standing.closed_shards
+    loads = Underway(n2.node.engine, "load")
+    people = [n2.node.people.find("ana")]
+    reads = [asyncio.create_task(read(people)) for read in (n2.node.reader.learn, n2.node.reader.refresh)]
+    await world.sleep(0.01)
+    assert loads.waiting == 2
+    loads.on = False
+    await world.sleep(1.5)
+    assert shard not in n2.node.standing.closed_shards
+    await loads.release()
+    await asyncio.gather(*reads)
+    await world.sleep(10)
+    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 1
+    assert_nobody_noticed(world, bob, far)
+
+
+async def test_a_store_that_was_never_used_has_lost_nothing(world):
+    world.store.empty()
+    with capture_logs() as logs:
+        n1 = await world.start("n1")
+        ana = world.client("ana")
+        await ana.connect(n1)
+        await world.sleep(15)
+    assert [line["log_level"] for line in logs if line["event"] == "store.settling"] == ["info"]
+    assert not [line for line in logs if line["event"] == "shard.lost"]
+    assert n1.node.metrics.shards_lost == 0
+    assert all(shard.settled for shard in world.store.shards)
+    assert world.stored("ana").live
+    world.store.empty(shard_of("ana", 4))
+    await world.sleep(15)
+    assert n1.node.metrics.shards_lost == 1, "a loss is told as ever"
+
+
+async def test_a_loss_is_found_by_the_fence_while_the_logs_cannot_be_compared(world):
+    """As in a Cluster where another shard's master is away."""
+    n1, n2, ana, bob, far = await cast(world)
+    shard = shard_of("ana", 4)
+    world.faults.remember(shard)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("heads",)), Rule(Fault.TAIL_SILENCE)):
+        world.faults.roll_back(shard)
+        await world.sleep(5)
+        assert n1.node.metrics.shards_lost == 1
+
+
+async def test_the_sweep_after_a_loss_gives_way_to_the_next_loss(world):
+    """It would find n1's lease gone as soon as the shard is whole again, while n1 stands still."""
+    n1, _, _, _, far = await cast(world)
+    world.store.empty()
+    await world.sleep(5)
+    while not all(shard.settled for shard in world.store.shards):
+        await world.sleep(0.1)
+    await world.sleep(8)
+    world.store.empty()
+    n1.freeze()
+    await world.sleep(36)
+    n1.thaw()
+    await world.sleep(30)
+    assert far.saw("ana") == ["online"]

@@ -1,0 +1,282 @@
+"""Scenarios H, and the kill rule of the embedded engine."""
+
+from dataclasses import replace
+
+import pytest
+from tests.node.scenes import Stalled, meet
+
+from herenow.core.model import Custom, Mode
+from herenow.core.shards import shard_of
+from herenow.errors import Unavailable, UnknownOutcome
+from herenow_testing.faults.faulty_engine import Fault, Rule
+from herenow_testing.world.world import World
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def test_h1_a_clean_close_is_seen_at_the_close(world):
+    _, ana, bob = await meet(world)
+    await world.sleep(12)
+    closed = world.now
+    ana.close()
+    await world.sleep(31)
+    assert bob.last("ana").last_seen == pytest.approx(closed, abs=1)
+    await world.sleep(2)
+    assert world.ledger.people["ana"].last_seen == bob.last("ana").last_seen
+
+
+async def test_h1_a_lost_socket_is_seen_at_its_last_evidence(world):
+    _, ana, bob = await meet(world)
+    await world.sleep(12)
+    ana.beat()
+    evidence = world.now
+    ana.vanish()
+    await world.sleep(125)
+    assert bob.last("ana").last_seen == pytest.approx(evidence, abs=1)
+
+
+async def test_h1_a_killed_node_was_last_seen_at_its_last_renewal(world):
+    n1, ana, _ = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(23.7)
+    n1.kill()
+    killed = world.now
+    await world.sleep(60)
+    assert far.saw("ana") == ["online", "offline"]
+    assert killed - 3_400 <= far.last("ana").last_seen <= killed
+
+
+async def test_h1_a_node_that_dies_with_the_store_was_last_seen_at_its_last_renewal(world):
+    """The lease is lost with everything else; others saw it."""
+    n1, ana, _ = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(223.7)
+    n1.kill()
+    world.store.empty()
+    killed = world.now
+    await world.sleep(90)
+    assert far.saw("ana") == ["online", "offline"]
+    assert killed - 3_400 <= far.last("ana").last_seen <= killed
+    assert world.ledger.people["ana"].last_seen == far.last("ana").last_seen
+
+
+async def test_h1_last_seen_is_null_beside_any_other_status(world):
+    node, ana, bob = await meet(world)
+    ana.close()
+    await world.sleep(31)
+    await ana.connect(node)
+    await world.sleep(1)
+    assert bob.last("ana").status == "online"
+    assert bob.last("ana").last_seen is None
+
+
+async def test_h2_who_was_never_seen_has_no_last_seen(world):
+    node, _, bob = await meet(world)
+    await world.befriend("bob", "ghost")
+    await world.sleep(1.5)
+    await bob.watch("ghost")
+    assert (bob.last("ghost").last_seen, bob.last("ghost").since) == (None, None)
+
+
+async def test_h3_it_survives_the_loss_of_the_store(world):
+    node, ana, bob = await meet(world)
+    closed = world.now
+    ana.close()
+    await world.sleep(200)
+    world.store.empty()
+    await world.sleep(20)
+    far = world.client("bob", "far")
+    await far.connect(node)
+    await world.sleep(1)
+    await far.watch("ana")
+    assert far.last("ana").last_seen == pytest.approx(closed, abs=1)
+
+
+async def meet_twice(world):
+    """bob looks at ana, who is on n1, from there and from n2; n3 knows nobody."""
+    n1, ana, bob = await meet(world)
+    n2, n3 = await world.start_all("n2", "n3")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(40)
+    return n1, n2, n3, ana, bob, far
+
+
+def is_known_everywhere(world, at, *viewers):
+    shown = [world.ledger.people["ana"], *(viewer.last("ana") for viewer in viewers)]
+    return all(each.last_seen == pytest.approx(at, abs=2) for each in shown)
+
+
+@pytest.mark.parametrize("seconds", [5, 25, 60], ids=["not yet taken for dead", "in grace", "gone"])
+async def test_who_left_while_their_node_was_cut_off_was_seen_until_then(world, seconds):
+    n1, _, _, ana, bob, far = await meet_twice(world)
+    with world.faults.during(Rule(Fault.SILENCE, node="n1")):
+        await world.sleep(2)
+        left = world.now
+        ana.close()
+        await world.sleep(seconds)
+    await world.sleep(60)
+    assert far.saw("ana") == bob.saw("ana") == ["online", "offline"]
+    assert is_known_everywhere(world, left, bob, far)
+
+
+@pytest.mark.parametrize("phone", [True, False], ids=["signed out elsewhere since", "nothing since"])
+@pytest.mark.parametrize("seconds", [5, 12, 25, 60, 300])
+async def test_who_left_while_their_node_stood_still_was_not_seen_when_it_went_on(world, seconds, phone):
+    """It finds a socket that was closed, it does not know when: what it read before that is the last it knows of."""
+    n1, _, n3, ana, _, far = await meet_twice(world)
+    other = world.client("ana", "phone")
+    if phone:
+        await other.connect(n3)
+    n1.freeze()
+    await world.sleep(2)
+    left = world.now
+    ana.pong()
+    ana.close()
+    await world.sleep(seconds / 2)
+    if phone:
+        await other.bye()
+        left = world.now
+    await world.sleep(seconds / 2)
+    n1.thaw()
+    await world.sleep(60)
+    assert far.saw("ana") == ["online", "offline"]
+    assert left - 3_400 <= far.last("ana").last_seen <= left
+    assert world.ledger.people["ana"].last_seen == far.last("ana").last_seen
+
+
+@pytest.mark.parametrize("where", ["n1", "n2"])
+async def test_who_could_not_be_signed_out_was_seen_until_they_were_closed(world, where):
+    """The record still has when they came: forty seconds ago here, hours ago elsewhere."""
+    _, _, _, ana, bob, far = await meet_twice(world)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("commit",))):
+        asked = world.now
+        with pytest.raises((Unavailable, UnknownOutcome)):
+            await world.nodes[where].node.users.disconnect("ana", "d1")
+        assert not ana.connected
+    await world.sleep(60)
+    assert far.saw("ana") == bob.saw("ana") == ["online", "offline"]
+    assert is_known_everywhere(world, asked, bob, far)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+async def test_an_end_that_a_rollback_lost_and_a_commit_wrote_over_is_remembered(world, watched):
+    """n3 knows nobody, and commits over the record as it was before anybody notices: its version is the newest."""
+    n1, n2, n3, ana, bob, far = await meet_twice(world)
+    shard = shard_of("ana", 4)
+    if not watched:
+        bob.close()
+        far.close()
+        await world.sleep(31)
+    world.faults.remember(shard)
+    left = world.now
+    ana.close()
+    await world.sleep(0.01)
+    tails = [Stalled(node.node.engine, "tail") for node in (n1, n2)]
+    await world.sleep(1.1)
+    world.faults.roll_back(shard)
+    await n3.node.choices.set_custom("ana", Custom("tea"))
+    assert world.stored("ana").live
+    for tail in tails:
+        await tail.release()
+    await world.sleep(60)
+    if not watched:
+        await bob.connect(n1)
+        await far.connect(n2)
+        await bob.watch("ana")
+        await far.watch("ana")
+    assert is_known_everywhere(world, left, bob, far)
+    assert world.stored("ana").custom.text == "tea"
+
+
+async def test_a_last_seen_that_the_store_lost_is_not_brought_back_to_who_was_deleted(world):
+    n1, n2, _, ana, _, _ = await meet_twice(world)
+    ana.close()
+    await world.sleep(40)
+    person = n1.node.people.find("ana")
+    person.lost = person.presence
+    assert person.lost.last_seen is not None
+    await n2.node.users.delete("ana")
+    await world.sleep(3)
+    assert "ana" not in world.ledger.people
+    assert world.stored("ana").last_seen is None
+
+
+def embedded(ledger=None):
+    world = World(ledger=ledger)
+    world.settings = replace(world.settings, embedded=True)
+    return world
+
+
+async def test_a_killed_embedded_node_left_its_users_seen_at_its_last_stamp():
+    first = embedded()
+    node, ana, bob = await meet(first)
+    cy, dee = first.client("cy"), first.client("dee")
+    await cy.connect(node)
+    await dee.connect(node)
+    await node.node.choices.set_mode("cy", Mode.INVISIBLE, None)
+    hidden = first.now
+    await node.node.choices.set_both("bob", Mode.BUSY, None, Custom("on a train"))
+    await first.sleep(5)
+    left = first.now
+    dee.close()
+    await first.sleep(40.5)
+    killed = first.now
+    node.kill()
+    await first.sleep(100)
+    second = embedded(first.ledger)
+    again = await second.start("n1")
+    remembered = second.ledger.people
+    assert killed - 1_001 <= remembered["ana"].last_seen <= killed
+    assert killed - 1_001 <= remembered["bob"].last_seen <= killed
+    assert remembered["cy"].last_seen == pytest.approx(hidden, abs=5)
+    assert remembered["dee"].last_seen == pytest.approx(left, abs=5)
+    assert second.ledger.runs.keys() <= {again.node.recorder._run}
+    bob = second.client("bob")
+    await bob.connect(again)
+    await second.sleep(1)
+    assert (bob.own()["status"], bob.own()["custom_status"]["text"]) == ("busy", "on a train")
+    await first.close()
+    await second.close()
+
+
+async def test_an_embedded_node_that_stops_in_order_leaves_no_run_and_exact_times():
+    first = embedded()
+    node, ana, bob = await meet(first)
+    await first.sleep(10)
+    ana.beat()
+    stopped = first.now
+    await node.stop()
+    assert first.ledger.runs == {}
+    assert first.ledger.people["ana"].last_seen == pytest.approx(stopped, abs=100)
+    second = embedded(first.ledger)
+    await second.start("n1")
+    assert second.ledger.people["ana"].last_seen == pytest.approx(stopped, abs=100)
+    await first.close()
+    await second.close()
+
+
+async def test_a_mode_that_ended_while_the_process_was_down_is_over_at_its_start():
+    first = embedded()
+    node, ana, bob = await meet(first)
+    await node.node.choices.set_mode("ana", Mode.BUSY, first.now + 60_000)
+    await first.sleep(2)
+    node.kill()
+    await first.sleep(100)
+    second = embedded(first.ledger)
+    again = await second.start("n1")
+    await second.sleep(2)
+    assert second.ledger.people["ana"].choice.mode is Mode.AUTO
+    ana = second.client("ana")
+    await ana.connect(again)
+    await second.sleep(1)
+    assert ana.own()["mode"] == "auto"
+    await first.close()
+    await second.close()

@@ -1,0 +1,389 @@
+"""Who is alive: counters that move, observers that look, and nobody's clock."""
+
+import asyncio
+
+import pytest
+from tests.node.scenes import meet
+
+from herenow_testing.faults.faulty_engine import Fault, Rule
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+def rows(world):
+    return {epoch: row.dead for epoch, row in world.store.leases.items()}
+
+
+async def looks_on(world, user, there, here):
+    """That user is there; answers bob, who watches them from here."""
+    await world.befriend(user, "bob")
+    bob = world.client("bob")
+    await world.client(user).connect(there)
+    await bob.connect(here)
+    await bob.watch(user)
+    return bob
+
+
+async def test_a_node_that_stands_still_is_marked_once_and_retired(world):
+    n1, n2, n3 = await world.start_all("n1", "n2", "n3")
+    ana = world.client("ana")
+    await ana.connect(n1)
+    await world.sleep(1)
+    epoch = n1.node.standing.epoch
+    n1.kill()
+    await world.sleep(8)
+    assert rows(world)[epoch] is False
+    await world.sleep(9)
+    assert epoch not in rows(world)
+    assert not any(epoch in shard.fences for shard in world.store.shards)
+    [session] = world.stored("ana").sessions
+    assert session.lost_at is not None
+
+
+async def test_one_lost_renewal_is_no_reason_to_stop_deciding(world):
+    n1, ana, bob = await meet(world)
+    await world.sleep(5)
+    with world.faults.during(Rule(Fault.NOT_EXECUTED, calls=("renew",), times=1)):
+        for _ in range(40):
+            await world.sleep(0.25)
+            assert n1.node.standing.holds_lease
+    assert n1.node.metrics.epochs == 0
+
+
+async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds(world):
+    n1, ana, bob = await meet(world)
+    await world.sleep(10)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",))):
+        await world.sleep(3)
+        assert n1.node.standing.holds_lease
+        await world.sleep(4)
+        assert not n1.node.standing.holds_lease
+        ana.rest()
+        await world.sleep(1)
+        assert [(shown.status, shown.stale) for shown in bob.shown["ana"]] == [
+            ("online", False),
+            ("online", True),
+        ]
+    await world.sleep(4)
+    assert n1.node.standing.holds_lease
+    assert [(shown.status, shown.stale) for shown in bob.shown["ana"]][-1] == ("away", False)
+    assert "offline" not in bob.saw("ana")
+
+
+@pytest.mark.parametrize("asleep", [8, 60])
+async def test_a10_who_slept_past_its_lease_and_renews_at_once_calls_nothing_stale(world, asleep):
+    n1, n2 = await world.start_all("n1", "n2")
+    bob = await looks_on(world, "ana", n2, n1)
+    await world.sleep(1)
+    n1.freeze()
+    await world.sleep(asleep)
+    n1.thaw()
+    await world.sleep(5)
+    assert n1.node.standing.holds_lease
+    assert not any(shown.stale for shown in bob.shown["ana"])
+
+
+async def test_e9_a_node_that_holds_nobody_counts_that_it_cannot_renew(world):
+    n1 = await world.start("n1")
+    await world.sleep(10)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",), times=2)):
+        await world.sleep(7)
+    assert n1.node.metrics.engine_errors == 2
+
+
+async def test_e17_when_more_than_half_stand_still_everybody_gets_one_more_lease(world):
+    """Nobody could renew because the store took no writes; reads worked all the time."""
+    nodes = await world.start_all("n1", "n2", "n3")
+    ana = world.client("ana")
+    await ana.connect(nodes[0])
+    await world.sleep(5)
+    epochs = [node.node.standing.epoch for node in nodes]
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",))):
+        await world.sleep(25)
+    await world.sleep(20)
+    assert [node.node.standing.epoch for node in nodes] == epochs
+    assert world.stored("ana").live
+
+
+async def test_e17_a_store_that_was_away_for_longer_than_the_lease_kills_nobody(world):
+    nodes = await world.start_all("n1", "n2", "n3")
+    bob = await looks_on(world, "ana", nodes[0], nodes[1])
+    await world.sleep(5)
+    with world.faults.during(Rule(Fault.FROZEN)):
+        await world.sleep(60)
+    await world.sleep(60)
+    assert [node.node.metrics.epochs for node in nodes] == [0, 0, 0]
+    assert bob.saw("ana") == ["online"]
+    assert not bob.last("ana").stale
+
+
+@pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.3])
+async def test_e5_who_is_cut_off_for_less_than_lease_and_grace_is_not_missed_whenever_that_begins(
+    world, phase
+):
+    """Also right before a renewal: the last one that others saw is a third of a lease old by then."""
+    nodes = await world.start_all("n1", "n2", "n3")
+    bob = await looks_on(world, "ana", nodes[0], nodes[1])
+    await world.sleep(10 + phase)
+    with world.faults.during(Rule(Fault.SILENCE, node="n1")):
+        await world.sleep((world.lease + world.timings.grace) / 1000 - 1)
+    await world.sleep(30)
+    assert nodes[0].node.standing.holds_lease
+    assert bob.saw("ana") == ["online"]
+
+
+@pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
+async def test_a_majority_that_is_really_dead_is_marked_after_the_extra_lease(world, phase):
+    """Whichever of them renewed after the observer last looked: they stopped together."""
+    nodes = [await world.start("n1")]
+    for name in ("n2", "n3"):
+        await world.sleep(1)
+        nodes.append(await world.start(name))
+    await world.sleep(5 + phase)
+    dead = [node.node.standing.epoch for node in nodes[1:]]
+    for node in nodes[1:]:
+        node.kill()
+    await world.sleep(16)
+    assert set(dead) <= rows(world).keys()
+    await world.sleep(14)
+    assert not set(dead) & rows(world).keys()
+
+
+async def test_an_observer_that_was_stopped_itself_draws_no_conclusions(world):
+    """All processes of a machine stand still for a minute and go on one after the other."""
+    nodes = await world.start_all("n1", "n2", "n3")
+    await world.sleep(5)
+    for node in nodes:
+        node.freeze()
+    await world.sleep(60)
+    nodes[0].thaw()
+    await world.sleep(4)
+    assert list(rows(world).values()) == [False] * 3
+    nodes[1].thaw()
+    nodes[2].thaw()
+    await world.sleep(30)
+    assert [node.node.metrics.epochs for node in nodes] == [0, 0, 0]
+
+
+async def test_a10_a_node_that_was_frozen_takes_a_new_epoch_and_asserts_before_it_shows_anything(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5)
+    epoch = n1.node.standing.epoch
+    n1.freeze()
+    await world.sleep(60)
+    assert far.saw("ana") == ["online", "offline"]
+    n1.thaw()
+    await world.sleep(10)
+    assert n1.node.standing.epoch != epoch
+    assert ana.connected
+    assert far.saw("ana") == ["online", "offline", "online"]
+    assert bob.saw("ana") == ["online"]  # on its own node nobody saw her go
+
+
+async def test_a10_frozen_for_longer_than_dead_after_the_sockets_are_asked_first(world):
+    n1, ana, bob = await meet(world)
+    await world.start("n2")
+    await world.sleep(5)
+    n1.freeze()
+    await world.sleep(200)
+    n1.thaw()
+    await world.sleep(200)
+    assert ana.connected
+    assert bob.saw("ana")[0] == "online"
+    assert "offline" not in bob.saw("ana")
+
+
+async def test_a_frozen_nodes_silent_sockets_are_lost_all_the_same(world):
+    n1, ana, bob = await meet(world)
+    await world.sleep(5)
+    n1.freeze()
+    ana.vanish()
+    await world.sleep(200)
+    n1.thaw()
+    await world.sleep(125)
+    assert bob.saw("ana")[-1] == "offline"
+
+
+@pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED])
+async def test_a_new_epoch_whose_first_renewal_was_doubtful_is_asserted_all_the_same(world, fault):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5)
+    n1.freeze()
+    await world.sleep(20)
+    with world.faults.during(Rule(fault, calls=("renew",), node="n1", times=2)):
+        n1.thaw()
+        await world.sleep(10)
+    [session] = world.stored("ana").sessions
+    assert (session.holder, session.live) == (n1.node.standing.epoch, True)
+    await world.sleep(40)
+    assert far.saw("ana") == ["online"]
+
+
+@pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED])
+async def test_who_marked_somebody_dead_retires_them_whatever_became_of_the_answer(world, fault):
+    n1, ana, _ = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5)
+    n1.kill()
+    with world.faults.during(Rule(fault, calls=("mark_dead",), times=1)):
+        await world.sleep(17)
+    await world.sleep(45)
+    assert far.saw("ana") == ["online", "offline"]
+
+
+async def test_a_mark_whose_maker_died_is_taken_over(world):
+    n1, ana, _ = await meet(world)
+    n2, n3 = await world.start_all("n2", "n3")
+    far = world.client("bob", "far")
+    await far.connect(n3)
+    await far.watch("ana")
+    await world.sleep(5)
+
+    async def dies(dead):
+        n2.kill()
+        await asyncio.Event().wait()
+
+    n2.node.sweep.retire = dies
+    n3.node.engine.mark_dead = never
+    n1.kill()
+    await world.sleep(20)
+    assert not n2.alive
+    assert True in rows(world).values()
+    await world.sleep(60)
+    assert far.saw("ana") == ["online", "offline"]
+
+
+async def never(epoch, counter):
+    return False
+
+
+async def test_e3_a_restart_at_once_leaves_nobody_counted_twice(world):
+    n1, ana, _ = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5)
+    n1.kill()
+    again = await world.start("n1")
+    await ana.connect(again)
+    await world.sleep(60)
+    assert far.saw("ana") == ["online"]
+    [session] = world.stored("ana").sessions
+    assert session.holder == again.node.standing.epoch
+    assert len(world.store.leases) == 2
+    assert n2.node.metrics.users[1] == 2
+
+
+async def test_a_socket_that_closed_while_its_node_was_cut_off_is_lost_when_it_closed(world):
+    """The node returns before anybody has swept what it held, under a new epoch, and reports what it knows."""
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5)
+    old = n1.node.standing.epoch
+    with world.faults.during(Rule(Fault.SILENCE, node="n1")):
+        await world.sleep(2)
+        ana.close()
+        closed = world.now
+        await world.sleep(2)
+        world.store.leases.pop(old)
+    await world.sleep(5)
+    [session] = world.stored("ana").sessions
+    assert (session.holder, session.lost_at) == (old, pytest.approx(closed, abs=2))
+    await world.until(closed + 31_000)
+    assert far.saw("ana") == ["online", "offline"]
+    assert far.last("ana").last_seen == pytest.approx(closed, abs=2)
+
+
+async def test_users_of_a_process_that_is_known_to_be_dead_are_in_grace_at_once(world):
+    n1, ana, _ = await meet(world)
+    n2, n3 = await world.start_all("n2", "n3")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5)
+    epoch = n1.node.standing.epoch
+    n1.kill()
+    killed = world.now
+    for node in (n2, n3):  # both are told; one does it
+        await node.run(node.node.lease.bury(["unheard of", epoch]))
+    await world.sleep(0.5)
+    assert epoch not in rows(world)
+    [session] = world.stored("ana").sessions
+    assert session.lost_at == pytest.approx(killed, abs=600)
+    await world.until(killed + 31_000)
+    assert far.saw("ana") == ["online", "offline"]
+    assert killed - 3_400 <= far.last("ana").last_seen <= killed
+
+
+async def test_who_is_called_dead_while_the_store_is_away_is_found_in_the_usual_way(world):
+    n1, ana, _ = await meet(world)
+    n2 = await world.start("n2")
+    await world.sleep(5)
+    epoch = n1.node.standing.epoch
+    n1.kill()
+    with world.faults.during(Rule(Fault.UNAVAILABLE)):
+        await n2.run(n2.node.lease.bury([epoch]))
+    assert epoch in rows(world)
+    await world.sleep(30)
+    assert epoch not in rows(world)
+
+
+async def test_a_node_does_not_bury_itself(world):
+    n1 = await world.start("n1")
+    await n1.run(n1.node.lease.bury([n1.node.standing.epoch]))
+    await world.sleep(5)
+    assert rows(world) == {n1.node.standing.epoch: False}
+
+
+async def test_an_epoch_is_told_before_anything_is_written_under_it(world):
+    n1, ana, _ = await meet(world)
+    await world.start("n2")
+    told = []
+    n1.node.on_epoch = lambda epoch: told.append((epoch, world.stored("ana").sessions[0].holder))
+    await world.sleep(5)
+    old = n1.node.standing.epoch
+    n1.freeze()
+    await world.sleep(20)
+    n1.thaw()
+    await world.sleep(5)
+    assert told == [(n1.node.standing.epoch, old)]
+    assert world.stored("ana").sessions[0].holder == n1.node.standing.epoch
+
+
+async def test_e4_what_is_refused_to_a_node_that_leaves_was_not_lost(world):
+    """Its last commits are looked after, and its lease is kept, until it is gone: also between the shards it leaves."""
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    await world.sleep(5)
+    engine = n1.node.engine
+    retire, drop_lease = engine.retire, engine.drop_lease
+
+    async def retire_and_look(shard, epoch):
+        await retire(shard, epoch)
+        await n1.node.writer.verify_lately()
+
+    async def drop_and_keep(epoch):
+        await drop_lease(epoch)
+        await n1.node.lease.keep()
+
+    engine.retire, engine.drop_lease = retire_and_look, drop_and_keep
+    await n1.stop()
+    assert rows(world) == {n2.node.standing.epoch: False}
+    await world.sleep(5)
+    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 0
+    assert all(shard.settled for shard in world.store.shards)

@@ -1,0 +1,193 @@
+"""A node keeps nothing longer than somebody needs it; and its farewell."""
+
+import pytest
+from tests.node.scenes import meet
+
+from herenow.core.model import Platform
+from herenow.node.people import REMEMBER_ENDED
+from herenow.wire.codes import Close
+from herenow_testing.faults.faulty_engine import Fault, Rule
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def test_two_minutes_after_everybody_left_nobody_is_known(world):
+    node, ana, bob = await meet(world)
+    tab = world.client("ana")
+    await tab.connect(node)
+    await node.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None)
+    await bob.watch("ana", "bob")
+    await node.node.views.statuses("bob", ["ana", "dee"])
+    await node.node.typing.typing(ana.connection, "bob", None, typing=True)
+    for client in (ana, tab, bob):
+        client.close()
+    await world.sleep(125)
+    assert len(node.node.people) == 0
+    assert node.node.people.remembered > 0
+    await world.sleep(REMEMBER_ENDED / 1000 + 2)
+    assert node.node.people.remembered == 0
+    metrics = node.node.metrics
+    assert (metrics.connections, metrics.sessions) == (0, 0)
+    assert sum(metrics.users.values()) == 0
+    assert not node.node.hub._ticks._cooling
+    assert not node.node.hub.stuck(0)
+    assert len(node.node.silence._wheel) == 0
+    assert world.everybody_stored() == {}
+
+
+async def test_a_thousand_reloads_leave_one_session(world):
+    node, ana, bob = await meet(world)
+    for number in range(1_000):
+        ana.close()
+        await world.sleep(0.001 * (number % 3))
+        ana.open(node)
+    await world.sleep(2)
+    person = node.node.people.find("ana")
+    assert len(person.sessions) == len(person.outboxes) == len(world.stored("ana").sessions) == 1
+    assert node.node.metrics.connections == node.node.metrics.sessions == 2
+    await world.sleep(100)
+    assert len(node.node.silence._wheel) <= 4
+    assert "offline" not in bob.saw("ana")
+
+
+async def test_those_who_wait_for_a_store_that_is_away_are_not_kept_twice(world):
+    node, ana, bob = await meet(world)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("commit",))):
+        ana.close()
+        await world.sleep(40)
+        person = node.node.people.find("ana")
+        assert len(person.asks) <= 1
+    await world.sleep(2)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert person.asks == ()
+
+
+async def test_e4_a_node_that_stops_tells_its_clients_to_come_back_and_hands_their_sessions_into_grace(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    epoch = n1.node.standing.epoch
+    stopping = world.now
+    await n1.stop()
+    assert world.now - stopping < 2_000
+    assert {client.closed_with[0][1] for client in (ana, bob)} == {Close.DRAINING}
+    assert ana.closed_with[0][2].startswith("retry_after_ms=")
+    assert epoch not in world.store.leases
+    assert not any(epoch in shard.fences for shard in world.store.shards)
+    [session] = world.stored("ana").sessions
+    assert session.lost_at is not None
+    await ana.connect(n2)
+    await world.sleep(60)
+    assert far.saw("ana") == ["online"]
+
+
+async def test_e4_a_rolling_restart_shows_nothing(world):
+    names = ("n1", "n2", "n3")
+    nodes = {name: await world.start(name) for name in names}
+    await world.befriend("ana", "bob", "cy")
+    clients = [world.client(user, device) for user in ("ana", "cy") for device in ("d1", "d2")]
+    bob = world.client("bob")
+    for number, client in enumerate(clients):
+        await client.connect(nodes[names[number % 3]])
+    await bob.connect(nodes["n3"])
+    await bob.watch("ana", "cy")
+    for name in names[:2]:
+        await nodes[name].stop()
+        nodes[name] = await world.start(name)
+        await world.sleep(3)
+        for client in clients:
+            if not client.connected:
+                await client.connect(nodes[world.rng.choice(names)])
+        await world.sleep(20)
+    assert bob.saw("ana") == bob.saw("cy") == ["online"]
+    assert len(world.store.leases) == 3
+
+
+async def test_a_node_that_could_not_hand_over_leaves_its_row_so_that_others_find_it_dead(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    epoch = n1.node.standing.epoch
+    with world.faults.during(Rule(Fault.UNAVAILABLE, node="n1", calls=("commit",))):
+        await n1.stop()
+    assert epoch in world.store.leases
+    await world.sleep(60)
+    assert epoch not in world.store.leases
+    assert far.saw("ana") == ["online", "offline"]
+
+
+async def test_e4_a_client_that_does_not_answer_holds_up_nobody_and_is_handed_over_too(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    ana.vanish()
+    deaf = next(link for link in n1.links if link.client is ana)
+    deaf.connection.end = lambda code, reason: None  # its socket hears nothing, and does not close
+    epoch = n1.node.standing.epoch
+    stopping = world.now
+    await n1.stop()
+    assert world.now - stopping <= 6_000
+    assert epoch not in world.store.leases
+    [session] = world.stored("ana").sessions
+    assert session.lost_at == pytest.approx(world.now, abs=1_000)
+    await world.sleep(35)
+    assert far.saw("ana") == ["online", "offline"]
+
+
+async def test_e4_beats_by_rest_that_only_the_stopped_node_knew_of_are_known_to_all(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("bob", "cy")
+    bob = world.client("bob")
+    await bob.connect(n2)
+    await n1.run(n1.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None))
+    await bob.watch("cy")
+    await world.sleep(25)
+    await n1.run(n1.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None))
+    last_beat = world.now
+    [session] = world.stored("cy").sessions
+    assert session.seen_at < last_beat - 20_000  # not worth a commit while n1 lives
+    await n1.stop()
+    [session] = world.stored("cy").sessions
+    assert session.seen_at == last_beat
+    await world.until(last_beat + 89_000)
+    await n2.run(n2.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None))
+    await world.sleep(60)
+    assert bob.saw("cy") == ["online"]
+
+
+@pytest.mark.parametrize("fault", [Fault.UNAVAILABLE, Fault.SILENCE, Fault.FROZEN])
+async def test_e4_a_node_whose_store_is_away_stops_all_the_same_in_bounded_time(world, fault):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await n1.run(n1.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None))
+    await world.sleep(5)
+    stopping = world.now
+    with world.faults.during(Rule(fault, node="n1", limit=1e9)):
+        await n1.stop()
+        assert world.now - stopping <= 15_000
+        assert {client.closed_with[0][1] for client in (ana, bob)} == {Close.DRAINING}
+        await ana.connect(n2)
+    await world.sleep(60)
+    assert far.saw("ana") == ["online"]
+    assert len(world.store.leases) == 1
+
+
+async def test_nothing_of_a_stopped_node_goes_on(world):
+    n1, ana, bob = await meet(world)
+    await n1.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None)
+    stopping = world.now
+    await n1.stop()
+    assert world.now - stopping < 2_000  # a session by REST does not end with its node
+    calls = world.ledger.calls
+    await world.sleep(60)
+    assert world.ledger.calls == calls
+    assert not n1.freezer._tasks

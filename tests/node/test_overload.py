@@ -1,0 +1,106 @@
+"""A node that cannot keep up, by its own measure, and what its viewers then get."""
+
+from itertools import pairwise
+
+import pytest
+from tests.node.scenes import meet
+
+from herenow.core.model import Mode
+from herenow.core.shedding import Shed
+from herenow.node import TURN
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+def level_of(node):
+    return node.node.overload.level
+
+
+async def overloaded(world, node, seconds=1.2):
+    """As the node finds it when something held up the loop; see tests/scenarios for a real one."""
+    node.node.overload._looked_at -= seconds
+    await world.sleep(TURN)
+
+
+async def test_a_calm_node_gives_up_nothing(world):
+    node, _, _ = await meet(world)
+    await world.sleep(5)
+    assert level_of(node) is Shed.NOTHING
+    assert node.node.overload.late < 0.01
+
+
+async def test_typing_goes_first_and_comes_back(world):
+    node, ana, bob = await meet(world)
+    await overloaded(world, node, 0.3)
+    assert level_of(node) is Shed.TYPING
+    await node.node.typing.typing(ana.connection, "bob", None, typing=True)
+    await world.sleep(0.1)
+    assert not bob.of_type("presence.typing")
+    assert node.node.metrics.given_up["typing"] == 1
+    await world.sleep(3)
+    assert level_of(node) is Shed.NOTHING
+    await node.node.typing.typing(ana.connection, "bob", None, typing=True)
+    await world.sleep(0.1)
+    assert bob.of_type("presence.typing")
+
+
+async def test_idleness_waits_and_the_latest_comes_when_the_node_has_caught_up(world):
+    node, ana, bob = await meet(world)
+    await overloaded(world, node, 0.8)
+    ana.rest()
+    await world.sleep(0.2)
+    assert bob.saw("ana") == ["online"]
+    await world.sleep(3)
+    assert bob.saw("ana") == ["online", "away"]
+
+
+async def test_coming_going_busy_and_hiding_never_wait(world):
+    node, ana, bob = await meet(world)
+    await overloaded(world, node, 2.0)
+    assert level_of(node) is Shed.TEXT
+    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(0.1)
+    assert bob.last("ana").status == "busy"
+    await overloaded(world, node, 2.0)
+    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await world.sleep(0.1)
+    assert bob.last("ana").status == "offline"
+    await overloaded(world, node, 2.0)
+    await node.node.choices.set_mode("ana", Mode.AUTO, None)
+    await world.sleep(0.1)
+    assert bob.last("ana").status == "online"
+
+
+async def test_a_read_is_never_older_than_the_truth_because_pushing_waits(world):
+    node, ana, bob = await meet(world)
+    await overloaded(world, node, 2.0)
+    ana.rest()
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["online"]
+    [body] = await node.node.views.statuses("bob", ["ana"])
+    assert b'"away"' in body
+
+
+async def test_what_waited_comes_a_little_at_a_time(world, monkeypatch):
+    """A node that sent it all at once would be late again."""
+    node, ana, bob = await meet(world)
+    await world.befriend("bob", "cem", "dan")
+    others = [world.client("cem"), world.client("dan")]
+    for other in others:
+        await other.connect(node)
+        await bob.watch(other.user)
+    await overloaded(world, node, 2.0)
+    for each in (ana, *others):
+        each.rest()
+    await world.sleep(0.1)
+    monkeypatch.setattr(
+        "herenow.node.delivery.hub.CATCH_UP", -1.0
+    )  # nothing takes time here: one in each turn
+    came = []
+    for _ in range(16):
+        await world.sleep(TURN)
+        came.append(sum(bob.saw(user) == ["online", "away"] for user in ("ana", "cem", "dan")))
+    assert came[0] == 0
+    assert came[-1] == 3
+    assert max(after - before for before, after in pairwise(came)) < 3
+    assert node.node.metrics.given_up["change"] == 3

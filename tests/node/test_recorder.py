@@ -1,0 +1,232 @@
+"""What must outlive the store gets into the ledger, whoever dies on the way."""
+
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+from tests.node.scenes import meet
+
+from herenow.core.model import Mode
+from herenow.core.shards import shard_of
+from herenow.node.records import ledger_writer
+from herenow_testing.faults.faulty_engine import Fault, Rule
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+def marks(world):
+    return sorted(user for shard in world.store.shards for user in shard.marks)
+
+
+async def test_h4_the_ledger_is_away_for_a_minute_while_a_thousand_leave(world):
+    node = await world.start("n1")
+    crowd = [world.client(f"u{number}") for number in range(1_000)]
+    for client in crowd:
+        client.open(node)
+    await world.sleep(2)
+    world.ledger.away = True
+    for client in crowd:
+        client.close()
+    left = world.now
+    await world.sleep(60)
+    assert world.ledger.people == {}
+    assert node.node.recorder.backlog == 1_000
+    assert len(marks(world)) == 1_000
+    world.ledger.away = False
+    await world.sleep(5)
+    assert len(world.ledger.people) == 1_000
+    assert all(abs((known.last_seen or 0) - left) <= 2 for known in world.ledger.people.values())
+    assert marks(world) == []
+    assert world.everybody_stored() == {}
+
+
+async def test_last_seen_is_written_when_a_session_ends_not_when_offline_is_announced(world):
+    _, ana, bob = await meet(world)
+    ana.close()
+    await world.sleep(3)
+    assert bob.saw("ana") == ["online"]
+    assert world.ledger.people["ana"].last_seen is not None
+
+
+async def test_a_mark_is_taken_up_after_its_recorder_died(world):
+    world.settings = replace(world.settings, ledger_flush=30.0)
+    n1, ana, _ = await meet(world)
+    await n1.node.choices.set_mode("bob", Mode.AWAY, None)
+    world.settings = replace(world.settings, ledger_flush=1.0)
+    ana.close()
+    await world.sleep(1)
+    n1.kill()
+    assert "ana" in marks(world)
+    n2 = await world.start("n2")
+    await world.sleep(60)
+    assert world.ledger.people["ana"].last_seen is not None
+    assert marks(world) == []
+    assert n2.node.recorder.backlog == 0
+
+
+async def test_a_mark_goes_only_after_the_ledger_has_answered(world):
+    _, ana, _ = await meet(world)
+    world.ledger.delay = 5.0
+    ana.close()
+    await world.sleep(4)
+    assert "ana" in marks(world)
+    await world.sleep(8)
+    assert "ana" not in marks(world)
+    assert "ana" in world.ledger.people
+
+
+async def test_a_slow_ledger_delays_no_change(world):
+    node, ana, bob = await meet(world)
+    world.ledger.delay = 9.0
+    ana.rest()
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["online", "away"]
+
+
+@pytest.mark.parametrize("fault", [Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE])
+async def test_a_doubtful_farewell_from_the_store_loses_nobody(world, fault):
+    node, ana, bob = await meet(world)
+    with world.faults.during(Rule(fault, calls=("saved",), probability=0.7)):
+        ana.close()
+        await world.sleep(40)
+        await ana.connect(node)
+        await world.sleep(1)
+        ana.close()
+        await world.sleep(40)
+    await world.sleep(20)
+    assert bob.saw("ana") == ["online", "offline", "online", "offline"]
+    assert world.stored("ana") is None
+    assert world.ledger.people["ana"].last_seen == bob.last("ana").last_seen
+
+
+async def test_hidden_activity_never_gets_there(world):
+    node, ana, _ = await meet(world)
+    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    hidden = world.now
+    await world.sleep(50)
+    ana.act()
+    ana.close()
+    await world.sleep(60)
+    assert world.ledger.people["ana"].last_seen == pytest.approx(hidden, abs=2)
+
+
+async def test_after_a_gap_nothing_leaves_the_store_for_a_while(world):
+    """Others may be about to offer something older, which would take the place of what has left."""
+    node, ana, _ = await meet(world)
+    ana.close()
+    await world.sleep(20)
+    shard = node.node.people.find("ana").shard
+    neighbour = next(user for user in (f"cy{n}" for n in range(100)) if shard_of(user, 4) == shard)
+    with world.faults.during(Rule(Fault.LOG_GAP)):
+        await world.client(neighbour).connect(node)
+    assert node.node.metrics.log_gaps > 0
+    await world.sleep(12)
+    assert world.stored("ana") is not None
+    assert world.ledger.people["ana"].last_seen is not None
+    await world.sleep(70)
+    assert world.stored("ana") is None
+
+
+async def test_a_mistake_in_a_flush_ends_no_recorder(world):
+    node, ana, bob = await meet(world)
+    save = world.ledger.save_last_seen
+    fails = 2
+
+    async def broken(rows):
+        nonlocal fails
+        fails -= 1
+        if fails >= 0:
+            raise RuntimeError("a mistake")
+        await save(rows)
+
+    world.ledger.save_last_seen = broken
+    with capture_logs() as logs:
+        ana.close()
+        await world.sleep(1.5)
+        assert node.node.recorder.is_late
+        await world.sleep(5)
+    assert [line["event"] for line in logs if line["log_level"] == "error"] == ["ledger.failed"] * 2
+    assert not node.node.recorder.is_late
+    assert world.ledger.people["ana"].last_seen is not None
+
+
+async def test_who_waited_in_vain_for_the_ledger_is_not_kept(world):
+    node, ana, _ = await meet(world)
+    world.ledger.away = True
+    for number in range(20):
+        await node.node.choices.set_mode("ana", Mode.BUSY if number % 2 else Mode.AWAY, None)
+    assert node.node.recorder._written == []
+
+
+async def crowd(world, *users):
+    [node] = await world.start_all("n1")
+    clients = [world.client(user) for user in users]
+    for client in clients:
+        await client.connect(node)
+    await world.sleep(2)
+    return node, clients
+
+
+async def test_one_shard_that_lets_nobody_go_keeps_no_other_from_the_ledger(world, monkeypatch):
+    """More of them than are written at a time, and they come first."""
+    monkeypatch.setattr(ledger_writer, "PART", 4)
+    users = [f"u{number}" for number in range(60)]
+    stuck = [user for user in users if shard_of(user, 4) == 0][:6]
+    others = [user for user in users if shard_of(user, 4) != 0][:10]
+    node, clients = await crowd(world, *stuck, *others)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, shard=0, calls=("saved", "unsaved"))):
+        for client in clients:
+            await client.bye()
+        await world.sleep(60)
+        assert world.ledger.people.keys() == {*stuck, *others}
+        assert all(known.last_seen for known in world.ledger.people.values())
+        assert node.node.recorder.backlog == 0
+        assert marks(world) == sorted(stuck)
+    await world.sleep(20)
+    assert marks(world) == []
+    assert world.everybody_stored() == {}
+
+
+async def test_one_shard_that_does_not_answer_keeps_no_mark_of_another_from_being_taken_up(world):
+    world.settings = replace(world.settings, ledger_flush=300.0)
+    other = next(user for user in map("u{}".format, range(60)) if shard_of(user, 4) == 3)
+    node, [client] = await crowd(world, other)
+    client.close()
+    await world.sleep(1)
+    node.kill()
+    assert marks(world) == [other]
+    world.settings = replace(world.settings, ledger_flush=1.0)
+    with world.faults.during(Rule(Fault.UNAVAILABLE, shard=0, calls=("unsaved",))):
+        await world.start("n2")
+        await world.sleep(20)
+        assert world.ledger.people[other].last_seen is not None
+
+
+async def test_a_store_that_is_away_is_not_told_as_a_ledger_that_is(world):
+    node, ana, _ = await meet(world)
+    await world.sleep(5)
+    errors = node.node.metrics.engine_errors
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("saved", "unsaved"))):
+        ana.close()
+        await world.sleep(20)
+        assert node.node.recorder.trouble is not None
+        assert not node.node.recorder.is_late
+        assert node.node.metrics.ledger_errors == 0
+        assert node.node.metrics.engine_errors > errors
+    await world.sleep(20)
+    assert node.node.recorder.trouble is None
+
+
+async def test_what_waits_in_memory_is_bounded_and_the_marks_have_the_rest(world, monkeypatch):
+    monkeypatch.setattr(ledger_writer, "BACKLOG", 5)
+    node, clients = await crowd(world, *map("u{}".format, range(20)))
+    world.ledger.away = True
+    for client in clients:
+        await client.bye()
+    await world.sleep(20)
+    assert node.node.recorder.backlog == 5
+    assert len(marks(world)) == 20
+    world.ledger.away = False
+    await world.sleep(20)
+    assert len(world.ledger.people) == 20
+    assert marks(world) == []

@@ -1,0 +1,217 @@
+"""Who may see whom is known, forgotten in time, and never believed for too long."""
+
+import asyncio
+
+import pytest
+from tests.node.scenes import meet
+
+from herenow.core.model import Mode
+from herenow.errors import Unavailable
+from herenow.ports import LedgerChange, RelationRow, Void
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def test_g10_a_lost_relation_is_heard_of_on_other_nodes_within_two_seconds(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await n1.node.graph.apply([RelationRow("follow", "bob", "ana", remove=True)])
+    await world.sleep(0.05)
+    assert bob.saw("ana") == ["online", "offline"]
+    await world.sleep(2)
+    assert far.saw("ana") == ["online", "offline"]
+    far.forget()
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(2)
+    assert far.shown == {}
+    assert await far.watch("ana") == []  # granted once, it is remembered
+    assert far.last("ana").status == "offline"
+
+
+async def test_without_the_ledger_facts_are_believed_for_a_while_and_then_nobody_knows_anybody(world):
+    node, ana, bob = await meet(world)
+    world.ledger.away = True
+    await world.sleep(28)
+    assert bob.saw("ana") == ["online"]
+    await world.sleep(4)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert (bob.last("ana").last_seen, bob.last("ana").since) == (None, None)
+    with pytest.raises(Unavailable):
+        await bob.watch_contacts()
+    [told] = await node.node.views.statuses("bob", ["ana"])
+    assert b'"offline"' in told
+    world.ledger.away = False
+    await world.sleep(3)
+    assert bob.saw("ana") == ["online", "offline", "online"]
+
+
+async def test_g6_what_cannot_be_known_looks_offline_is_counted_and_comes_by_itself(world):
+    """A denial would be an answer; an error would be noise."""
+    node, ana, bob = await meet(world)
+    await world.befriend("bob", "cy")
+    cy = world.client("cy")
+    await cy.connect(node)
+    unknown = node.node.metrics.unknown_pairs
+    world.ledger.away = True
+    assert await bob.watch("cy", "stranger") == []
+    for target in ("cy", "stranger"):
+        shown = bob.last(target)
+        assert (shown.status, shown.last_seen, shown.since) == ("offline", None, None)
+    assert node.node.metrics.unknown_pairs > unknown
+    [told] = await node.node.views.statuses("bob", ["cy"])
+    assert b'"offline"' in told
+    assert bob.saw("ana") == ["online"]  # known before, and believed
+    world.ledger.away = False
+    await world.sleep(1.1)
+    assert bob.saw("cy") == ["offline", "online"]
+    assert bob.saw("stranger") == ["offline"]
+
+
+async def test_a_node_says_why_it_cannot_hear_what_changed(world):
+    node, ana, bob = await meet(world)
+    said = [node.node.relations.trouble]
+    for away in (True, False):
+        world.ledger.away = away
+        await world.sleep(1.1)
+        said.append(node.node.relations.trouble)
+    assert said == [None, "The ledger is away.", None]
+
+
+async def test_a_node_that_stood_still_while_it_asked_does_not_take_the_ledger_for_away(world):
+    """The answer came, and nobody was there to take it in time."""
+    node, ana, bob = await meet(world)
+    changes, asking = world.ledger.changes, asyncio.Event()
+
+    async def slow(after, limit):
+        asking.set()
+        await asyncio.sleep(0.2)
+        return await changes(after, limit)
+
+    world.ledger.changes = slow
+    await asking.wait()
+    node.freeze()
+    await world.sleep(60)
+    node.thaw()
+    await world.sleep(5)
+    assert bob.saw("ana") == ["online"]
+    assert node.node.metrics.ledger_errors == 1
+
+
+async def test_what_changed_while_the_ledger_was_away_holds_when_it_is_back(world):
+    node, ana, bob = await meet(world)
+    await world.sleep(3)
+    world.ledger.away = True
+    await world.sleep(60)
+    world.ledger.away = False
+    await world.ledger.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    bob.forget()
+    await world.sleep(5)
+    assert "online" not in bob.saw("ana")
+
+
+async def test_a_contact_ends_at_its_time(world):
+    node = await world.start("n1")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(node)
+    await bob.connect(node)
+    until = world.now + 20_000
+    await node.node.graph.apply([RelationRow("contact", "ana", "bob", until)])
+    await bob.watch("ana")
+    assert bob.saw("ana") == ["online"]
+    await world.until(until - 100)
+    assert bob.saw("ana") == ["online"]
+    await world.sleep(1.2)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert bob.last("ana").last_seen is None
+
+
+async def test_a_contact_that_was_prolonged_does_not_end_at_its_old_time(world):
+    node = await world.start("n1")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(node)
+    await bob.connect(node)
+    await node.node.graph.apply([RelationRow("contact", "ana", "bob", world.now + 10_000)])
+    await bob.watch("ana")
+    await node.node.graph.apply([RelationRow("contact", "ana", "bob", world.now + 60_000)])
+    await world.sleep(30)
+    assert bob.saw("ana") == ["online"]
+    await world.sleep(32)
+    assert bob.saw("ana") == ["online", "offline"]
+
+
+async def test_contacts_follow_the_graph_both_ways(world):
+    node = await world.start("n1")
+    await world.befriend("bob", "ana")
+    ana, bob, cy = world.client("ana"), world.client("bob"), world.client("cy")
+    for client in (ana, bob, cy):
+        await client.connect(node)
+    await bob.watch_contacts()
+    assert list(bob.shown) == ["ana"]
+    await node.node.graph.apply([RelationRow("contact", "bob", "cy")])
+    await world.sleep(0.1)
+    assert bob.saw("cy") == ["online"]
+    await node.node.graph.apply([RelationRow("contact", "bob", "cy", remove=True)])
+    await world.sleep(0.1)
+    assert bob.saw("cy") == ["online", "offline"]
+    await node.node.graph.apply([RelationRow("contact", "bob", "cy")])
+    await world.sleep(0.1)
+    assert bob.saw("cy") == ["online", "offline", "online"]
+
+
+async def test_a_fact_that_changed_while_it_was_read_is_not_believed(world):
+    """The answer is from before the block, and arrives after everybody heard of it."""
+    node, ana, bob = await meet(world)
+    await world.befriend("bob", "cy")
+    cy = world.client("cy")
+    await cy.connect(node)
+    await world.sleep(8)
+    between, held = world.ledger.between, asyncio.get_running_loop().create_future()
+
+    async def slow(viewer, targets, now):
+        found = await between(viewer, targets, now)
+        if not held.done():
+            await held
+        return found
+
+    world.ledger.between = slow
+    asked = asyncio.ensure_future(bob.watch("cy"))
+    await world.sleep(0.1)
+    await world.ledger.apply([RelationRow("follow", "cy", "bob", remove=True)])
+    await world.sleep(1.1)
+    held.set_result(None)
+    assert await asked == ["cy"]
+
+
+async def test_a_row_of_the_change_table_is_heard_of_once(world, monkeypatch):
+    node, ana, bob = await meet(world)
+    await world.sleep(8)
+    heard = []
+    monkeypatch.setattr(node.node.relations, "changed", heard.append)
+    await world.ledger.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    await world.sleep(10)
+    assert [(change.kind, {change.a, change.b}) for change in heard] == [("relation", {"ana", "bob"})]
+
+
+async def test_a_ledger_that_went_back_in_time_is_believed_anew(world, monkeypatch):
+    """A standby took over that had not got the last transactions: its change table goes on below our cursor."""
+    node, ana, bob = await meet(world)
+    await world.sleep(3)
+    world.ledger._follows.discard(("ana", "bob"))  # nobody is told of it
+    world.ledger._voids["eve"] = Void("eve", world.now, world.now + 60_000)
+    await world.sleep(5)
+    assert bob.saw("ana") == ["online"]
+    changes = world.ledger.changes
+
+    async def once(after, limit):
+        monkeypatch.undo()
+        _, cursor = await changes(after, limit)
+        return [LedgerChange("everything", "", "")], cursor
+
+    monkeypatch.setattr(world.ledger, "changes", once)
+    await world.sleep(1.5)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert node.node.revocations.is_void("eve", 1)
+    assert node.node.revocations.whole

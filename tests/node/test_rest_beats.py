@@ -1,0 +1,271 @@
+"""Beats without a connection: sessions that no node leases."""
+
+import pytest
+from tests.node.scenes import Stalled, meet, with_timings
+
+from herenow.core.model import Custom, Platform
+from herenow.core.shards import shard_of
+from herenow.errors import ProtocolError
+from herenow.wire.inputs import Activity
+from herenow_testing.faults.faulty_engine import Fault, Rule
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def watched(world, *names):
+    """Nodes, and bob on the first of them, who looks at ana."""
+    nodes = await world.start_all(*names)
+    await world.befriend("ana", "bob")
+    bob = world.client("bob")
+    await bob.connect(nodes[0])
+    await bob.watch("ana")
+    return *nodes, bob
+
+
+async def beat(node, activity=None, device="phone"):
+    return await node.node.rest_beats.beat("ana", device, Platform.MOBILE, activity)
+
+
+async def test_a_beat_opens_a_session_that_lives_dead_after_its_last_beat(world):
+    n1, bob = await watched(world, "n1")
+    assert await beat(n1)
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["offline", "online"]
+    await world.sleep(60)
+    await beat(n1)
+    last = world.now
+    await world.until(last + 119_900)
+    assert bob.saw("ana") == ["offline", "online"]
+    await world.sleep(1.1)
+    assert bob.saw("ana") == ["offline", "online", "offline"]
+    assert bob.last("ana").last_seen == pytest.approx(last, abs=2)
+
+
+async def test_frequent_beats_are_committed_at_most_every_third(world):
+    n1, bob = await watched(world, "n1")
+    await beat(n1)
+    await world.sleep(1)
+    before = n1.node.metrics.commits
+    for _ in range(45):
+        await world.sleep(6)
+        await beat(n1)
+    assert n1.node.metrics.commits - before <= 270 // 30
+    assert bob.saw("ana") == ["offline", "online"]
+
+
+async def test_beats_spread_over_nodes_keep_one_session_and_never_lose_it_early(world):
+    n1, n2, n3, bob = await watched(world, "n1", "n2", "n3")
+    for number in range(12):
+        await beat((n1, n2, n3)[number % 3])
+        await world.sleep(25)
+    last = world.now - 25_000
+    assert len(world.stored("ana").sessions) == 1
+    assert "offline" not in bob.saw("ana")[1:]
+    await world.until(last + 119_900)
+    assert bob.last("ana").status != "offline"
+    await world.sleep(1.1)
+    assert bob.last("ana").status == "offline"
+    assert bob.last("ana").last_seen == pytest.approx(last, abs=2)
+
+
+async def test_the_last_beats_before_silence_count_though_they_cost_no_write(world):
+    """Beats at 0 and 29 s, then nothing: the second was not committed at once, and still moves the end."""
+    n1, bob = await watched(world, "n1")
+    await beat(n1)
+    await world.sleep(29)
+    await beat(n1)
+    last = world.now
+    await world.until(last + 119_900)
+    assert bob.saw("ana") == ["offline", "online"]
+    await world.sleep(1.1)
+    assert bob.saw("ana") == ["offline", "online", "offline"]
+    assert bob.last("ana").last_seen == pytest.approx(last, abs=2)
+
+
+async def test_a_beat_in_grace_brings_the_session_back_without_a_change(world):
+    n1, bob = await watched(world, "n1")
+    await beat(n1)
+    await world.sleep(100)
+    assert not world.stored("ana").live
+    await beat(n1)
+    assert world.stored("ana").live
+    await world.sleep(60)
+    assert bob.saw("ana") == ["offline", "online"]
+
+
+async def test_a_device_with_a_socket_keeps_that_session_and_old_beats_revive_nobody(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    await beat(n2, device="d1")
+    await beat(n1, device="d1")
+    [session] = world.stored("ana").sessions
+    assert session.holder == n1.node.standing.epoch
+    await world.sleep(10)
+    ana.close()
+    await world.sleep(31)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert n2.node.people.find("ana") is None
+
+
+async def test_activity_by_rest_wakes_a_device_whose_socket_another_node_holds(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    ana.rest()
+    await world.sleep(1)
+    await beat(n2, Activity.ACTIVE, device="d1")
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "away", "online"]
+    ana.rest()
+    await world.sleep(1)
+    assert bob.saw("ana")[-1] == "away"
+    await beat(n2, Activity.ACTIVE, device="d1")
+    await beat(n2, Activity.IDLE, device="d1")
+    await world.sleep(1)
+    assert bob.saw("ana")[-1] == "away"
+
+
+async def test_a_sign_out_through_another_node_ends_it_and_only_a_later_beat_begins_anew(world):
+    n1, n2, bob = await watched(world, "n1", "n2")
+    await beat(n1)
+    await world.sleep(10)
+    await beat(n1)  # not committed: n1 knows it better than the record
+    assert await n2.node.sessions.sign_out("ana", "phone")
+    await world.sleep(80)
+    assert bob.saw("ana") == ["offline", "online", "offline"]
+    await beat(n1)
+    await world.sleep(1)
+    assert bob.saw("ana")[-1] == "online"
+
+
+async def test_gone_loses_the_session_into_grace(world):
+    n1, n2, bob = await watched(world, "n1", "n2")
+    await beat(n1)
+    await world.sleep(10)
+    gone = world.now
+    await n2.node.rest_beats.gone("ana", "phone")
+    await world.sleep(29)
+    assert bob.saw("ana") == ["offline", "online"]
+    await world.sleep(2)
+    assert bob.saw("ana") == ["offline", "online", "offline"]
+    assert bob.last("ana").last_seen == pytest.approx(gone, abs=2)
+
+
+async def test_one_session_too_many_is_refused(world):
+    with_timings(world, max_sessions=2)
+    n1, _ = await watched(world, "n1")
+    await beat(n1, device="a")
+    await beat(n1, device="b")
+    with pytest.raises(ProtocolError) as refusal:
+        await beat(n1, device="c")
+    assert refusal.value.code == "too_many_sessions"
+    assert await beat(n1, device="a") in (True, False)
+
+
+async def test_beats_of_a_user_of_unknown_device_are_activity_and_never_a_new_session(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    assert not await n2.node.rest_beats.acted("nobody")
+    assert world.stored("nobody") is None
+    await world.sleep(310)
+    assert bob.last("ana").status == "away"
+    assert await n2.node.rest_beats.acted("ana")
+    await world.sleep(1)
+    assert bob.last("ana").status == "online"
+    commits = n1.node.metrics.commits
+    for _ in range(5):
+        assert await n1.node.rest_beats.acted("ana")
+        await world.sleep(1)
+    assert n1.node.metrics.commits == commits  # a session of its own costs no write
+
+
+async def test_a_session_by_rest_survives_its_node(world):
+    n1, n2, bob = await watched(world, "n1", "n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await beat(n1)
+    await world.sleep(5)
+    n1.kill()
+    await world.sleep(30)
+    await beat(n2)
+    await world.sleep(100)
+    assert far.saw("ana")[-1] != "offline"
+
+
+async def test_a_beat_that_the_store_could_not_take_is_kept_and_asserted(world):
+    n1, bob = await watched(world, "n1")
+    with world.faults.during(Rule(Fault.SILENCE, node="n1")):
+        with pytest.raises(Exception, match="out of reach"):
+            await beat(n1)
+    await world.sleep(3)
+    assert bob.last("ana").status == "online"
+
+
+async def test_a_session_that_others_ended_while_we_were_deaf_is_no_loss_of_the_store(world):
+    n1, n2, _ = await watched(world, "n1", "n2")
+    await beat(n2)
+    await world.sleep(1)
+    with world.faults.during(Rule(Fault.SILENCE, node="n2", calls=("tail", "heads", "due"))):
+        await n1.node.sessions.sign_out("ana", "phone")
+        await world.sleep(8)
+        assert world.stored("ana") is None
+        world.faults.cut_log(n2.node.people.find("ana").shard)
+    await world.sleep(5)
+    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 0
+
+
+async def test_a_beat_that_a_rollback_lost_and_a_commit_wrote_over_counts_all_the_same(world, monkeypatch):
+    """n3 knows nobody, and commits over the record as it was before anybody notices. Those whom n1 knows are read again one
+    by one, so that ana is decided while others are still read."""
+    monkeypatch.setattr("herenow.node.cluster.log_reader.PART", 1)
+    n1, n2, n3, bob = await watched(world, "n1", "n2", "n3")
+    shard = shard_of("ana", 4)
+    others = [user for user in (f"cy{n}" for n in range(40)) if shard_of(user, 4) == shard]
+    await world.befriend("bob", *others)
+    await world.sleep(2)
+    await bob.watch(*others)
+    world.faults.remember(shard)
+    await beat(n1)
+    last = world.now
+    await world.sleep(1)
+    tails = [Stalled(node.node.engine, "tail") for node in (n1, n2)]
+    await world.sleep(1.1)
+    world.faults.roll_back(shard)
+    await n3.node.choices.set_custom("ana", Custom("tea"))
+    assert not world.stored("ana").sessions
+    with world.faults.during(Rule(Fault.DELAY, calls=("load",), limit=0.05)):
+        for tail in tails:
+            await tail.release()
+        await world.sleep(30)
+    assert world.stored("ana").live
+    assert bob.saw("ana") == ["offline", "online"], "what we hold is decided before it is shown"
+    await world.sleep(120)
+    assert bob.last("ana").last_seen == pytest.approx(last, abs=2)
+    assert world.ledger.people["ana"].last_seen == pytest.approx(last, abs=2)
+
+
+async def test_a_beat_that_was_lost_before_others_heard_of_it_is_known_when_its_node_has_healed(world):
+    """Until then others rightly show what they know: that ana was never seen."""
+    n1, n2, _ = await watched(world, "n1", "n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    shard = shard_of("ana", 4)
+    world.faults.remember(shard)
+    tail = Stalled(n2.node.engine, "tail")
+    await world.sleep(1.1)
+    await beat(n1)
+    last = world.now
+    assert world.stored("ana").live
+    world.faults.roll_back(shard)
+    with world.faults.during(Rule(Fault.SILENCE, node="n1", calls=("unsettle", "offer", "commit"))):
+        await tail.release()
+        await n2.node.engine.unsettle(shard, world.now)
+        await world.sleep(8)
+        assert (far.last("ana").status, far.last("ana").last_seen) == ("offline", None)
+        assert not far.last("ana").stale
+    await world.sleep(15)
+    assert far.saw("ana") == ["offline", "online"]
+    await world.sleep(130)
+    assert far.last("ana").last_seen == pytest.approx(last, abs=2)
+    assert world.ledger.people["ana"].last_seen == pytest.approx(last, abs=2)

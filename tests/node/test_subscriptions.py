@@ -1,0 +1,400 @@
+"""Scenarios F, and those of E that are about what a viewer sees: look, then watch, and miss nothing in between."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from tests.node.scenes import Stalled, meet
+
+from herenow.core.model import Mode
+from herenow.core.values import replace as altered
+from herenow.errors import Unavailable
+from herenow.kit.loop_budget import A_TURN
+from herenow.node.people import REMEMBER_ENDED
+from herenow.ports import LedgerChange, RelationRow
+from herenow_testing.faults.faulty_engine import Fault, Rule
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def test_f1_a_change_between_registration_and_snapshot_is_not_missed(world):
+    """The snapshot is read before the change and answered after it came by the log."""
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "bob")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(n1)
+    await bob.connect(n2)
+    await world.sleep(1)
+    load = n2.node.engine.load
+    answered = asyncio.get_running_loop().create_future()
+
+    async def slow_load(users):
+        found = await load(users)
+        await answered
+        return found
+
+    n2.node.engine.load = slow_load
+    asked = asyncio.ensure_future(bob.watch("ana"))
+    await world.sleep(0.1)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(0.1)
+    answered.set_result(None)
+    await asked
+    await world.sleep(1)
+    assert bob.saw("ana") == ["busy"]
+
+
+async def test_f1_a_change_that_comes_after_the_snapshot_is_newer(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "bob")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(n1)
+    await bob.connect(n2)
+    tail = Stalled(n2.node.engine, "tail")
+    await world.sleep(1.1)
+    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await bob.watch("ana")
+    await n1.node.choices.set_mode("ana", Mode.AWAY, None)
+    await tail.release()
+    await world.sleep(1)
+    assert bob.saw("ana") == ["busy", "away"]  # the log brought online and busy again, and both were older
+
+
+async def test_f2_many_targets_at_once_are_one_answer_with_the_errors_listed(world):
+    node = await world.start("n1")
+    friends = [f"u{number}" for number in range(498)]
+    await world.ledger.apply([RelationRow("contact", "bob", friend) for friend in friends])
+    bob = world.client("bob")
+    await bob.connect(node)
+    denied = await bob.watch(*friends, "stranger", "nobody")
+    assert denied == ["stranger", "nobody"]
+    assert list(bob.shown) == friends
+    assert len(bob.frames) == 1  # presence.self; the statuses are the answer
+
+
+class Storm:
+    """50 who look at 100 each; and how much of one kind of work was done in one turn of the loop at most."""
+
+    viewers = 50
+    targets = tuple(f"u{number}" for number in range(100))
+
+    async def begin(self, world):
+        self.node = await world.start("n1")
+        pairs = [(f"v{number}", target) for number in range(self.viewers) for target in self.targets]
+        await world.ledger.apply([RelationRow("contact", *pair) for pair in pairs])
+        self.clients = [world.client(f"v{number}") for number in range(self.viewers)]
+        for client in self.clients:
+            await client.connect(self.node)
+
+    async def watch(self):
+        await asyncio.gather(*(client.watch(*self.targets) for client in self.clients))
+
+    @asynccontextmanager
+    async def counting(self, monkeypatch, work, size=lambda *_: 1):
+        """`size` says how much a call does."""
+        self.done = self.most = in_this_turn = 0
+        does = getattr(self.node.node.hub, work)
+
+        def counted(*args):
+            nonlocal in_this_turn
+            in_this_turn += size(*args)
+            self.done += size(*args)
+            self.most = max(self.most, in_this_turn)
+            return does(*args)
+
+        async def everything_else():
+            nonlocal in_this_turn
+            while True:
+                await asyncio.sleep(0)
+                in_this_turn = 0
+
+        monkeypatch.setattr(self.node.node.hub, work, counted)
+        other = asyncio.create_task(everything_else())
+        yield
+        other.cancel()
+
+
+async def test_j5_a_storm_of_subscriptions_leaves_turns_of_the_loop_to_everything_else(world, monkeypatch):
+    """Otherwise no lease is renewed and no answer is taken in time until all of it is done."""
+    storm = Storm()
+    await storm.begin(world)
+    async with storm.counting(monkeypatch, "watch", lambda _, wanted: len(wanted)):
+        await storm.watch()
+    assert all(len(client.shown) == 100 for client in storm.clients)
+    assert storm.done == 5_000
+    assert storm.most <= A_TURN
+
+
+async def test_so_does_everybody_looking_again(world, monkeypatch):
+    storm = Storm()
+    await storm.begin(world)
+    await storm.watch()
+    node = storm.node.node
+    async with storm.counting(monkeypatch, "resight"):
+        await node.relations._hear([LedgerChange("everything", "", "")])
+        while storm.done < 5_000:
+            await asyncio.sleep(0)
+    assert storm.most <= A_TURN
+
+
+async def test_f3_subscribing_twice_gives_one_frame_per_change(world):
+    node, ana, bob = await meet(world)
+    await bob.watch("ana", "ana")
+    await bob.watch("ana")
+    bob.forget()
+    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    assert len(bob.shown["ana"]) == 1
+    assert len(bob.of_type("presence.status")) == 1
+
+
+async def test_f4_who_disconnects_is_interested_in_nobody(world):
+    node, ana, bob = await meet(world)
+    bob.close()
+    await world.sleep(31)
+    assert node.node.people.find("ana").channels == ()
+    ana.close()
+    await world.sleep(31 + REMEMBER_ENDED / 1000 + 2)
+    assert len(node.node.people) == 0
+    assert node.node.people.remembered == 0
+
+
+async def test_f5_over_the_cap_is_refused_target_by_target_and_the_rest_go_on(world):
+    world.settings = replace(world.settings, max_subscriptions=2)
+    node = await world.start("n1")
+    await world.befriend("bob", "ana", "cy", "dee")
+    ana, bob = world.client("ana"), world.client("bob")
+    await bob.connect(node)
+    assert await bob.watch("ana", "cy", "dee") == ["dee"]
+    assert await bob.watch("ana") == []
+    await ana.connect(node)
+    await world.sleep(1)
+    assert bob.saw("ana") == ["offline", "online"]
+    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["cy"])
+    assert await bob.watch("dee") == []
+
+
+async def test_f6_oneself_is_seen_as_one_is_also_when_invisible_and_the_unknown_like_strangers(world):
+    node, ana, bob = await meet(world)
+    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    assert await ana.watch("ana") == []
+    assert ana.saw("ana") == ["online"]
+    assert await bob.watch("who?", "mallory") == ["who?", "mallory"]
+
+
+async def test_f7_ten_changes_within_one_tick_are_at_most_two_frames_the_last_one_right(world):
+    node, ana, bob = await meet(world)
+    await world.sleep(1)
+    bob.forget()
+    for number in range(10):
+        mode = Mode.BUSY if number % 2 == 0 else Mode.AWAY
+        await node.node.decider.ask("ana", lambda p, now, t, mode=mode: altered(p, mode=mode))
+    await world.sleep(0.5)
+    assert len(bob.frames) <= 2
+    assert bob.last("ana").status == "away"
+
+
+async def test_f9_a_contact_made_later_appears_and_is_followed(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(n2)
+    await bob.connect(n1)
+    await bob.watch_contacts()
+    assert bob.shown == {}
+    await n2.node.graph.apply([RelationRow("follow", "ana", "bob")])
+    await world.sleep(3)
+    assert bob.shown == {}
+    await n2.node.graph.apply([RelationRow("follow", "bob", "ana")])
+    await world.sleep(2)
+    assert bob.saw("ana") == ["online"]
+    await n2.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    assert bob.saw("ana") == ["online", "busy"]
+
+
+async def test_a_lost_relation_looks_like_nobody_and_a_regained_one_like_now(world):
+    node, ana, bob = await meet(world)
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    await world.sleep(0.1)
+    assert (bob.last("ana").status, bob.last("ana").last_seen, bob.last("ana").since) == (
+        "offline",
+        None,
+        None,
+    )
+    bob.forget()
+    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    assert bob.shown == {}
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob")])
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["busy"]
+
+
+async def test_unsubscribed_means_nothing_any_more(world):
+    node, ana, bob = await meet(world)
+    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["ana"])
+    bob.forget()
+    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await world.sleep(1)
+    assert bob.shown == {}
+
+
+async def test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped(world):
+    """n2 has read from the log that ana rests, and is slow to take it; far, who comes meanwhile, reads what came after."""
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await world.sleep(1)
+    tail, held, late = n2.node.engine.tail, asyncio.get_running_loop().create_future(), []
+
+    async def slow_answer(cursors, wait):
+        parts = await tail(cursors, wait)
+        if parts and not late:
+            late.extend(parts)
+            await held
+        elif parts:  # whoever took the older one shows it until this arrives
+            await asyncio.sleep(1)
+        return parts
+
+    n2.node.engine.tail = slow_answer
+    await world.sleep(1.1)
+    ana.rest()
+    await world.sleep(0.3)
+    assert late
+    ana.act()
+    await world.sleep(0.3)
+    await far.watch("ana")
+    held.set_result(None)
+    await world.sleep(3)
+    assert far.saw("ana") == ["online"]
+    assert bob.saw("ana") == ["online", "away", "online"]
+
+
+async def test_e14_who_left_the_store_and_returns_is_seen_by_everybody(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    for node in (n2, n1, n2):
+        ana.close()
+        await world.sleep(40)
+        assert world.stored("ana") is None
+        await ana.connect(node)
+        await world.sleep(1)
+    assert bob.saw("ana") == far.saw("ana") == ["online"] + ["offline", "online"] * 3
+
+
+async def test_while_the_store_is_away_a_new_subscriber_gets_the_ledgers_word_called_stale(world):
+    n1, n2 = await world.start_all("n1", "n2")
+    await world.befriend("ana", "bob", "cy")
+    seen = world.now - 5_000
+    await world.ledger.save_last_seen({"cy": seen})
+    ana, bob = world.client("ana"), world.client("bob")
+    await ana.connect(n1)
+    await bob.connect(n2)
+    with world.faults.during(Rule(Fault.SILENCE, node="n2")):
+        await bob.watch("ana", "cy")
+        assert (bob.last("ana").status, bob.last("ana").stale) == ("offline", True)
+        assert (bob.last("cy").last_seen, bob.last("cy").stale) == (seen, True)
+        [told] = await n2.node.views.statuses("bob", ["ana"])
+        assert b'"stale":true' in told
+    await world.sleep(5)
+    assert (bob.last("ana").status, bob.last("ana").stale) == ("online", False)
+    assert (bob.last("cy").status, bob.last("cy").stale) == ("offline", False)
+
+
+async def test_a_contact_unsubscribed_from_is_not_brought_back_by_following_contacts(world):
+    node, ana, bob = await meet(world)
+    await world.befriend("bob", "carla")
+    await bob.watch_contacts()
+    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["ana"])
+    bob.forget()
+    await node.node.graph.apply(follow_each_other("bob", "dora"))
+    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob")])
+    await world.sleep(3)
+    assert bob.saw("dora") == ["offline"]
+    assert bob.saw("ana") == []
+    await bob.watch_contacts()  # asked for again
+    assert bob.saw("ana") == ["busy"]
+
+
+async def test_unsubscribing_from_contacts_is_final_while_a_new_one_is_being_read(world):
+    node, ana, bob = await meet(world)
+    await bob.watch_contacts()
+    loads = Stalled(node.node.engine, "load")
+    applied = asyncio.ensure_future(node.node.graph.apply(follow_each_other("bob", "carla")))
+    await world.sleep(0.1)
+    assert loads.waiting
+    await node.node.subscriptions.unsubscribe_contacts(bob.connection.outbox)
+    bob.forget()
+    await loads.release()
+    await applied
+    await node.node.choices.set_mode("carla", Mode.BUSY, None)
+    await world.sleep(1)
+    assert bob.shown == {}
+
+
+async def test_unsubscribing_from_contacts_includes_those_who_were(world):
+    node, ana, bob = await meet(world)
+    await bob.watch_contacts()
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    assert await node.node.subscriptions.unsubscribe_contacts(bob.connection.outbox) == ["ana"]
+    bob.forget()
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob")])
+    await world.sleep(3)
+    assert bob.shown == {}
+
+
+async def test_the_cap_holds_when_two_subscriptions_are_read_at_once(world):
+    world.settings = replace(world.settings, max_subscriptions=2)
+    node = await world.start("n1")
+    for friend in ("ana", "carla", "dora"):
+        await world.befriend("bob", friend)
+    bob = world.client("bob")
+    await bob.connect(node)
+    loads = Stalled(node.node.engine, "load")
+    asked = [asyncio.ensure_future(bob.watch(*users)) for users in (["ana", "carla"], ["dora"])]
+    await world.sleep(0.1)
+    await loads.release()
+    denied = [user for each in asked for user in await each]
+    assert len(bob.connection.outbox.watching) == 2
+    assert len(denied) == 1
+
+
+async def test_contacts_that_could_not_be_read_are_not_followed_later_unasked(world):
+    node, ana, bob = await meet(world)
+    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["ana"])
+    world.ledger.away = True
+    with pytest.raises(Unavailable):
+        await bob.watch_contacts()
+    world.ledger.away = False
+    bob.forget()
+    await node.node.graph.apply(follow_each_other("bob", "carla"))
+    await world.sleep(3)
+    assert bob.shown == {}
+
+
+def follow_each_other(a, b):
+    return [RelationRow("follow", a, b), RelationRow("follow", b, a)]
+
+
+async def test_fifty_contacts_of_a_viewer_are_kept_once(world):
+    """What is watched and what stands between the two are the same ids: neither has room of its own."""
+    node = await world.start("n1")
+    names = [f"u{number}" for number in range(50)]
+    await world.ledger.apply([RelationRow("contact", "bob", name) for name in names])
+    bob = world.client("bob")
+    await bob.connect(node)
+    await bob.watch(*names)
+    watching, known = bob.connection.outbox.watching, node.node.relations._known
+    assert watching == tuple(sorted(names))
+    assert known._ties["bob"].users is watching
+    assert known._ties["bob"].others is None
+    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["u7"])
+    assert "u7" not in bob.connection.outbox.watching
+    assert known.untied("bob", names) == []

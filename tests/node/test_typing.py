@@ -1,0 +1,187 @@
+"""Scenarios I: typing is passed on, and kept nowhere."""
+
+import pytest
+from tests.node.scenes import meet
+
+from herenow.core.model import Mode
+from herenow.errors import ProtocolError
+from herenow.ports import RelationRow
+from herenow.wire.inputs import Activity
+from herenow_testing.faults.faulty_engine import Fault, Rule
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def type_to(client, *, to=None, room=None, typing=True):
+    """As a gateway does it: typing is activity."""
+    client.act()
+    node = client.node
+    await node.run(node.node.typing.typing(client.connection, to, room, typing=typing))
+
+
+def heard(client):
+    return [
+        (frame["user_id"], frame.get("to") or frame.get("room"), frame["expires_in"])
+        for frame in client.of_type("presence.typing")
+    ]
+
+
+async def test_i1_viewers_are_told_for_how_long_and_no_stop_is_needed(world):
+    node, ana, bob = await meet(world)
+    await type_to(ana, to="bob")
+    ana.vanish()
+    await world.sleep(10)
+    assert heard(bob) == [("ana", "bob", 6)]
+
+
+async def test_an_early_end_is_passed_on_once(world):
+    _, ana, bob = await meet(world)
+    await type_to(ana, to="bob")
+    await type_to(ana, to="bob", typing=False)
+    await type_to(ana, to="bob", typing=False)
+    assert heard(bob) == [("ana", "bob", 6), ("ana", "bob", 0)]
+
+
+async def test_i2_the_invisible_type_for_nobody(world):
+    node, ana, bob = await meet(world)
+    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await type_to(ana, to="bob")
+    assert heard(bob) == []
+
+
+async def test_i2_members_who_may_not_see_the_typist_receive_nothing(world):
+    node, ana, bob = await meet(world)
+    await world.ledger.apply([RelationRow("room", "r1", user) for user in ("ana", "bob", "eve")])
+    eve = world.client("eve")
+    await eve.connect(node)
+    for client in (bob, eve):
+        await node.node.typing.open_room(client.connection, "r1")
+    await type_to(ana, room="r1")
+    assert heard(bob) == [("ana", "r1", 6)]
+    assert heard(eve) == []
+
+
+async def test_i3_to_reaches_only_that_users_sockets_that_watch_the_typist(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    watching, blind = world.client("bob", "watching"), world.client("bob", "blind")
+    await watching.connect(n2)
+    await watching.watch("ana")
+    await blind.connect(n2)
+    cy = world.client("cy")
+    await cy.connect(n2)
+    await type_to(ana, to="bob")
+    await world.sleep(0.1)
+    assert heard(bob) == heard(watching) == [("ana", "bob", 6)]
+    assert heard(blind) == heard(cy) == []
+
+
+async def test_i4_faster_than_every_two_seconds_is_conflated_and_never_punished(world):
+    _, ana, bob = await meet(world)
+    for _ in range(50):
+        await type_to(ana, to="bob")
+        await world.sleep(0.1)
+    assert len(heard(bob)) == 3
+    assert ana.connected
+
+
+async def test_i5_who_is_not_a_member_is_refused_with_a_code(world):
+    node, ana, bob = await meet(world)
+    with pytest.raises(ProtocolError) as refusal:
+        await node.node.typing.typing(ana.connection, None, "r1", typing=True)
+    assert refusal.value.code == "not_a_member"
+    with pytest.raises(ProtocolError) as refusal:
+        await node.node.typing.open_room(ana.connection, "r1")
+    assert refusal.value.code == "not_a_member"
+    with pytest.raises(ProtocolError) as refusal:
+        await node.node.typing.typing(ana.connection, "stranger", None, typing=True)
+    assert refusal.value.code == "not_mutual_followers"
+
+
+async def test_who_is_no_member_any_more_hears_nothing(world):
+    node, ana, bob = await meet(world)
+    await node.node.graph.apply([RelationRow("room", "r1", user) for user in ("ana", "bob")])
+    await node.node.typing.open_room(bob.connection, "r1")
+    await node.node.graph.apply([RelationRow("room", "r1", "bob", remove=True)])
+    await world.sleep(0.1)
+    await type_to(ana, room="r1")
+    assert heard(bob) == []
+
+
+async def test_i6_typing_is_activity(world):
+    node, ana, bob = await meet(world)
+    await world.sleep(305)
+    assert bob.last("ana").status == "away"
+    await type_to(ana, to="bob")
+    await world.sleep(0.1)
+    assert bob.last("ana").status == "online"
+
+
+async def test_i6_typing_that_arrives_after_the_end_revives_nobody(world):
+    node, ana, bob = await meet(world)
+    connection = ana.connection
+    await ana.bye()
+    node.node.sessions.act(connection.session, Activity.ACTIVE)
+    await node.node.typing.typing(connection, "bob", None, typing=True)
+    await world.sleep(40)
+    assert bob.saw("ana") == ["online", "offline"]
+    assert world.stored("ana") is None
+
+
+async def test_i7_nothing_is_stored(world):
+    node, ana, bob = await meet(world)
+    await world.sleep(1)
+    before = world.store.snapshot()
+    calls = world.ledger.people.copy()
+    for _ in range(3):
+        await type_to(ana, to="bob")
+        await world.sleep(2)
+    after = world.store.snapshot()
+    assert [shard.records for shard in after.shards] == [shard.records for shard in before.shards]
+    assert [shard.log.head for shard in after.shards] == [shard.log.head for shard in before.shards]
+    assert world.ledger.people == calls
+
+
+async def test_messages_between_nodes_are_best_effort(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    with world.faults.during(Rule(Fault.MESSAGE_LOST)):
+        await type_to(ana, to="bob")
+        await world.sleep(1)
+    assert heard(bob) == [("ana", "bob", 6)]
+    assert heard(far) == []
+    await world.sleep(2)
+    await type_to(ana, to="bob")
+    await world.sleep(0.1)
+    assert len(heard(far)) == 1
+
+
+async def test_who_unsubscribes_while_it_is_passed_on_hears_nothing(world):
+    node, ana, bob = await meet(world)
+    look = node.node.reader.look
+
+    async def slow_look(users):
+        found = await look(users)
+        node.node.subscriptions.unsubscribe(bob.connection.outbox, ["ana"])
+        return found
+
+    node.node.reader.look = slow_look
+    await type_to(ana, to="bob")
+    assert heard(bob) == []
+
+
+async def test_who_cannot_be_shown_to_be_a_member_any_more_hears_nothing(world):
+    node, ana, bob = await meet(world)
+    await node.node.graph.apply([RelationRow("room", "r1", user) for user in ("ana", "bob")])
+    await node.node.typing.open_room(bob.connection, "r1")
+    await type_to(ana, room="r1")
+    assert heard(bob) == [("ana", "r1", 6)]
+    bob.forget()
+    await node.node.graph.apply([RelationRow("room", "r1", "bob", remove=True)])
+    world.ledger.away = True
+    await world.sleep(3)
+    await type_to(ana, room="r1")
+    assert heard(bob) == []

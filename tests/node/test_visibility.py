@@ -1,0 +1,647 @@
+"""Scenarios G: what people decide about being seen holds at once, for everybody it concerns and for nobody else."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+from tests.node.scenes import meet
+from tests.node.test_invisible import all_exits
+from tests.node.test_typing import heard, type_to
+
+from herenow.core.model import Custom, Mode
+from herenow.core.visibility import DAY, PreferencesEdit, Visibility
+from herenow.errors import ProtocolError, Unavailable
+from herenow.ports import RelationRow
+from herenow_testing.world.world import World
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+CONTACTS, EVERYONE, NOBODY = (
+    PreferencesEdit(v) for v in (Visibility.CONTACTS, Visibility.EVERYONE, Visibility.NOBODY)
+)
+NO_TIMES = PreferencesEdit(share_last_seen=False)
+TIMES = PreferencesEdit(share_last_seen=True)
+
+
+async def decide(node, user, edit):
+    return await node.node.privacy.change(user, edit)
+
+
+async def see(node, viewer, target):
+    """What REST says, `as_of` aside."""
+    [status] = await node.node.views.statuses(viewer, [target])
+    return {key: value for key, value in msgspec.json.decode(status).items() if key != "as_of"}
+
+
+def offline(user, last_seen):
+    return {
+        "user_id": user,
+        "status": "offline",
+        "since": last_seen,
+        "last_seen": last_seen,
+        "custom_status": None,
+        "platforms": [],
+    }
+
+
+async def busy_life(world, node, client, seconds=100):
+    """Whatever a hidden user may do."""
+    await node.node.choices.set_mode(client.user, Mode.BUSY, None)
+    await node.node.choices.set_custom(client.user, Custom("secret"))
+    second = world.client(client.user, "second")
+    await second.connect(node)
+    await world.sleep(seconds)
+    client.act()
+    await node.node.choices.set_mode(client.user, Mode.AUTO, None)
+    await node.node.choices.set_custom(client.user, None)
+    await second.bye()
+    await world.sleep(1)
+
+
+# --- Blocks --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blocker", ["ana", "bob"])
+async def test_g1_a_block_is_plain_offline_then_silence_whoever_placed_it(world, blocker):
+    node, ana, bob = await meet(world)
+    blocked = "bob" if blocker == "ana" else "ana"
+    await ana.watch("bob")
+    await world.sleep(1)
+    for client in (ana, bob):
+        client.forget()
+    await node.node.privacy.block(blocker, blocked)
+    at = world.now
+    await world.sleep(0.1)
+    for client, target in ((bob, "ana"), (ana, "bob")):
+        assert [shown.status for shown in client.shown[target]] == ["offline"]
+        assert client.last(target).last_seen == client.last(target).since == pytest.approx(at, abs=5)
+    for client in (ana, bob):
+        client.forget()
+    await busy_life(world, node, ana)
+    await busy_life(world, node, bob)
+    assert bob.shown == ana.shown == {}
+    await node.node.privacy.unblock(blocker, blocked)
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ana.saw("bob") == ["online"]
+
+
+async def test_a_blocked_viewer_gets_on_every_exit_what_one_who_signed_out_would_give(world):
+    node, ana, bob = await meet(world)
+    other = World(shards=4)
+    try:
+        there, ana2, bob2 = await meet(other)
+        for each in (node, there):
+            await each.node.choices.set_custom("ana", Custom("here"))
+        await world.sleep(7)
+        await node.node.privacy.block("ana", "bob")
+        await ana2.bye()
+        await world.sleep(1)
+        await busy_life(world, node, ana, 10)
+        assert await all_exits(node, "bob", "ana") == await all_exits(there, "bob", "ana")
+        assert bob.saw("ana") == bob2.saw("ana")
+        assert bob.last("ana").value == bob2.last("ana").value
+        assert len(bob.shown["ana"]) == len(bob2.shown["ana"])
+    finally:
+        await other.close()
+
+
+async def test_who_was_offline_when_blocked_was_last_seen_truly_then(world):
+    node, ana, bob = await meet(world)
+    await ana.bye()
+    left = world.now
+    await world.sleep(100)
+    before = await see(node, "bob", "ana")
+    bob.forget()
+    await node.node.privacy.block("ana", "bob")
+    await ana.connect(node)
+    await world.sleep(5)
+    assert bob.shown == {}
+    assert await see(node, "bob", "ana") == before == offline("ana", pytest.approx(left, abs=5))
+
+
+async def test_a_blocked_stranger_is_a_stranger(world):
+    node, ana, bob = await meet(world)
+    eve, may = world.client("eve"), world.client("may")
+    for client in (eve, may):
+        await client.connect(node)
+    await node.node.privacy.block("ana", "eve")
+    await node.node.privacy.block("nobody-at-all", "eve")
+    assert await eve.watch("ana", "nobody-at-all") == await may.watch("ana", "nobody-at-all")
+    assert await see(node, "eve", "ana") == await see(node, "may", "ana") == offline("ana", None)
+    assert len(eve.frames) == len(may.frames)
+
+
+async def test_a_block_between_strangers_holds_when_they_become_friends(world):
+    node, ana, bob = await meet(world)
+    eve = world.client("eve")
+    await eve.connect(node)
+    await node.node.privacy.block("ana", "eve")
+    at = world.now
+    await world.sleep(50)
+    await world.befriend("ana", "eve")
+    await world.sleep(2)
+    assert await eve.watch("ana") == []
+    assert eve.last("ana").last_seen == pytest.approx(at, abs=5)
+    assert eve.saw("ana") == ["offline"]
+
+
+async def test_g2_a_lost_relation_beats_a_block(world):
+    node, ana, bob = await meet(world)
+    await node.node.privacy.block("ana", "bob")
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    await world.sleep(0.1)
+    assert (bob.last("ana").last_seen, bob.last("ana").since) == (None, None)
+    assert await see(node, "bob", "ana") == offline("ana", None)
+
+
+async def test_two_blocks_are_one_until_both_are_gone(world):
+    """The later one began while the other stood: it goes on with what that one froze."""
+    node, ana, bob = await meet(world)
+    await node.node.privacy.block("ana", "bob")
+    hidden = await see(node, "bob", "ana")
+    await world.sleep(50)
+    await node.node.privacy.block("bob", "ana")
+    bob.forget()
+    await world.sleep(50)
+    await node.node.privacy.unblock("ana", "bob")
+    await world.sleep(1)
+    assert await see(node, "bob", "ana") == hidden
+    assert bob.shown == {}
+    await node.node.privacy.unblock("bob", "ana")
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["online"]
+
+
+async def test_blocking_twice_and_unblocking_nobody_changes_nothing(world):
+    node, ana, bob = await meet(world)
+    await node.node.privacy.unblock("ana", "bob")
+    await node.node.privacy.block("ana", "bob")
+    hidden = await see(node, "bob", "ana")
+    await world.sleep(20)
+    bob.forget()
+    await node.node.privacy.block("ana", "bob")
+    await node.node.privacy.unblock("bob", "ana")
+    await world.sleep(1)
+    assert await see(node, "bob", "ana") == hidden
+    assert bob.shown == {}
+
+
+async def test_a_blocked_contact_stays_in_the_list_of_contacts_as_offline(world):
+    node, ana, bob = await meet(world)
+    await bob.watch_contacts()
+    await node.node.privacy.block("ana", "bob")
+    assert await node.node.views.count("bob") == {"online": 0, "busy": 0, "away": 0, "offline": 1}
+    assert len(await node.node.views.leaderboard("bob", 10)) == 1
+    newcomer = world.client("bob", "new")
+    await newcomer.connect(node)
+    await newcomer.watch_contacts()
+    assert newcomer.last("ana").value == bob.last("ana").value
+
+
+# --- Visibility ----------------------------------------------------------------------------------------------------------
+
+
+async def test_g3_everyone_shows_strangers_and_contacts_takes_it_from_them_alone(world):
+    node, ana, bob = await meet(world)
+    eve = world.client("eve")
+    await eve.connect(node)
+    assert await eve.watch("ana") == ["ana"]
+    await decide(node, "ana", EVERYONE)
+    assert await eve.watch("ana") == []
+    assert eve.saw("ana") == ["online"]
+    bob.forget()
+    await decide(node, "ana", CONTACTS)
+    await world.sleep(1)
+    assert eve.saw("ana") == ["online", "offline"]
+    assert (eve.last("ana").last_seen, eve.last("ana").since) == (None, None)
+    assert bob.frames == []
+    await decide(node, "ana", EVERYONE)
+    await world.sleep(0.1)
+    assert eve.saw("ana") == ["online", "offline", "online"]  # granted once, it is remembered
+    assert bob.frames == []
+
+
+async def test_a_blocked_stranger_of_everyone_looks_at_one_who_signed_out(world):
+    node, ana, bob = await meet(world)
+    eve = world.client("eve")
+    await eve.connect(node)
+    await decide(node, "ana", EVERYONE)
+    await eve.watch("ana")
+    await node.node.privacy.block("ana", "eve")
+    at = world.now
+    await world.sleep(0.1)
+    assert eve.last("ana").last_seen == pytest.approx(at, abs=5)
+    again = world.client("eve", "again")
+    await again.connect(node)
+    assert await again.watch("ana") == []
+    assert again.last("ana").value == eve.last("ana").value
+
+
+async def test_nobody_is_signed_out_at_that_moment_for_everybody_and_comes_back_as_now(world):
+    node, ana, bob = await meet(world)
+    await world.sleep(5)
+    await decide(node, "ana", NOBODY)
+    at = world.now
+    await world.sleep(0.1)
+    hidden = await see(node, "bob", "ana")
+    assert hidden == offline("ana", pytest.approx(at, abs=5))
+    assert bob.saw("ana") == ["online", "offline"]
+    bob.forget()
+    await busy_life(world, node, ana)
+    await decide(node, "ana", NOBODY)
+    await world.sleep(1)
+    assert bob.shown == {}
+    assert await see(node, "bob", "ana") == hidden
+    assert await ana.watch("ana") == []
+    assert ana.saw("ana") == ["online"]
+    await decide(node, "ana", CONTACTS)
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["online"]
+
+
+async def test_a_block_placed_while_nobody_sees_outlasts_it_with_the_earlier_moment(world):
+    node, ana, bob = await meet(world)
+    await decide(node, "ana", NOBODY)
+    hidden = await see(node, "bob", "ana")
+    await world.sleep(50)
+    await node.node.privacy.block("ana", "bob")
+    bob.forget()
+    await world.sleep(50)
+    await decide(node, "ana", CONTACTS)
+    await world.sleep(1)
+    assert await see(node, "bob", "ana") == hidden
+    assert bob.shown == {}
+
+
+async def test_a_block_lifted_while_nobody_sees_leaves_the_moment_of_the_block(world):
+    node, ana, bob = await meet(world)
+    await world.befriend("ana", "cy")
+    await node.node.privacy.block("ana", "bob")
+    hidden = await see(node, "bob", "ana")
+    await world.sleep(50)
+    await decide(node, "ana", NOBODY)
+    later = await see(node, "cy", "ana")
+    await world.sleep(50)
+    bob.forget()
+    await node.node.privacy.unblock("ana", "bob")
+    await world.sleep(3)
+    assert await see(node, "bob", "ana") == hidden != later
+    assert bob.shown == {}
+    await decide(node, "ana", CONTACTS)
+    await world.sleep(0.1)
+    assert bob.saw("ana") == ["online"]
+    await decide(node, "ana", NOBODY)
+    assert await see(node, "bob", "ana") == await see(node, "cy", "ana") != hidden
+
+
+async def test_invisible_and_blocked_is_hidden_since_the_first_of_them(world):
+    node, ana, bob = await meet(world)
+    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    hidden = await see(node, "bob", "ana")
+    await world.sleep(50)
+    await node.node.privacy.block("ana", "bob")
+    bob.forget()
+    await world.sleep(50)
+    await node.node.choices.set_mode("ana", Mode.AUTO, None)
+    await world.sleep(1)
+    assert await see(node, "bob", "ana") == hidden
+    assert bob.shown == {}
+
+
+async def test_shared_rooms_count_only_where_the_operator_says_so(world):
+    node, ana, bob = await meet(world)
+    open_house = World(shards=4, settings=replace(world.settings, rooms_relate=True))
+    eve = open_house.client("eve")
+    try:
+        there = await open_house.start("n1")
+        for each, somewhere in ((world, node), (open_house, there)):
+            looks = eve if each is open_house else each.client("eve")
+            may = each.client("may")
+            await looks.connect(somewhere)
+            await may.connect(somewhere)
+            rows = [RelationRow("room", "r1", user) for user in ("eve", "may")]
+            await somewhere.node.graph.apply(rows)
+            denied = await looks.watch("may")
+            assert denied == (["may"] if each is world else [])
+        assert eve.saw("may") == ["online"]
+        await there.node.graph.apply([RelationRow("room", "r1", "may", remove=True)])
+        await open_house.sleep(0.1)
+        assert eve.saw("may") == ["online", "offline"]
+        assert eve.last("may").last_seen is None
+        await there.node.graph.apply([RelationRow("room", "r1", "may")])
+        await open_house.sleep(0.1)
+        assert eve.saw("may") == ["online", "offline", "online"]
+    finally:
+        await open_house.close()
+
+
+# --- Last seen -----------------------------------------------------------------------------------------------------------
+
+
+async def test_g9_who_hides_last_seen_gets_buckets_for_others(world):
+    node, ana, bob = await meet(world)
+    await ana.bye()
+    await world.sleep(5)
+    exact = bob.last("ana")
+    assert exact.last_seen is not None
+    await decide(node, "bob", NO_TIMES)
+    await world.sleep(0.1)
+    shown = bob.last("ana")
+    assert (shown.status, shown.last_seen, shown.since, shown.bucket) == ("offline", None, None, "recently")
+    assert await see(node, "bob", "ana") == offline("ana", None) | {"last_seen_bucket": "recently"}
+    await decide(node, "bob", TIMES)
+    await world.sleep(0.1)
+    assert bob.last("ana").value == exact.value
+
+
+async def test_who_does_not_share_is_seen_without_times_by_everybody(world):
+    node, ana, bob = await meet(world)
+    await decide(node, "ana", NO_TIMES)
+    await world.sleep(0.1)
+    assert (bob.last("ana").status, bob.last("ana").since, bob.last("ana").bucket) == ("online", None, None)
+    await ana.bye()
+    await world.sleep(1)
+    assert (bob.last("ana").status, bob.last("ana").last_seen, bob.last("ana").bucket) == (
+        "offline",
+        None,
+        "recently",
+    )
+
+
+async def test_a_blocked_viewer_of_one_who_does_not_share_gets_the_bucket_of_that_moment(world):
+    node, ana, bob = await meet(world)
+    await decide(node, "ana", NO_TIMES)
+    await node.node.privacy.block("ana", "bob")
+    assert await see(node, "bob", "ana") == offline("ana", None) | {"last_seen_bucket": "recently"}
+    await busy_life(world, node, ana, 10)
+    assert await see(node, "bob", "ana") == offline("ana", None) | {"last_seen_bucket": "recently"}
+
+
+async def test_buckets_grow_old_for_those_who_hide_as_for_those_who_are_gone():
+    """At midnight, both at once; what a hidden user does in between moves nothing."""
+    world = World(start=20_000 * DAY - 60_000)
+    try:
+        node = await world.start("n1")
+        await world.befriend("bob", "ana", "cy")
+        long_ago = world.now - 3 * DAY
+        await world.ledger.save_last_seen({"ana": long_ago, "cy": long_ago - 5_000})
+        for user in ("ana", "cy"):
+            await decide(node, user, NO_TIMES)
+        await node.node.privacy.block("ana", "bob")
+        ana, bob = world.client("ana"), world.client("bob")
+        await ana.connect(node)
+        await bob.connect(node)
+        await bob.watch("ana", "cy")
+        assert bob.last("ana").bucket == bob.last("cy").bucket == "recently"
+        bob.forget()
+        for _ in range(12):
+            await world.sleep(10)
+            ana.act()
+            await node.node.choices.set_custom("ana", Custom(f"at {world.now}"))
+        [shown], [gone] = bob.shown["ana"], bob.shown["cy"]
+        assert shown.value == replace(gone.value, user="ana")
+        assert shown.bucket == "within_week"
+        assert shown.at % DAY < 1_100
+        assert (await see(node, "bob", "ana"))["last_seen_bucket"] == "within_week"
+    finally:
+        await world.close()
+
+
+async def test_the_leaderboard_orders_by_what_is_shown_and_by_nothing_else(world):
+    node = await world.start("n1")
+    friends = [f"f{number}" for number in range(6)]
+    await world.ledger.apply([RelationRow("contact", "bob", friend) for friend in friends])
+    now = world.now
+    await world.ledger.save_last_seen({"f0": now - 5_000, "f1": now - 4_000, "f3": now - 10 * DAY, "f5": now})
+    for friend in ("f1", "f2", "f3", "f5"):
+        await decide(node, friend, NO_TIMES)
+    board = [msgspec.json.decode(row)["user_id"] for row in await node.node.views.leaderboard("bob", 10)]
+    assert board == ["f0", "f1", "f5", "f3", "f2", "f4"]
+
+
+# --- Everywhere at once --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hiding", ["block", "nobody", "unfollow", "no times", "everyone"])
+async def test_g8_every_connection_and_rest_give_the_same_view_on_every_node(world, hiding):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far, fresh = world.client("bob", "far"), world.client("bob", "fresh")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(3)
+    match hiding:
+        case "block":
+            await n1.node.privacy.block("ana", "bob")
+        case "unfollow":
+            await n1.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+        case _:
+            edits = {"nobody": NOBODY, "no times": NO_TIMES, "everyone": EVERYONE}
+            await decide(n1, "ana", edits[hiding])
+    await world.sleep(0.5)
+    await fresh.connect(n2)
+    denied = await fresh.watch("ana")
+    assert denied == (["ana"] if hiding == "unfollow" else [])
+    views = {client.last("ana").value for client in (bob, far, fresh) if "ana" in client.shown}
+    assert len(views) == 1
+    here, there = await see(n1, "bob", "ana"), await see(n2, "bob", "ana")
+    assert here == there
+    [view] = views
+    assert (view.status, view.since, view.last_seen, view.bucket) == (
+        here["status"],
+        here["since"],
+        here["last_seen"],
+        here.get("last_seen_bucket"),
+    )
+
+
+CHANGES = ("block", "nobody", "unfollow", "to contacts")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_g10_when_the_message_is_lost_the_other_node_cuts_the_viewer_within_two_seconds(world, change):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    viewer = "eve" if change == "to contacts" else "bob"
+    far = world.client(viewer, "far")
+    await far.connect(n2)
+    await decide(n1, "ana", EVERYONE)
+    await world.sleep(3)
+    await far.watch("ana")
+    n1.node.engine.send = lost
+    match change:
+        case "block":
+            await n1.node.privacy.block("ana", "bob")
+        case "unfollow":
+            await decide(n1, "ana", CONTACTS)
+            await n1.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+        case _:
+            await decide(n1, "ana", NOBODY if change == "nobody" else CONTACTS)
+    await world.sleep(2)
+    assert far.saw("ana") == ["online", "offline"]
+    far.forget()
+    await busy_life(world, n1, ana, 10)
+    assert far.shown == {}
+
+
+async def lost(_message):
+    """A message that nobody gets."""
+
+
+async def test_with_the_message_the_other_node_knows_at_once(world):
+    n1, ana, bob = await meet(world)
+    n2 = await world.start("n2")
+    far = world.client("bob", "far")
+    await far.connect(n2)
+    await far.watch("ana")
+    await world.sleep(5.3)
+    await n1.node.privacy.block("ana", "bob")
+    await world.sleep(0.1)
+    assert far.saw("ana") == ["online", "offline"]
+    await n1.node.privacy.unblock("ana", "bob")
+    await world.sleep(0.1)
+    assert far.saw("ana") == ["online", "offline", "online"]
+
+
+async def test_g7_what_was_published_before_the_block_is_not_delivered_after_it(world):
+    node, ana, bob = await meet(world)
+    await world.sleep(1)
+    bob.forget()
+    # The first goes out at once, the second waits for the end of the tick.
+    await node.node.choices.set_mode("ana", Mode.AWAY, None, saved=False)
+    await node.node.choices.set_mode("ana", Mode.BUSY, None, saved=False)
+    await node.node.privacy.block("ana", "bob")
+    await world.sleep(1)
+    assert bob.saw("ana") == ["away", "offline"]
+
+
+async def test_g11_what_waits_for_a_slow_reader_is_never_sent_after_a_block(world):
+    node, ana, bob = await meet(world)
+    await world.sleep(1)
+    bob.forget()
+    outbox = bob.connection.outbox
+    node.node.hub.pause(outbox)
+    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.choices.set_custom("ana", Custom("secret"))
+    await world.sleep(2)
+    await node.node.privacy.block("ana", "bob")
+    node.node.hub.resume(outbox)
+    await world.sleep(1)
+    assert bob.saw("ana") == ["offline"]
+    assert "secret" not in repr(bob.frames)
+
+
+async def test_unaffected_viewers_get_nothing(world):
+    node, ana, bob = await meet(world)
+    await world.befriend("ana", "cy")
+    cy = world.client("cy")
+    await cy.connect(node)
+    await cy.watch("ana")
+    await world.sleep(1)
+    cy.forget()
+    await node.node.privacy.block("ana", "bob")
+    await node.node.privacy.unblock("ana", "bob")
+    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    await decide(node, "bob", NO_TIMES)
+    await decide(node, "ana", EVERYONE)
+    await decide(node, "ana", PreferencesEdit(public=True))
+    await world.sleep(3)
+    assert cy.frames == []
+
+
+async def test_f6_oneself_is_the_truth_however_one_hides(world):
+    node, ana, bob = await meet(world)
+    await decide(node, "ana", NOBODY)
+    await decide(node, "ana", NO_TIMES)
+    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    assert await ana.watch("ana") == []
+    assert ana.saw("ana") == ["online"]
+    assert ana.last("ana").since is not None
+
+
+async def test_f9_contacts_follow_the_graph_also_to_one_who_blocks(world):
+    """The new contact appears as one who was offline, for that is what it looks like."""
+    node, ana, bob = await meet(world)
+    await bob.watch_contacts()
+    cy = world.client("cy")
+    await cy.connect(node)
+    await node.node.privacy.block("cy", "bob")
+    await node.node.graph.apply([RelationRow("contact", "bob", "cy")])
+    await world.sleep(0.1)
+    assert bob.saw("cy") == ["offline"]
+    await node.node.privacy.unblock("cy", "bob")
+    await world.sleep(0.1)
+    assert bob.saw("cy") == ["offline", "online"]
+
+
+# --- Typing --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hiding", ["ana blocks", "bob blocks", "nobody", "no times"])
+async def test_i2_who_hides_types_for_nobody_and_gets_no_other_answer(world, hiding):
+    node, ana, bob = await meet(world)
+    await node.node.graph.apply([RelationRow("room", "r1", user) for user in ("ana", "bob")])
+    await node.node.typing.open_room(bob.connection, "r1")
+    match hiding:
+        case "ana blocks":
+            await node.node.privacy.block("ana", "bob")
+        case "bob blocks":
+            await node.node.privacy.block("bob", "ana")
+        case _:
+            await decide(node, "ana", NOBODY if hiding == "nobody" else NO_TIMES)
+    await type_to(ana, to="bob")
+    await type_to(ana, room="r1")
+    assert heard(bob) == ([] if hiding != "no times" else [("ana", "bob", 6), ("ana", "r1", 6)])
+
+
+async def test_typing_to_a_blocked_stranger_is_refused_as_to_any_stranger(world):
+    node, ana, bob = await meet(world)
+    await node.node.privacy.block("eve", "ana")
+    sentences = []
+    for stranger in ("eve", "may"):
+        with pytest.raises(ProtocolError) as refusal:
+            await type_to(ana, to=stranger)
+        sentences.append(str(refusal.value).replace(stranger, "…"))
+    assert sentences[0] == sentences[1]
+
+
+# --- When the ledger is away -----------------------------------------------------------------------------------------------
+
+
+async def test_while_the_ledger_is_away_nothing_is_decided_and_what_holds_goes_on_holding(world):
+    node, ana, bob = await meet(world)
+    await node.node.privacy.block("ana", "bob")
+    bob.forget()
+    world.ledger.away = True
+    with pytest.raises(Unavailable):
+        await node.node.privacy.unblock("ana", "bob")
+    with pytest.raises(Unavailable):
+        await node.node.privacy.block("ana", "cy")
+    with pytest.raises(Unavailable):
+        await decide(node, "ana", EVERYONE)
+    await world.sleep(10)
+    assert "online" not in bob.saw("ana")
+    world.ledger.away = False
+    await world.sleep(3)
+    assert "online" not in bob.saw("ana")
+    assert await see(node, "cy", "ana") == offline("ana", None)
+
+
+async def test_a_preference_that_cannot_be_read_again_hides_until_it_can(world):
+    """Heard that something changed, but not what: nobody sees, and the next look heals it."""
+    node, ana, bob = await meet(world)
+    preferences = world.ledger.preferences
+    away = True
+
+    async def flaky(users):
+        if away:
+            raise Unavailable("The ledger is away.")
+        return await preferences(users)
+
+    world.ledger.preferences = flaky
+    await world.ledger.set_idle_after("ana", 60_000)
+    await world.sleep(1.1)
+    assert bob.saw("ana") == ["online", "offline"]
+    away = False
+    await world.sleep(2.1)
+    assert bob.saw("ana") == ["online", "offline", "online"]

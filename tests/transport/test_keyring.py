@@ -1,0 +1,389 @@
+"""Keys are fetched in the background, kept while their source is in trouble, and looked for again when one is missing."""
+
+import asyncio
+import os
+
+import jwt
+import pytest
+from tests.transport.issuer import issuing, jwks, public_jwk, signed
+
+from herenow.errors import ConfigurationError, ProtocolError
+from herenow.transport.auth.auth import Auth
+from herenow.transport.auth.jwks import MAX_BYTES
+from herenow.transport.auth.key_sources import LONGEST, SHORTEST, FileSource, Read, UrlSource
+from herenow.transport.auth.keyring import TRIED
+from herenow.transport.auth.public_keys import BadKeys, KeysPending
+from herenow.transport.auth.tokens import Expected
+from herenow_testing.world.manual_clock import LoopClock
+
+SECRET = "s" * 32
+ONE, TWO = public_jwk("ES256", "one"), public_jwk("ES256", "two")
+
+
+class Scripted:
+    """A source whose answers a test writes; time is the loop's."""
+
+    where = "https://issuer.example/jwks"
+    patience = 30.0
+
+    def __init__(self, body):
+        self.body = body
+        self.reads = 0
+        self.takes = 0.0
+
+    async def read(self):
+        self.reads += 1
+        body = self.body
+        await asyncio.sleep(self.takes)
+        if isinstance(body, Exception):
+            raise body
+        return Read(body, 300.0)
+
+
+class Door:
+    def __init__(self, source, **options):
+        self.clock = LoopClock()
+        self.auth = Auth(options.pop("secret", None), self.clock, 86_400.0, source=source, **options)
+
+    def token(self, algorithm="ES256", name="one", **claims):
+        return signed(algorithm, name, now=self.clock.now() / 1000, **claims)
+
+    async def code(self, token):
+        try:
+            await self.auth.checked(token)
+        except ProtocolError as error:
+            return error.code
+        return "ok"
+
+
+@pytest.fixture
+async def opened():
+    doors = []
+
+    async def opened(source, **options):
+        door = Door(source, **options)
+        doors.append(door)
+        await door.auth.start()
+        return door
+
+    yield opened
+    for door in doors:
+        await door.auth.stop()
+
+
+moved = pytest.mark.looptime(noop_cycles=0)
+
+
+@moved
+async def test_a_new_key_is_found_by_the_first_token_that_names_it(opened):
+    source = Scripted(jwks(ONE))
+    door = await opened(source)
+    assert await door.code(door.token(name="two")) == "token_unknown_key"
+    await asyncio.sleep(31)
+    source.body = jwks(ONE, TWO)
+    assert await door.code(door.token(name="two")) == "ok"
+    assert source.reads == 3
+
+
+@moved
+async def test_all_who_ask_at_once_cause_one_look(opened):
+    source = Scripted(jwks(ONE))
+    door = await opened(source)
+    source.body, source.takes = jwks(ONE, TWO), 1.0
+    codes = await asyncio.gather(*(door.code(door.token(name="two", sub=f"u{n}")) for n in range(50)))
+    assert set(codes) == {"ok"}
+    assert source.reads == 2
+
+
+@moved
+async def test_unknown_keys_cause_a_look_at_most_every_half_minute(opened):
+    source = Scripted(jwks(ONE))
+    door = await opened(source)
+    for second in range(60):
+        assert await door.code(door.token(name="two", kid=f"made-up-{second}")) != "ok"
+        assert await door.code(door.token()) == "ok"
+        await asyncio.sleep(1)
+    assert source.reads == 3
+
+
+@moved
+async def test_a_key_that_came_too_soon_to_be_looked_for_may_be_asked_for_again(opened):
+    source = Scripted(jwks(ONE))
+    door = await opened(source)
+    assert await door.code(door.token(name="two", kid="made-up")) == "token_unknown_key"
+    source.body = jwks(ONE, TWO)
+    assert await door.code(door.token(name="two")) == "keys_unavailable"
+    await asyncio.sleep(30)
+    assert await door.code(door.token(name="two")) == "ok"
+
+
+@moved
+async def test_keys_are_read_again_before_they_are_old_and_a_key_taken_back_is_refused(opened):
+    source = Scripted(jwks(ONE, TWO))
+    door = await opened(source)
+    token = door.token(name="two")
+    assert await door.code(token) == "ok"
+    source.body = jwks(ONE)
+    await asyncio.sleep(241)
+    assert source.reads == 2
+    assert await door.code(token) == "token_unknown_key"
+    assert await door.code(door.token()) == "ok"
+
+
+@moved
+@pytest.mark.parametrize(
+    "trouble", [BadKeys("it is down"), b"<html>", b'{"keys":[]}', b" " * (MAX_BYTES + 1)]
+)
+async def test_what_was_good_stays_in_use_while_the_source_is_in_trouble(opened, trouble):
+    source = Scripted(jwks(ONE))
+    door = await opened(source)
+    source.body = trouble
+    await asyncio.sleep(1_000)
+    assert await door.code(door.token()) == "ok"
+    assert "stay in use" in door.auth.trouble
+    assert await door.code(door.token(name="two")) == "keys_unavailable"
+    source.body = jwks(ONE, TWO)
+    await asyncio.sleep(31)
+    assert door.auth.trouble is None
+    assert await door.code(door.token(name="two")) == "ok"
+
+
+@moved
+async def test_without_any_keys_tokens_are_refused_to_be_tried_again_until_keys_come(opened):
+    source = Scripted(BadKeys("it is down"))
+    door = await opened(source, secret=SECRET)
+    assert "no token can be verified" in door.auth.trouble
+    assert await door.code(door.token()) == "keys_unavailable"
+    source.body = jwks(ONE)
+    await asyncio.sleep(20)
+    assert await door.code(door.token()) == "ok"
+    assert door.auth.trouble is None
+
+
+@moved
+async def test_a_kid_chooses_the_key_and_no_other_is_tried(opened):
+    door = await opened(Scripted(jwks(ONE, TWO)))
+    assert await door.code(door.token(name="one", kid="ES256-two")) == "token_bad_signature"
+
+
+@moved
+async def test_a_kid_of_a_key_for_another_algorithm_is_refused(opened):
+    door = await opened(Scripted(jwks(ONE, public_jwk("EdDSA"))))
+    assert await door.code(door.token("EdDSA", kid="ES256-one")) == "token_algorithm"
+    assert await door.code(door.token("RS256", kid="ES256-one")) == "token_algorithm"
+
+
+@moved
+async def test_keys_that_share_a_name_are_told_apart(opened):
+    same = [
+        {**public_jwk(a, n), "kid": "same"} for a, n in (("ES256", "one"), ("ES256", "two"), ("EdDSA", "one"))
+    ]
+    door = await opened(Scripted(jwks(*same)))
+    for algorithm, name in (("ES256", "one"), ("ES256", "two"), ("EdDSA", "one")):
+        assert await door.code(door.token(algorithm, name, kid="same")) == "ok"
+    assert await door.code(door.token("ES256", "three", kid="same")) == "token_bad_signature"
+
+
+@moved
+async def test_without_a_kid_the_keys_of_the_algorithm_are_tried_but_not_endlessly(opened):
+    many = [public_jwk("ES256", f"n{number}") for number in range(TRIED + 1)]
+    door = await opened(Scripted(jwks(public_jwk("EdDSA"), *many)))
+    assert await door.code(door.token("ES256", f"n{TRIED - 1}", kid=None)) == "ok"
+    assert await door.code(door.token("ES256", f"n{TRIED}", kid=None)) == "token_bad_signature"
+    assert await door.code(door.token("EdDSA", kid=None)) == "ok"
+
+
+@moved
+async def test_an_issuer_that_names_no_keys_may_change_them(opened):
+    source = Scripted(jwks({**ONE, "kid": None}))
+    door = await opened(source)
+    assert await door.code(door.token(kid=None)) == "ok"
+    source.body = jwks({**TWO, "kid": None})
+    assert await door.code(door.token(name="two", kid=None)) == "ok"
+    assert await door.code(door.token(name="one", kid=None)) == "token_bad_signature"
+
+
+@moved
+async def test_a_verified_token_is_remembered_but_not_past_its_end(opened):
+    door = await opened(Scripted(jwks(ONE)))
+    token = door.token(exp=door.clock.now() / 1000 + 60)
+    assert [await door.code(token) for _ in range(3)] == ["ok"] * 3
+    await asyncio.sleep(60)
+    assert await door.code(token) == "token_expired"
+
+
+@moved
+async def test_only_a_token_that_may_be_shown_again_is_remembered(opened):
+    door = await opened(Scripted(jwks(ONE)))
+    opening, asking = door.token(), door.token(sub="bob")
+    assert (await door.auth.checked(opening, once=True)).user == "ana"
+    assert not door.auth._verified
+    assert await door.auth.checked(asking) is await door.auth.checked(asking, once=True)
+    assert len(door.auth._verified) == 1
+
+
+@moved
+async def test_the_secret_signs_hs256_only_where_it_is_configured(opened):
+    def by_secret(door):
+        return jwt.encode({"sub": "ana", "exp": door.clock.now() / 1000 + 60}, SECRET, "HS256")
+
+    with_secret = await opened(Scripted(jwks(ONE)), secret=SECRET)
+    without = await opened(Scripted(jwks(ONE)))
+    assert await with_secret.code(by_secret(with_secret)) == "ok"
+    assert await without.code(by_secret(without)) == "token_algorithm"
+
+
+@moved
+@pytest.mark.parametrize(
+    ("claims", "code"),
+    [
+        ({"iss": "https://i", "aud": "herenow"}, "ok"),
+        ({"iss": "https://i", "aud": ["other", "herenow"]}, "ok"),
+        ({"iss": "https://i", "aud": "beside"}, "ok"),
+        ({"aud": "herenow"}, "token_claims"),
+        ({"iss": "https://j", "aud": "herenow"}, "token_claims"),
+        ({"iss": "https://i"}, "token_claims"),
+        ({"iss": "https://i", "aud": "other"}, "token_claims"),
+        ({"iss": "https://i", "aud": []}, "token_claims"),
+    ],
+)
+async def test_issuer_and_audience_must_be_the_expected_ones(opened, claims, code):
+    expected = Expected("https://i", ("herenow", "beside"))
+    door = await opened(Scripted(jwks(ONE)), expected=expected)
+    assert await door.code(door.token(**claims)) == code
+
+
+@moved
+async def test_a_token_for_an_audience_is_refused_by_who_was_never_told_its_name(opened):
+    door = await opened(Scripted(jwks(ONE)))
+    assert await door.code(door.token(aud="somebody-else")) == "token_claims"
+
+
+@moved
+async def test_what_is_asked_while_keys_are_read_is_known_to_be_pending(opened):
+    source = Scripted(jwks(ONE))
+    door = await opened(source)
+    source.takes = 1.0
+    with pytest.raises(KeysPending):
+        door.auth.check(door.token(name="two"))
+
+
+# --- From a file
+
+
+async def test_a_file_is_read_again_when_it_changes(tmp_path, opened):
+    path = tmp_path / "jwks.json"
+    path.write_bytes(jwks(ONE))
+    door = await opened(FileSource(path))
+    assert await door.code(door.token()) == "ok"
+    new = tmp_path / "new.json"
+    new.write_bytes(jwks(TWO))
+    new.replace(path)
+    async with asyncio.timeout(10):
+        while await door.code(door.token()) == "ok":
+            await asyncio.sleep(0.05)
+    assert await door.code(door.token(name="two")) == "ok"
+
+
+async def test_a_file_that_becomes_bad_or_vanishes_leaves_what_was_good(tmp_path, opened):
+    path = tmp_path / "jwks.json"
+    path.write_bytes(jwks(ONE))
+    door = await opened(FileSource(path))
+    for spoil in (lambda: path.write_bytes(b"{"), path.unlink):
+        spoil()
+        seen = door.auth.trouble
+        async with asyncio.timeout(10):
+            while door.auth.trouble == seen:
+                await asyncio.sleep(0.05)
+        assert await door.code(door.token()) == "ok"
+    path.write_bytes(jwks(TWO))
+    async with asyncio.timeout(10):
+        while door.auth.trouble is not None:
+            await asyncio.sleep(0.05)
+    assert await door.code(door.token(name="two")) == "ok"
+
+
+@pytest.mark.parametrize("spoil", [None, b"", b"{}", b" " * (MAX_BYTES + 1)])
+async def test_a_file_that_is_no_good_at_start_stops_it_with_a_sentence(tmp_path, opened, spoil):
+    path = tmp_path / "jwks.json"
+    if spoil is not None:
+        path.write_bytes(spoil)
+    with pytest.raises(ConfigurationError, match=r"jwks_file = '.*jwks.json' cannot be used: it .*\."):
+        await opened(FileSource(path))
+
+
+async def test_what_is_not_a_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadKeys, match="not a file"):
+        await FileSource(tmp_path / "pipe").read()
+
+
+# --- From an address
+
+
+async def test_a_document_is_fetched():
+    async with issuing() as issuer:
+        read = await UrlSource(issuer.url).read()
+    assert (read.raw, read.fresh_for) == (issuer.body, LONGEST)
+
+
+@pytest.mark.parametrize(
+    ("said", "fresh_for"),
+    [
+        ("max-age=120", 120),
+        ("public, max-age=120, must-revalidate", 120),
+        ("max-age=5", SHORTEST),
+        ("max-age=86400", LONGEST),
+        ("s-maxage=60", LONGEST),
+        ("max-age=soon", LONGEST),
+        ("no-store", LONGEST),
+    ],
+)
+async def test_how_long_it_is_fresh_is_the_issuers_word_within_bounds(said, fresh_for):
+    async with issuing() as issuer:
+        issuer.headers = {"cache-control": said}
+        assert (await UrlSource(issuer.url).read()).fresh_for == fresh_for
+
+
+async def test_a_redirect_is_not_followed():
+    async with issuing() as issuer, issuing() as elsewhere:
+        issuer.status, issuer.headers = "302 Found", {"location": elsewhere.url}
+        with pytest.raises(BadKeys, match="redirects"):
+            await UrlSource(issuer.url).read()
+        assert elsewhere.asked == 0
+
+
+async def test_ten_megabytes_are_not_read_to_their_end():
+    async with issuing() as issuer:
+        issuer.body = b" " * 10_000_000
+        with pytest.raises(BadKeys, match="larger than"):
+            await UrlSource(issuer.url).read()
+
+
+async def test_what_comes_compressed_is_not_unpacked():
+    async with issuing() as issuer:
+        issuer.headers = {"content-encoding": "gzip"}
+        with pytest.raises(BadKeys, match="compressed"):
+            await UrlSource(issuer.url).read()
+
+
+async def test_a_slow_answer_is_given_up():
+    async with issuing() as issuer:
+        issuer.delay = 60
+        with pytest.raises(BadKeys, match=r"within 0\.2 s"):
+            await UrlSource(issuer.url, deadline=0.2).read()
+
+
+@pytest.mark.parametrize("status", ["500 Oops", "404 Not Found", "204 No Content"])
+async def test_only_a_plain_answer_counts(status):
+    async with issuing() as issuer:
+        issuer.status = status
+        with pytest.raises(BadKeys, match=f"answers with {status[:3]}"):
+            await UrlSource(issuer.url).read()
+
+
+async def test_nobody_there_is_said_without_the_password():
+    source = UrlSource("http://user:hunter2@127.0.0.1:1/jwks")
+    with pytest.raises(BadKeys) as error:
+        await source.read()
+    assert "hunter2" not in str(error.value) + source.where

@@ -1,0 +1,110 @@
+"""Who leaves is lost at the moment that was read, however late the rest of it is done."""
+
+from types import SimpleNamespace
+
+import pytest
+from tests.processes import SECRET
+from tests.transport.test_expiry import a_door
+
+from herenow.core.model import Platform
+from herenow.transport.auth.tokens import mint
+from herenow.transport.session import ClientSession
+from herenow.wire.codes import Close
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+class Line:
+    """A peer that reads and says nothing."""
+
+    def send_text(self, payload): ...
+    def ping(self): ...
+    def close(self, code, reason=""): ...
+    def abort(self): ...
+    def buffered(self):
+        return 0
+
+
+def come(door, device="d1"):
+    clock = door.gateway.node.clock
+    claims = door.gateway.auth.check(mint(SECRET, "ana", scope=None, ttl=3600, now=clock.now() / 1000))
+    session = ClientSession(door.gateway, claims, device, Platform.WEB)
+    session.on_open(Line())
+    return session
+
+
+async def lost_at(door):
+    await door.world.sleep(0.5)
+    [session] = door.world.stored("ana").sessions
+    return session.lost_at
+
+
+async def test_grace_begins_with_the_fin_and_not_when_its_turn_comes():
+    async with a_door() as door:
+        ana = come(door)
+        await door.world.sleep(5)
+        ana.on_leaving()
+        left = door.gateway.node.clock.now()
+        await door.world.sleep(2)
+        ana.on_closed(None, "")
+        assert await lost_at(door) == left
+
+
+async def test_a_connection_that_is_reset_is_lost_now():
+    async with a_door() as door:
+        ana = come(door)
+        await door.world.sleep(5)
+        ana.on_closed(None, "")
+        now = door.gateway.node.clock.now()
+        assert await lost_at(door) == now
+
+
+async def test_an_end_that_we_chose_is_lost_when_it_is_done():
+    async with a_door() as door:
+        ana = come(door)
+        await door.world.sleep(5)
+        ana.end(Close.UNAUTHORIZED, "token_expired")
+        await door.world.sleep(2)
+        ana.on_closed(Close.UNAUTHORIZED, "")
+        now = door.gateway.node.clock.now()
+        assert await lost_at(door) == now
+
+
+async def test_of_two_tabs_the_last_that_was_heard_counts():
+    async with a_door() as door:
+        one, other = come(door), come(door)
+        await door.world.sleep(5)
+        one.on_leaving()
+        await door.world.sleep(1)
+        other.on_leaving()
+        left = door.gateway.node.clock.now()
+        await door.world.sleep(1)
+        other.on_closed(None, "")
+        one.on_closed(None, "")
+        assert await lost_at(door) == left
+
+
+async def test_who_came_back_before_its_turn_came_is_not_lost():
+    async with a_door() as door:
+        ana = come(door)
+        await door.world.sleep(5)
+        ana.on_leaving()
+        again = come(door)
+        await door.world.sleep(1)
+        ana.on_closed(None, "")
+        assert await lost_at(door) is None
+        assert again.expires_at is not None
+
+
+async def test_who_is_reset_is_lost_when_that_is_told_and_not_when_its_turn_comes():
+    async with a_door() as door:
+        ana = come(door)
+        await door.world.sleep(5)
+        waiting = []
+        door.gateway.departures = SimpleNamespace(take=waiting.append, finish=lambda: None)
+        ana.on_closed(None, "")
+        left = door.gateway.node.clock.now()
+        await door.world.sleep(2)
+        [depart] = waiting
+        depart()
+        assert await lost_at(door) == left

@@ -1,0 +1,305 @@
+"""Does every connection end, exactly once, in bounded time, and with the right words?"""
+
+import asyncio
+import struct
+from collections.abc import Iterator
+
+import pytest
+from tests.transport import test_websocket_rig as rig
+from tests.transport.test_websocket_rig import (
+    BINARY,
+    CLOSE,
+    CONTINUATION,
+    PATIENCE,
+    PING,
+    PONG,
+    TEXT,
+    Client,
+    Server,
+    close_frame,
+    frame,
+)
+
+from herenow.transport.websocket.contract import Limits, Socket
+
+running, server = rig.running, rig.server
+
+
+@pytest.fixture(scope="module", params=rig.IMPLEMENTATIONS)
+def hasty(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server whose patience ends within the test's."""
+    with Server(request.param, limits=Limits(close_timeout=0.2, linger=0.1, high_water=20_000)) as server:
+        yield server
+
+
+def flood(server: Server, client: Client, *, until: int = 20_001) -> None:
+    """Send so much to a client that does not read that the kernel takes no more, and so many bytes wait."""
+
+    def send() -> None:
+        while client.handler.socket.buffered() < until and client.handler.socket in server.registry:
+            client.handler.socket.send_text(b"x" * 9_000)
+
+    server.call(send)
+
+
+# We close
+
+
+def test_a_close_of_ours_ends_when_the_peer_answers(server: Server):
+    with server.connect() as client:
+        client.send(frame(TEXT, b"!close 4409 signed out"))
+        assert client.read_frame() == (CLOSE, struct.pack("!H", 4409) + b"signed out")
+        assert client.handler._closed.empty()
+        client.send(close_frame(4409))
+        assert client.read_to_end() == []
+        assert client.handler.closed() == (4409, "signed out")
+
+
+def test_what_the_peer_still_sends_before_its_answer_is_dropped(server: Server):
+    with server.connect() as client:
+        client.send(frame(TEXT, b"!close 1000"))
+        client.send(
+            frame(TEXT, b"more") + frame(PING) + frame(TEXT, b"half", fin=False) + frame(CONTINUATION, b".")
+        )
+        client.send(frame(BINARY) + close_frame(1000))
+        assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1000))]
+        assert client.handler.closed() == (1000, "")
+        assert (client.handler.texts, client.handler.signs_of_life) == (1, 0)
+
+
+def test_a_bad_frame_instead_of_the_answer_ends_it_too(server: Server):
+    with server.connect() as client:
+        client.send(frame(TEXT, b"!close 1000"))
+        assert client.read_frame() == (CLOSE, struct.pack("!H", 1000))
+        client.send(frame(3))
+        assert client.read_to_end() == []
+        client.finish()
+        assert client.handler.closed() == (1000, "")
+
+
+def test_both_closing_at_once_is_one_close(server: Server):
+    with server.connect() as client:
+        client.send(frame(TEXT, b"!close 1000 ours") + close_frame(1001, b"theirs"))
+        assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1000) + b"ours")]
+        assert client.handler.closed() == (1000, "ours")
+
+
+@pytest.mark.parametrize(
+    ("reason", "sent"),
+    [
+        ("x" * 124, b"x" * 123),
+        ("ä" * 62, "ä".encode() * 61),
+        ("𝄞" * 31, "𝄞".encode() * 30),
+        ("x" * 123, b"x" * 123),
+    ],
+)
+def test_a_long_reason_is_cut_between_characters(server: Server, reason: str, sent: bytes):
+    with server.connect() as client:
+        client.send(frame(TEXT, f"!close 1000 {reason}".encode()))
+        assert client.read_frame() == (CLOSE, struct.pack("!H", 1000) + sent)
+
+
+def test_an_abort_sends_nothing_more(server: Server):
+    with server.connect() as client:
+        client.send(frame(TEXT, b"!abort"))
+        assert client.read_to_end() == []
+        assert client.handler.closed() == (None, "")
+
+
+def test_a_peer_that_never_answers_a_close_is_cut_off(hasty: Server):
+    with hasty.connect() as client:
+        client.send(frame(TEXT, b"!close 1012 retry_after_ms=5"))
+        assert client.handler.closed() == (1012, "retry_after_ms=5")
+        assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1012) + b"retry_after_ms=5")]
+
+
+def test_a_peer_that_does_not_read_is_cut_off_by_a_close(hasty: Server):
+    with hasty.connect(receive_buffer=4096) as client:
+        flood(hasty, client)
+        hasty.call(lambda: client.handler.socket.close(4408, "stuck"))
+        assert client.handler.closed() == (4408, "stuck")
+
+
+def test_a_handler_that_fails_costs_its_own_connection_only(server: Server, caplog):
+    with server.connect() as other, server.connect() as client:
+        client.send(frame(TEXT, b"!raise"))
+        assert client.read_frame() == (CLOSE, struct.pack("!H", 1011) + b"internal error")
+        other.send(frame(TEXT, b"still here"))
+        assert other.read_text() == b"still here"
+    assert "a defect of the handler" in caplog.text
+
+
+def test_nothing_is_sent_and_nothing_breaks_after_the_end(server: Server):
+    with server.connect() as client:
+        client.reset()
+        client.handler.closed()
+
+    def use() -> None:
+        socket = client.handler.socket
+        socket.send_text(b"small")
+        socket.send_text(b"large" * 1000)
+        socket.ping()
+        socket.close(1000)
+        socket.abort()
+        assert socket.buffered() == 0
+
+    server.call(use)
+    assert client.handler._closed.empty()
+
+
+# The peer closes
+
+
+def test_a_fin_is_a_lost_connection(server: Server):
+    with server.connect() as client:
+        client.finish()
+        assert client.read_to_end() == []
+        assert client.handler.closed() == (None, "")
+
+
+def test_a_reset_is_a_lost_connection(server: Server):
+    with server.connect() as client:
+        client.reset()
+        assert client.handler.closed() == (None, "")
+
+
+def _finish(client):
+    client.finish()
+
+
+def _reset(client):
+    client.reset()
+
+
+def _close(client):
+    client.send(close_frame(1000))
+
+
+def _close_and_finish(client):
+    client.send(close_frame(1000))
+    client.finish()
+
+
+def _be_closed_and_finish(client):
+    client.send(frame(TEXT, b"!close 1012 x"))
+    client.read_frame()
+    client.send(close_frame(1012))
+    client.finish()
+
+
+@pytest.mark.parametrize(
+    ("leave", "said"),
+    [(_finish, 1), (_close, 1), (_close_and_finish, 1), (_reset, 0), (_be_closed_and_finish, 0)],
+)
+def test_a_peer_that_leaves_by_itself_is_noticed_once_before_the_end(server: Server, leave, said: int):
+    with server.connect() as client:
+        leave(client)
+        client.handler.closed()
+        assert client.handler.leavings == said
+
+
+def test_a_fin_behind_frames_does_not_swallow_them(server: Server):
+    with server.connect() as client:
+        client.send(frame(TEXT, b"a") + frame(TEXT, b"b"))
+        client.finish()
+        assert client.read_to_end() == [(TEXT, b"a"), (TEXT, b"b")]
+
+
+@pytest.mark.parametrize("last", [b"", close_frame(1000)], ids=["fin", "close"])
+def test_a_peer_that_leaves_without_reading_is_let_go_in_bounded_time(hasty: Server, last: bytes):
+    with hasty.connect(receive_buffer=4096) as client:
+        flood(hasty, client, until=1)
+        client.send(last)
+        client.finish()
+        client.handler.closed()
+
+
+@pytest.mark.parametrize(
+    "bad", [frame(3), frame(TEXT, b"\xff"), frame(CONTINUATION)], ids=["opcode", "utf8", "order"]
+)
+def test_a_peer_that_breaks_the_protocol_and_stays_is_cut_off(hasty: Server, bad: bytes):
+    with hasty.connect() as client:
+        client.send(bad)
+        assert client.handler.closed()[0] in (1002, 1007)
+        assert len(client.read_to_end()) == 1
+
+
+def test_a_peer_that_breaks_the_protocol_while_sending_hears_the_code_not_a_reset(server: Server):
+    with server.connect() as client:
+        client.send(frame(TEXT, b"x" * 3_000_000))  # far more than the kernel buffers hold
+        assert client.read(4)[2:] == struct.pack("!H", 1009)
+        client.finish()
+        assert client.handler.closed()[0] == 1009
+
+
+# Its speed
+
+
+def test_a_slow_reader_pauses_its_handler_and_is_not_read_until_it_has_caught_up(hasty: Server):
+    with hasty.connect(receive_buffer=4096) as client:
+        flood(hasty, client)
+        assert client.handler.next_flow() == "pause"
+        client.send(frame(TEXT, b"asked meanwhile"))
+        # Another connection has been read since; so this one would have been, too.
+        with hasty.connect() as other:
+            other.send(frame(PING))
+            assert other.read_frame() == (PONG, b"")
+        assert client.handler.texts == 0
+        while client.read_text() != b"asked meanwhile":
+            pass
+        assert client.handler.next_flow() == "resume"
+
+
+def test_a_handler_that_fails_when_paused_is_closed_too(hasty: Server, caplog):
+    def fail() -> None:
+        raise RuntimeError("a defect when paused")
+
+    with hasty.connect(receive_buffer=4096) as client:
+        client.handler.on_pause = fail  # type: ignore[method-assign]
+        flood(hasty, client)
+        assert client.handler.closed() == (1011, "internal error")
+    assert "a defect when paused" in caplog.text
+
+
+# All of them
+
+
+@pytest.mark.parametrize("implementation", rig.IMPLEMENTATIONS)
+def test_all_can_be_closed_each_with_its_own_reason_and_waited_for(implementation: str):
+    with Server(implementation) as server:
+        waits = iter(range(100, 200))
+        clients = [server.connect() for _ in range(10)]
+        assert server.call(lambda: server.registry.count) == 10
+        server.call(lambda: server.registry.close_all(1012, lambda: f"retry_after_ms={next(waits)}"))
+        emptied = asyncio.run_coroutine_threadsafe(server.registry.emptied(), server.event_loop)
+        reasons = set()
+        for client in clients:
+            [(opcode, payload)] = [client.read_frame() or (0, b"")]
+            assert (opcode, payload[:2]) == (CLOSE, struct.pack("!H", 1012))
+            reasons.add(payload[2:].decode())
+            assert not emptied.done()
+            client.send(frame(CLOSE, payload[:2]))
+            assert client.read_to_end() == []
+            client.tcp.close()
+        assert reasons == {f"retry_after_ms={n}" for n in range(100, 110)}
+        emptied.result(PATIENCE)
+        assert server.call(lambda: server.registry.count) == 0
+
+
+def test_waiting_for_nobody_is_over_at_once(server: Server):
+    async def wait() -> None:
+        server.registry.abort_all()
+        await server.registry.emptied()
+        await server.registry.emptied()
+
+    with server.connect():
+        asyncio.run_coroutine_threadsafe(wait(), server.event_loop).result(PATIENCE)
+
+
+def test_the_registry_is_walked_as_it_was(server: Server):
+    with server.connect() as client:
+        socket: Socket = client.handler.socket
+        assert server.call(lambda: socket in list(server.registry))
+        client.reset()
+        client.handler.closed()
+        assert server.call(lambda: socket not in list(server.registry))

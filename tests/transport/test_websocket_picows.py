@@ -1,0 +1,210 @@
+"""What do we lean on in picows, and does it hold? Its constructor, its logger, its buffers."""
+
+import asyncio
+import gc
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from picows import WSTransport
+from tests.transport.test_websocket_rig import (
+    CONTINUATION,
+    PATIENCE,
+    TEXT,
+    Client,
+    Server,
+    close_frame,
+    frame,
+)
+
+from herenow.errors import ConfigurationError
+from herenow.transport.http.first_bytes import Front
+from herenow.transport.websocket.contract import Limits, Refuse
+from herenow.transport.websocket.framing import Drain
+from herenow.transport.websocket.handshake import Http
+from herenow.transport.websocket.picows import seam
+from herenow.transport.websocket.picows.seam import check_seam, picows_protocol
+from herenow.transport.websocket.picows.socket import (
+    Leash,
+    Listener,
+    PicowsProtocol,
+    PicowsSocket,
+    Witness,
+)
+from herenow.transport.websocket.registry import Sockets
+
+SMALL = 2048 - 256  # what picows offers of the smallest read buffer it makes
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server("picows") as server:
+        yield server
+
+
+def room_to_read(server: Server, client: Client) -> int:
+    def look() -> int:
+        socket = client.handler.socket
+        assert isinstance(socket, PicowsSocket)
+        protocol = socket._tcp.get_protocol()
+        assert isinstance(protocol, PicowsProtocol)
+        return len(protocol.get_buffer(-1))
+
+    return server.call(look)
+
+
+# What is kept
+
+
+def test_an_open_socket_keeps_no_future_that_nobody_awaits(server: Server):
+    with server.connect() as client:
+
+        def look() -> list[object]:
+            socket = client.handler.socket
+            assert isinstance(socket, PicowsSocket)
+            kept = [*gc.get_referents(socket._tcp.get_protocol()), *gc.get_referents(socket._transport)]
+            return [each for each in kept if isinstance(each, asyncio.Future)]
+
+        assert server.call(look) == []
+
+
+def test_opening_a_socket_leaves_the_running_loop_as_it_was(server: Server):
+    loop = server.call(asyncio.get_running_loop)
+    with server.connect():
+        assert server.call(asyncio.get_running_loop) is loop
+
+
+# Buffers
+
+
+def test_a_socket_starts_with_a_small_read_buffer(server: Server):
+    with server.connect() as client:
+        assert room_to_read(server, client) == SMALL
+
+
+@pytest.mark.parametrize("size", [4097, 20_000, 65_536])
+def test_a_large_message_leaves_no_large_read_buffer_behind(server: Server, size: int):
+    with server.connect() as client:
+        for _ in range(3):
+            client.send(frame(TEXT, b"x" * size))
+            assert client.read_text() == b"x" * size
+            assert room_to_read(server, client) == SMALL
+
+
+def test_a_large_fragment_leaves_no_large_read_buffer_and_the_message_goes_on(server: Server):
+    with server.connect() as client:
+        client.send(frame(TEXT, b"x" * 20_000, fin=False))
+        client.send(frame(CONTINUATION, b"y" * 20_000))
+        assert client.read_text() == b"x" * 20_000 + b"y" * 20_000
+        assert room_to_read(server, client) == SMALL
+
+
+def test_frames_right_behind_a_large_one_are_not_lost(server: Server):
+    large, next_one = frame(TEXT, b"x" * 30_000), frame(TEXT, b"next")
+    with server.connect() as client:
+        for cut in range(len(next_one)):
+            client.send(large + next_one[:cut])
+            client.send(next_one[cut:])
+            assert client.read_text() == b"x" * 30_000
+            assert client.read_text() == b"next"
+
+
+def test_a_slow_reader_that_sends_much_still_gets_everything_in_order(server: Server):
+    # The answers queue up in the transport while the protocol is replaced behind each message.
+    with server.connect(receive_buffer=4096) as client:
+        sent = [bytes([65 + i]) * 60_000 for i in range(20)]
+        for text in sent:
+            client.send(frame(TEXT, text))
+        assert [client.read_text() for _ in sent] == sent
+
+
+def until_empty(server: Server) -> None:
+    asyncio.run_coroutine_threadsafe(server.registry.emptied(), server.event_loop).result(PATIENCE)
+    server.call(lambda: None)  # by now the loop has left the last callback of the last connection
+
+
+def alive() -> list[str]:
+    kinds = (PicowsSocket, PicowsProtocol, Listener, Leash, Witness, WSTransport, Front, Http, Drain)
+    return sorted(type(thing).__name__ for thing in gc.get_objects() if type(thing) in kinds)
+
+
+# Not a frame that picows itself finds wrong: behind that, it keeps its transport for 10 ms.
+@pytest.mark.parametrize(
+    "last", [b"", close_frame(1000), frame(TEXT, b"\xff")], ids=["fin", "close", "failure"]
+)
+def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(server: Server, last: bytes):
+    until_empty(server)
+    gc.collect()
+    gc.disable()
+    try:
+        before = alive()
+        for _ in range(3):
+            with server.connect() as client:
+                client.send(frame(TEXT, b"x" * 5_000))
+                client.read_text()
+                client.send(last)
+                client.finish()
+                client.handler.closed()
+                del client.handler
+        until_empty(server)
+        assert alive() == before
+    finally:
+        gc.enable()
+
+
+# The seam
+
+
+def test_the_seam_holds_with_the_picows_installed():
+    check_seam()
+
+
+async def test_the_seam_can_be_checked_inside_a_running_loop():
+    check_seam()
+
+
+def test_another_version_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(seam, "version", lambda _name: "3.0.1")
+    with pytest.raises(
+        ConfigurationError, match=r"^picows 3\.0\.1 does not fit .* install picows==2\.3\.\* or use"
+    ):
+        check_seam()
+
+
+def wrong_constructor(protocol: PicowsProtocol, socket: PicowsSocket, subprotocol: str | None) -> None:
+    PicowsProtocol.__base__.__init__(protocol, host_port=None, ws_path=None, is_client_side=False)
+
+
+def deaf(_witness: Witness, _message: str, *_args: object) -> None:
+    pass
+
+
+def no_answer(_protocol: PicowsProtocol, _data: bytes) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "replacement", "words"),
+    [
+        (PicowsProtocol, "_construct", wrong_constructor, r"__init__\(\) "),
+        (PicowsProtocol, "_feed", no_answer, "the handshake was not answered"),
+        (Witness, "error", deaf, "a malformed frame was not reported"),
+        (PicowsSocket, "send_text", lambda _socket, _payload: None, "a text was not echoed"),
+    ],
+)
+def test_a_seam_that_does_not_hold_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch, place: type, name: str, replacement: Any, words: str
+):
+    monkeypatch.setattr(place, name, replacement)
+    with pytest.raises(ConfigurationError, match=words):
+        picows_protocol(lambda _upgrade: Refuse(404), Limits(), Sockets(1))
+
+
+def test_a_frame_does_not_wait_for_the_acknowledgement_of_the_one_before(server: Server):
+    # picows is not let at the socket's options: the event loop sets this one for every connection.
+    with server.connect() as client:
+        tcp = client.handler.socket._tcp  # type: ignore[attr-defined]
+        assert server.call(
+            lambda: tcp.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        )
