@@ -71,9 +71,9 @@ def test_every_exception_is_still_needed():
 @pytest.mark.parametrize(
     "leak",
     [
-        "def exit(person):\n    return person.presence.status",
+        "def exit(person):\n    return person.record.presence.status",
         "def exit(presence):\n    return presence.last_seen",
-        "def exit(person):\n    found = person.presence\n    return found.platforms",
+        "def exit(person):\n    found = person.record.presence\n    return found.platforms",
         "def exit(reader):\n    [(it, _)] = reader.look(['a'])\n    return it.custom",
         "def exit(x: Presence):\n    return x.since",
     ],

@@ -35,8 +35,7 @@ from herenow.errors import ConfigurationError
 from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
-from herenow.node import Node, NodeSettings
-from herenow.node.cluster.reaper_assignment import Reaping
+from herenow.node import Node, NodeSettings, Reaping, make_context
 from herenow.ports import Engine, Ledger, SourceHealth
 from herenow.relations import SourceOptions, open_relations
 from herenow.secret import resolve_secret
@@ -91,7 +90,9 @@ async def _reap(settings: Settings, reaping: Reaping) -> None:
     ledger = open_ledger(settings.ledger)
     await ledger.open()
     try:
-        node = Node(engine_of(settings), ledger, replace(node_settings(settings), reaping=reaping))
+        node = Node(
+            make_context(engine_of(settings), ledger, replace(node_settings(settings), reaping=reaping))
+        )
         await node.start(terms(settings, ledger.id, secret))
         _announce_reaper(settings, reaping)
         await stop.wait()
@@ -161,18 +162,16 @@ async def running(
         clock, health = NodeClock(), SourceHealth()
         async with open_relations(relations_options(settings, ledger, clock.now, health)) as relations:
             node = Node(
-                engine_of(settings),
-                ledger,
-                node_settings(settings),
+                make_context(engine_of(settings), ledger, node_settings(settings), clock=clock),
                 relations=relations,
                 relations_health=health,
-                clock=clock,
+                on_epoch=_ignore if worker is None else worker.use,
             )
             auth = Auth(
                 secret,
-                node.clock,
+                node.context.clock,
                 settings.token_max_ttl,
-                revocations=node.revocations,
+                revocations=node.admin.revocations,
                 source=key_source(settings),
                 expected=expected(settings),
             )
@@ -214,11 +213,14 @@ async def running(
         await ledger.close()
 
 
+def _ignore(epoch: str) -> None:
+    """No supervisor wants to know it."""
+
+
 def _take_part(worker: Worker, node: Node, auth: Auth) -> None:
     """The supervisor knows under which epochs we write, and we retire those of others that it saw die."""
-    worker.use(node.standing.epoch)
-    node.on_epoch = worker.use
-    worker.on_dead = node.lease.bury
+    worker.use(node.context.authority.epoch)
+    worker.on_dead = node.cluster.bury
     worker.report = lambda: report_of(node, auth)
 
 

@@ -154,7 +154,7 @@ async def test_a_ledger_that_is_away_is_said(world, monkeypatch):
     async def away(*_args):
         raise Unavailable("the ledger is out of reach")
 
-    monkeypatch.setattr(world.node.graph, "apply", away)
+    monkeypatch.setattr(world.node.viewing, "apply_relations", away)
     answer = await world.put("/api/v1/follows/a/b", by=SERVICE)
     assert problem(answer, 503, "unavailable") == "The ledger is out of reach."
     assert answer.headers["retry-after"] == "1"

@@ -22,7 +22,7 @@ def failing(world, monkeypatch):
         async def me(_user):
             raise error
 
-        monkeypatch.setattr(world.node.views, "me", me)
+        monkeypatch.setattr(world.node.viewing, "me", me)
 
     return fail
 
@@ -64,7 +64,7 @@ async def test_the_unexpected_is_500_and_logged_without_the_token(world, failing
 
 
 async def test_refusals_are_counted_by_code(world):
-    counted = world.node.metrics.refusals
+    counted = world.node.context.metrics.refusals
     before = counted["invalid_mode"]
     await world.put("/api/v1/presence/mode", {"mode": "x"}, by="ana")
     assert counted["invalid_mode"] == before + 1

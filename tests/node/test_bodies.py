@@ -5,7 +5,7 @@ import pytest
 from herenow.core.model import Presence, Status
 from herenow.core.visibility import Kind, Sight, seen
 from herenow.node.delivery import status_cache
-from herenow.node.delivery.status_cache import Bodies
+from herenow.node.delivery.status_cache import StatusCache
 from herenow.wire.shapes import status_body
 
 DAY = 20_000
@@ -27,7 +27,7 @@ def anew(user, sight, presence, today, *, stale):
 
 
 def test_whatever_was_asked_before_each_gets_its_own():
-    kept = Bodies()
+    kept = StatusCache()
     asked = [
         ((user, sight, presence, today), stale)
         for user in ("ana", "bob")
@@ -42,7 +42,7 @@ def test_whatever_was_asked_before_each_gets_its_own():
 
 @pytest.mark.parametrize("sight", [Sight.FULL, Sight(Kind.SHOWN), Sight(Kind.FROZEN, last_seen=7)])
 def test_what_did_not_change_is_not_encoded_again(sight):
-    kept = Bodies()
+    kept = StatusCache()
     first = kept.body("ana", sight, HERE, DAY, stale=False)
     kept.body("ana", Sight.TRUTH, HERE, DAY, stale=False)
     again = Sight(sight.kind, blurred=sight.blurred, last_seen=sight.last_seen)
@@ -51,7 +51,7 @@ def test_what_did_not_change_is_not_encoded_again(sight):
 
 def test_it_is_bounded_by_users_and_by_sights_of_each(monkeypatch):
     monkeypatch.setattr(status_cache, "USERS", 3)
-    kept = Bodies()
+    kept = StatusCache()
     first = kept.body("u0", Sight.FULL, HERE, DAY, stale=False)
     for number in range(10):
         kept.body(f"u{number}", Sight.FULL, HERE, DAY, stale=False)

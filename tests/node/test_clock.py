@@ -127,7 +127,7 @@ async def test_a_node_that_starts_after_the_step_has_the_time_of_the_others(worl
     await world.sleep(10)
     ana.close()
     n2 = await world.start("n2")
-    assert abs(n2.node.clock.now() - n1.node.clock.now()) < 4_000
+    assert abs(n2.node.context.clock.now() - n1.node.context.clock.now()) < 4_000
     cy = world.client("cy")
     await cy.connect(n2)
     await world.sleep(19)
@@ -146,7 +146,7 @@ async def test_rows_that_were_left_behind_long_ago_say_nothing_about_the_time(wo
     n1.kill()
     await world.sleep(3_600)
     n2 = await world.start("n2")
-    assert abs(n2.node.clock.now() - world.now) < 10
+    assert abs(n2.node.context.clock.now() - world.now) < 10
 
 
 @pytest.mark.looptime(noop_cycles=0)

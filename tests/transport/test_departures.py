@@ -81,7 +81,7 @@ async def test_a_fin_that_waits_stays_a_sign_of_life_when_the_node_drains_meanwh
         await door.world.sleep(20)
         fill(door)
         ana.on_closed(None, "")
-        left = door.gateway.node.clock.now()
+        left = door.gateway.node.context.clock.now()
         door.gateway.node.sessions.end_all(Close.DRAINING, lambda: "")  # as a drain does
         assert await lost_at(door) == left
         [session] = door.world.stored("ana").sessions
@@ -94,9 +94,9 @@ async def test_an_end_that_waits_is_not_counted_as_a_close_of_ours():
         await door.world.sleep(1)
         fill(door)
         ana.on_closed(None, "")
-        before = door.gateway.node.metrics.closes[Close.DRAINING]
+        before = door.gateway.node.context.metrics.closes[Close.DRAINING]
         door.gateway.node.sessions.end_all(Close.DRAINING, lambda: "")
-        assert door.gateway.node.metrics.closes[Close.DRAINING] == before
+        assert door.gateway.node.context.metrics.closes[Close.DRAINING] == before
 
 
 async def test_who_comes_back_is_not_refused_for_connections_that_are_gone():
@@ -108,4 +108,4 @@ async def test_who_comes_back_is_not_refused_for_connections_that_are_gone():
         for tab in tabs:
             tab.on_closed(None, "")
         again = come(door)
-        assert again._connection is not None, dict(door.gateway.node.metrics.refusals)
+        assert again._connection is not None, dict(door.gateway.node.context.metrics.refusals)

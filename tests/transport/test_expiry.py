@@ -44,7 +44,7 @@ class Door:
         self.world = world
 
     def token(self, ttl):
-        return mint(SECRET, "ana", scope=None, ttl=ttl, now=self.gateway.node.clock.now() / 1000)
+        return mint(SECRET, "ana", scope=None, ttl=ttl, now=self.gateway.node.context.clock.now() / 1000)
 
     def come(self, ttl):
         claims = self.gateway.auth.check(self.token(ttl))
@@ -57,7 +57,7 @@ async def a_door():
     world = World()
     node = (await world.start("n1")).node
     settings = GatewaySettings(beat_every=30, max_frame=65536, max_subscriptions=500, max_bulk=1000)
-    gateway = Gateway(node, Auth(SECRET, node.clock, DAY), Sockets(100), settings)
+    gateway = Gateway(node, Auth(SECRET, node.context.clock, DAY), Sockets(100), settings)
     gateway.start()
     yield Door(gateway, world)
     await gateway.stop()

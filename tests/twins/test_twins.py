@@ -133,18 +133,18 @@ def test_the_crowd_is_one(crowds, delivery):
 
 
 def at_once(self, outbox, channel, _before):
-    self._ticks.send(channel, [outbox])
+    self._flush.send(channel, [outbox])
 
 
 def viewers_by(kinds):
-    return lambda person: sum(len(c.outboxes) for c in person.channels if c.sight.kind in kinds)
+    return lambda person: sum(len(c.outboxes) for c in person.watchers.channels if c.sight.kind in kinds)
 
 
 @pytest.mark.parametrize(
     ("name", "spoiled", "crowds", "hiding"),
     [
-        ("Popular.offer", at_once, PACED, Blocked),  # a block is told sooner than a leaving
-        ("Popular.offer", at_once, ON_DEMAND, Blocked),  # and where a leaving is not
+        ("FanoutPolicy.offer", at_once, PACED, Blocked),  # a block is told sooner than a leaving
+        ("FanoutPolicy.offer", at_once, ON_DEMAND, Blocked),  # and where a leaving is not
         ("viewers", viewers_by({Kind.SHOWN}), CROWDS[2], Blocked),  # who is blocked is not in the crowd
         ("viewers", viewers_by({*Kind}), CROWDS[3], Invisible),  # the hidden one's own devices are
     ],

@@ -84,8 +84,8 @@ def make_app(
             *(Route(path, Resource(api, rows), name=path) for path, rows in _by_path(operations)),
         ],
         middleware=[
-            Middleware(Cors, origins=settings.origins, metrics=node.metrics),
-            Middleware(Problems, metrics=node.metrics),
+            Middleware(Cors, origins=settings.origins, metrics=node.context.metrics),
+            Middleware(Problems, metrics=node.context.metrics),
             Middleware(Addresses),
         ],
         exception_handlers={HTTPException: pass_on},

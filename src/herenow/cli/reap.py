@@ -74,7 +74,7 @@ def reap(
     """Decide who is due (graces, idleness, modes that end) beside the nodes of a Redis engine."""
     with quickly():
         from herenow.app import reap as run
-        from herenow.node.cluster.reaper_assignment import Reaping
+        from herenow.node import Reaping
 
     if settings.engine == "memory://":
         raise ConfigurationError(

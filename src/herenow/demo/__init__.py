@@ -48,7 +48,9 @@ class Demo:
     async def arrive(self) -> None:
         """They follow each other and share a room."""
         follows = [RelationRow("follow", a, b) for a, b in permutations(PEOPLE, 2)]
-        await self._node.graph.apply([*follows, *(RelationRow("room", ROOM, person) for person in PEOPLE)])
+        await self._node.viewing.apply_relations(
+            [*follows, *(RelationRow("room", ROOM, person) for person in PEOPLE)]
+        )
 
     def routes(self) -> list[Route]:
         return [
@@ -80,7 +82,7 @@ class Demo:
         )
 
     def _token(self, user: str, ttl: float, scope: str | None = None) -> str:
-        now = self._node.clock.now() / 1000
+        now = self._node.context.clock.now() / 1000
         return mint(self._secret, user, scope=scope, ttl=ttl, now=now, expected=self._expected)
 
 

@@ -76,7 +76,7 @@ class Gateway:
             self.beat_every,
             last_life=lambda session: session.last_life / 1000,
             ping=lambda session: session.ping(),
-            clock=lambda: self.node.clock.now() / 1000,
+            clock=lambda: self.node.context.clock.now() / 1000,
             call_later=loop.call_later,
         )
         self._sweep.start()
@@ -88,7 +88,7 @@ class Gateway:
         await self.tasks.end()
 
     async def _end_expired(self) -> None:
-        self._expiry.turn(self.node.clock.now())
+        self._expiry.turn(self.node.context.clock.now())
 
     def _look(self, session: ClientSession, now: int) -> int | None:
         """Has its token expired? When to look again; None: not by this entry."""
@@ -107,7 +107,7 @@ class Gateway:
         """One entry per session counts; another is put there only where it must come sooner."""
         expires_at = session.expires_at
         if expires_at is not None and (session.look_at is None or expires_at < session.look_at):
-            session.look_at = min(expires_at, self.node.clock.now() + LOOK_AGAIN)
+            session.look_at = min(expires_at, self.node.context.clock.now() + LOOK_AGAIN)
             self._expiry.put(session, session.look_at)
 
     # Handshakes
@@ -117,7 +117,7 @@ class Gateway:
             return Refuse(404, f"There is no WebSocket here; presence is at {PATH}.\n")
         secure = upgrade.secure or self._came_by_tls(upgrade)
         if not is_allowed(upgrade.origin, host=upgrade.host, secure=secure, origins=self._settings.origins):
-            self.node.metrics.refusals["forbidden_origin"] += 1
+            self.node.context.metrics.refusals["forbidden_origin"] += 1
             return Refuse(
                 403, "Pages of this origin may not connect; the operator can name it in `origins`.\n"
             )
@@ -133,7 +133,7 @@ class Gateway:
 
     def _handler(self, upgrade: Upgrade) -> Handler:
         if self.node.draining:
-            return Farewell(Close.DRAINING, self.node.come_back())
+            return Farewell(Close.DRAINING, self.node.retry_after())
         if self._sockets.full or not self.node.ready:
             return Farewell(Close.OVERLOADED, _come_back())
         token = find_token(upgrade.header("authorization"), upgrade.query, upgrade.subprotocols)
@@ -151,11 +151,11 @@ class Gateway:
         except ProtocolError as error:
             return self._turned_away(error)
         if self.node.draining:  # meanwhile
-            return Farewell(Close.DRAINING, self.node.come_back())
+            return Farewell(Close.DRAINING, self.node.retry_after())
         return self._session(upgrade, claims)
 
     def _turned_away(self, error: ProtocolError) -> Farewell:
-        self.node.metrics.refusals[error.code] += 1
+        self.node.context.metrics.refusals[error.code] += 1
         if error.code == "keys_unavailable":  # nothing is wrong with the token, as far as we know
             return Farewell(Close.OVERLOADED, _come_back())
         return Farewell(Close.UNAUTHORIZED, error.code)
@@ -166,7 +166,7 @@ class Gateway:
             device = parse_id(asked["device_id"]) if asked.get("device_id") else None
             platform = parse_platform(asked.get("platform") or None)
         except ProtocolError as error:
-            self.node.metrics.refusals[error.code] += 1
+            self.node.context.metrics.refusals[error.code] += 1
             return _Apology(error)
         return ClientSession(self, claims, device, platform)
 

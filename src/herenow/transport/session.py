@@ -120,7 +120,7 @@ class ClientSession:
                 self._gateway.departures.finish()  # perhaps some of theirs are gone, and wait for their turn
                 self._connection = self._connect(socket)
         except ProtocolError as error:
-            self._gateway.node.metrics.refusals[error.code] += 1
+            self._gateway.node.context.metrics.refusals[error.code] += 1
             self.end(Close.TOO_MANY_CONNECTIONS, error.message)
             return
         self._user = self._connection.user  # by the string that everybody has
@@ -151,7 +151,7 @@ class ClientSession:
 
     def _on_command(self, connection: Connection, payload: bytes) -> None:
         node = self._gateway.node
-        command = self._peer.receive(payload, node.clock.now())
+        command = self._peer.receive(payload, node.context.clock.now())
         if isinstance(command, Heartbeat):  # with an id, or spelt in a way of its own
             node.sessions.beat(connection.session, command.activity)
             if command.id is not None:
@@ -163,7 +163,7 @@ class ClientSession:
     def on_binary(self) -> None:
         if self._connection is not None:
             self.on_sign_of_life()
-            self._do_later(self._peer.binary(self._gateway.node.clock.now()))
+            self._do_later(self._peer.binary(self._gateway.node.context.clock.now()))
 
     def on_sign_of_life(self) -> None:
         if self._connection is not None:
@@ -171,19 +171,19 @@ class ClientSession:
 
     def on_pause(self) -> None:
         if self._connection is not None:
-            self._gateway.node.hub.pause(self._connection.outbox)
+            self._gateway.node.delivery.pause(self._connection.outbox)
 
     def on_resume(self) -> None:
         if self._connection is not None:
-            self._gateway.node.hub.resume(self._connection.outbox)
+            self._gateway.node.delivery.resume(self._connection.outbox)
 
     def on_leaving(self) -> None:
-        self._left_at = self._gateway.node.clock.now()
+        self._left_at = self._gateway.node.context.clock.now()
 
     def on_closed(self, code: int | None, reason: str) -> None:
         connection, self._connection = self._connection, None
         if self._left_at is None:
-            self._left_at = self._gateway.node.clock.now()
+            self._left_at = self._gateway.node.context.clock.now()
         alive, self._ended_by_us = not self._ended_by_us, True  # whoever ends it from here on comes too late
         self._gateway.departures.take(lambda: self._depart(connection, code, reason, alive=alive))
 
@@ -199,13 +199,13 @@ class ClientSession:
         if self._ended_by_us:
             return  # the first reason counts
         self._ended_by_us = True
-        self._gateway.node.metrics.closes[code] += 1
+        self._gateway.node.context.metrics.closes[code] += 1
         self._socket.close(code, reason)
 
     def _stuck(self) -> None:
         """The peer has not read for too long: nobody waits for it."""
         self._ended_by_us = True
-        self._gateway.node.metrics.closes[Close.NO_LIFE] += 1
+        self._gateway.node.context.metrics.closes[Close.NO_LIFE] += 1
         self._socket.abort()
 
     @property
@@ -229,7 +229,7 @@ class ClientSession:
     # Commands, one after the other
 
     def _reject(self, rejection: Rejection) -> None:
-        self._gateway.node.metrics.refusals[rejection.code] += 1
+        self._gateway.node.context.metrics.refusals[rejection.code] += 1
         self._socket.send_text(rejection.frame)
         if rejection.close is not None:
             self.end(rejection.close, "too many malformed frames")
@@ -266,12 +266,12 @@ class ClientSession:
         node = self._gateway.node
         try:
             async with asyncio.timeout(WELCOME_WITHIN):
-                presence = await node.decider.decided(connection.user)
+                presence = await node.records.wait_decided(connection.user)
         except (HerenowError, TimeoutError):
-            presence = connection.session.person.presence
+            presence = connection.session.person.record.presence
         if self._connection is None:
             return
-        timings = node.settings.timings
+        timings = node.context.settings.timings
         idle_after = timings.idle_after if presence.idle_after is None else presence.idle_after
         self._socket.send_text(
             welcome_frame(
@@ -280,7 +280,7 @@ class ClientSession:
                 session_id=token_urlsafe(9),
                 beat_every=self._gateway.beat_every,
                 idle_after=idle_after / 1000,
-                server_time=node.clock.now(),
+                server_time=node.context.clock.now(),
                 limits=self._gateway.limits,
             )
         )
@@ -326,11 +326,11 @@ class ClientSession:
                 await self._set(connection, command)
             case Typing():
                 node.sessions.act(connection.session, Activity.ACTIVE)
-                await node.typing.typing(connection, command.to, command.room, typing=command.typing)
+                await node.viewing.type(connection, command.to, command.room, typing=command.typing)
             case RoomOpen():
-                await node.typing.open_room(connection, command.room)
+                await node.viewing.open_room(connection, command.room)
             case RoomClose():
-                node.typing.close_room(connection, command.room)
+                node.viewing.close_room(connection, command.room)
             case Refresh():
                 await self._refresh(connection, command)
             case _:
@@ -339,7 +339,7 @@ class ClientSession:
             self._send(ok_frame(command.id))
 
     async def _subscribe(self, connection: Connection, command: Subscribe) -> None:
-        subscriptions = self._gateway.node.subscriptions
+        subscriptions = self._gateway.node.viewing.subscriptions
         if command.contacts:
             granted = await subscriptions.subscribe_contacts(connection.outbox)
         else:
@@ -355,7 +355,7 @@ class ClientSession:
             self._send(denied_list_frame(granted.denied, command.id))
 
     async def _unsubscribe(self, connection: Connection, command: Unsubscribe) -> None:
-        subscriptions, targets = self._gateway.node.subscriptions, list(command.targets)
+        subscriptions, targets = self._gateway.node.viewing.subscriptions, list(command.targets)
         if command.contacts:
             targets = await subscriptions.unsubscribe_contacts(connection.outbox)
         else:
@@ -369,7 +369,7 @@ class ClientSession:
             )
 
     async def _set(self, connection: Connection, command: SetPresence) -> None:
-        choices, user = self._gateway.node.choices, connection.user
+        choices, user = self._gateway.node.sessions.modes, connection.user
         saved = command.id is not None  # who asked for no answer need not wait for the disk
         if command.mode is not None and command.has_custom:
             await choices.set_both(user, command.mode, command.until, command.custom, saved=saved)
@@ -393,7 +393,7 @@ class ClientSession:
         self._gateway.refreshed(self)
 
     def _refuse(self, code: str, message: str, frame_id: FrameId) -> None:
-        self._gateway.node.metrics.refusals[code] += 1
+        self._gateway.node.context.metrics.refusals[code] += 1
         self._send(error_frame(code, message, frame_id))
 
     def _send(self, frame: bytes) -> None:

@@ -22,7 +22,7 @@ from herenow.core.record import EPOCH_BYTES
 from herenow.core.settle import Timings
 from herenow.engines.memory.engine import MemoryEngine, MemoryStore
 from herenow.kit.clock import NodeClock
-from herenow.node import Node, NodeSettings
+from herenow.node import Node, NodeSettings, make_context
 from herenow.ports import RelationRow
 from herenow.settings import Settings
 from herenow.transport.auth.auth import Auth
@@ -48,16 +48,17 @@ class Stage:
         loop = asyncio.get_running_loop()
         rng = Random("twins")
         self.clock = LoopClock()
-        self.node = Node(
+        context = make_context(
             MemoryEngine(MemoryStore(SHARDS, clock=self.clock.now)),
             MemoryLedger(),
             settings,
             clock=NodeClock(START + round(loop.time() * 1000), monotonic=loop.time),
             make_epoch=lambda: urlsafe_b64encode(rng.randbytes(EPOCH_BYTES)).decode(),
         )
+        self.node = Node(context)
         sockets = Sockets(10_000)
-        auth = Auth(SECRET, self.node.clock, 86_400.0)
-        most = self.node.settings.max_subscriptions
+        auth = Auth(SECRET, self.node.context.clock, 86_400.0)
+        most = self.node.context.settings.max_subscriptions
         self.gateway = Gateway(self.node, auth, sockets, GatewaySettings(BEAT_EVERY, 65_536, most, 1_000))
         self.app = make_app(self.node, auth, Settings(ledger="sqlite://"), sockets=sockets)
         self._taps: list[Tap] = []
@@ -83,7 +84,7 @@ class Stage:
 
     async def relate(self, *rows: tuple[str, str, str]) -> None:
         """(kind, a, b) of each; `follow` is one way."""
-        await self.node.graph.apply([RelationRow(*row) for row in rows])
+        await self.node.viewing.apply_relations([RelationRow(*row) for row in rows])
 
     # Ways in
 

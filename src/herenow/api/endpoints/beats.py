@@ -1,8 +1,8 @@
 """Who shows life without a WebSocket? Beats by REST: of a user's own device, and batches of an outside gateway.
 
 A batch is never all or nothing: each beat is taken, dropped or refused by itself. Beats of one user keep their order,
-those of different users do not wait for each other. What a beat means is `node.rest_beats`' business. Another thing that
-a gateway can report would be a reason to change this module.
+those of different users do not wait for each other. What a beat means is decided by `node.sessions`. Another thing
+that a gateway can report would be a reason to change this module.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def beat(call: Call) -> Response:
     body = await call.body(_heartbeat)
     device = DEVICE if body.device_id is None else plain_id(body.device_id, "device")
     platform, activity = parse_platform(body.platform), parse_activity(body.activity_type)
-    await call.node.rest_beats.beat(
+    await call.node.sessions.beat_by_rest(
         call.caller.user, device, platform, activity, issued_at=call.caller.issued_at
     )
     every = call.settings.beat_every
@@ -80,7 +80,7 @@ class _Batch:
     async def take(self, items: Sequence[msgspec.Raw]) -> Batch:
         waiting = iter(self._by_user(items).items())
         while part := dict(islice(waiting, PART)):
-            async with self._node.decider.acquainted(part):
+            async with self._node.records.preloaded(part):
                 await self._take_part(part)
         errors = [BadBeat(index, self._errors[index]) for index in sorted(self._errors)]
         return Batch(self._accepted, self._dropped, errors)
@@ -125,7 +125,7 @@ class _Batch:
     async def _beat(self, user: str, beat: Beat) -> bool:
         """Whether it did anything. Everything is checked before anything is done."""
         activity, platform = parse_activity(beat.activity_type), parse_platform(beat.platform)
-        beats = self._node.rest_beats
+        beats = self._node.sessions.rest_beats
         if beat.device_id is None:
             if beat.gone:
                 raise ProtocolError("bad_shape", "Only a device can be gone: there is no device_id.")

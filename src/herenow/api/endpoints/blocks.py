@@ -18,26 +18,26 @@ from herenow.errors import ProtocolError
 
 async def read_blocks(call: Call) -> Response:
     """GET /blocks"""
-    return answered(BlockList(await call.node.privacy.blocked(call.myself)))
+    return answered(BlockList(await call.node.viewing.blocked(call.myself)))
 
 
 async def read_block(call: Call) -> Response:
     """GET /blocks/{user}"""
     other = call.path_user()
-    if other not in await call.node.privacy.blocked(call.myself):
+    if other not in await call.node.viewing.blocked(call.myself):
         raise ProtocolError("not_found", "This user is not blocked.")
     return answered(Blocked(other))
 
 
 async def put_block(call: Call) -> Response:
     """PUT /blocks/{user}"""
-    await call.node.privacy.block(call.caller.user, _other(call))
+    await call.node.viewing.block(call.caller.user, _other(call))
     return done()
 
 
 async def delete_block(call: Call) -> Response:
     """DELETE /blocks/{user}"""
-    await call.node.privacy.unblock(call.caller.user, _other(call))
+    await call.node.viewing.unblock(call.caller.user, _other(call))
     return done()
 
 

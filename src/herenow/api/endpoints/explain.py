@@ -37,7 +37,7 @@ USERS, MOST_USERS = 200, 1_000
 async def explain(call: Call) -> Response:
     """GET /explain?viewer=&target="""
     viewer, target = _named(call, "viewer"), _named(call, "target")
-    found = await call.node.inquiries.explain(viewer, target)
+    found = await call.node.admin.explain(viewer, target)
     sight = cast('Literal["truth", "full", "blurred", "offline"]', found.verdict.sight.word)
     return answered(
         Explanation(
@@ -61,7 +61,7 @@ async def users(call: Call) -> Response:
         )
     wanted = frozenset(PRESENT.values()) if word is None else frozenset({PRESENT[word]})
     limit = call.number("limit", USERS, 1, MOST_USERS)
-    found, cursor = await call.node.inquiries.users(call.viewer, wanted, call.parameter("cursor"), limit)
+    found, cursor = await call.node.admin.list_users(call.viewer, wanted, call.parameter("cursor"), limit)
     return already_json(b'{"users":' + listed(found) + b',"cursor":' + msgspec.json.encode(cursor) + b"}")
 
 

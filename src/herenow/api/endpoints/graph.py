@@ -1,6 +1,6 @@
 """Who is connected with whom? The application's edges, put, taken away and looked up by its services.
 
-One edge at a time, or rows of an import by the thousand; both are written by `node.graph`, which makes them felt at
+One edge at a time, or rows of an import by the thousand; both are written by `node.viewing.graph`, which makes them felt at
 once. Another kind of edge is the likely reason to change this module.
 """
 
@@ -48,7 +48,7 @@ async def delete_follow(call: Call) -> Response:
 async def read_follow(call: Call) -> Response:
     """GET /follows/{a}/{b}"""
     a, b = _two_users(call, "follow")
-    if not await call.node.graph.follows(a, b):
+    if not await call.node.viewing.follows(a, b):
         raise ProtocolError("not_found", "The one does not follow the other.")
     return answered(Follow(a, b))
 
@@ -72,7 +72,7 @@ async def delete_contact(call: Call) -> Response:
 async def read_contact(call: Call) -> Response:
     """GET /contacts/{a}/{b}"""
     a, b = _two_users(call, "contact")
-    in_contact, until = await call.node.graph.contact(a, b)
+    in_contact, until = await call.node.viewing.contact(a, b)
     if not in_contact:
         raise ProtocolError("not_found", "They are not in contact.")
     return answered(Contact(a, b, until))
@@ -94,7 +94,7 @@ async def delete_member(call: Call) -> Response:
 async def read_member(call: Call) -> Response:
     """GET /rooms/{room}/members/{user}"""
     room, user = _room_and_user(call)
-    if not await call.node.graph.is_member(room, user):
+    if not await call.node.viewing.is_member(room, user):
         raise ProtocolError("not_found", "Not a member of this room, or there is no such room.")
     return answered(Member(room, user))
 
@@ -114,7 +114,7 @@ async def import_rows(call: Call) -> Response:
             raise ProtocolError(
                 "too_many_rows", f"One request has at most {MOST} rows. Nothing was imported."
             )
-    return answered(Imported(len(rows), await call.node.graph.apply(rows)))
+    return answered(Imported(len(rows), await call.node.viewing.apply_relations(rows)))
 
 
 async def relations_changed(call: Call) -> Response:
@@ -131,7 +131,7 @@ async def relations_changed(call: Call) -> Response:
             "too_many_rows",
             f"One request tells of at most {MOST} changes, and of those at most {MOST_WHOLE} are whole users or rooms.",
         )
-    await call.node.graph.changed_elsewhere(changes)
+    await call.node.viewing.relations_changed(changes)
     return done()
 
 
@@ -157,7 +157,7 @@ def _different(a: str, b: str) -> tuple[str, str]:
 
 
 async def _write(call: Call, row: RelationRow) -> Response:
-    await call.node.graph.apply([row])
+    await call.node.viewing.apply_relations([row])
     return done()
 
 

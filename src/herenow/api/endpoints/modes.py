@@ -1,6 +1,6 @@
 """What does a user choose? Custom status, mode, preferences; by themselves, or by a service that acts for them.
 
-Values are read by `wire.inputs`, the same as in frames; `node.choices` makes them so. Another preference is the likely
+Values are read by `wire.inputs`, the same as in frames; `node.sessions` sets them. Another preference is the likely
 reason to change this module.
 """
 
@@ -59,13 +59,13 @@ async def set_custom_of(call: Call) -> Response:
 
 async def clear_own_custom(call: Call) -> Response:
     """DELETE /presence/status"""
-    await call.node.choices.set_custom(call.caller.user, None)
+    await call.node.sessions.set_custom(call.caller.user, None)
     return done()
 
 
 async def clear_custom_of(call: Call) -> Response:
     """DELETE /users/{user}/status"""
-    await call.node.choices.set_custom(call.path_user(), None)
+    await call.node.sessions.set_custom(call.path_user(), None)
     return done()
 
 
@@ -82,14 +82,14 @@ async def set_mode_of(call: Call) -> Response:
 async def _set_custom(call: Call, user: str) -> Response:
     body = await call.body(_custom)
     given = {"text": body.text, "emoji": body.emoji, "expires_at": body.expires_at}
-    presence = await call.node.choices.set_custom(user, parse_custom(given, call.now))
+    presence = await call.node.sessions.set_custom(user, parse_custom(given, call.now))
     return answered(CustomAnswer(_shape(presence.custom)))
 
 
 async def _set_mode(call: Call, user: str) -> Response:
     body = await call.body(_mode)
     mode = parse_mode(body.mode)
-    presence = await call.node.choices.set_mode(user, mode, parse_until(body.until, "until", call.now))
+    presence = await call.node.sessions.set_mode(user, mode, parse_until(body.until, "until", call.now))
     return answered(ModeAnswer(presence.mode.word, presence.mode_until))
 
 
@@ -103,7 +103,7 @@ def _shape(custom: Custom | None) -> CustomShape | None:
 async def read_preferences(call: Call) -> Response:
     """GET /presence/preferences"""
     user = call.myself
-    return _preferred(await call.node.privacy.preferences(user), await call.node.views.presence(user))
+    return _preferred(await call.node.viewing.preferences(user), await call.node.viewing.presence(user))
 
 
 async def set_preferences(call: Call) -> Response:
@@ -116,13 +116,13 @@ async def set_preferences(call: Call) -> Response:
     )
     idle_after = None if body.idle_after is UNSET else _idle_after(body.idle_after)
     if edit == PreferencesEdit():
-        own = await call.node.privacy.preferences(user)
+        own = await call.node.viewing.preferences(user)
     else:
-        own = await call.node.privacy.change(user, edit)
+        own = await call.node.viewing.change_preferences(user, edit)
     if body.idle_after is UNSET:
-        presence = await call.node.views.presence(user)
+        presence = await call.node.viewing.presence(user)
     else:
-        presence = await call.node.choices.set_idle_after(user, idle_after)
+        presence = await call.node.sessions.set_idle_after(user, idle_after)
     return _preferred(own, presence)
 
 

@@ -1,6 +1,6 @@
 """Who is here? Reading presences: one, many, one's own, one's contacts counted or ranked.
 
-Everything that is read comes from `node.views`, which shows each viewer what they may see; the bytes are those of the
+Everything that is read comes from `node.viewing`, which shows each viewer what they may see; the bytes are those of the
 WebSocket. Here ids are collected and answers put together. A new question about presence is the reason to change this.
 """
 
@@ -42,7 +42,7 @@ async def query(call: Call) -> Response:
 async def _many(call: Call, ids: Sequence[object]) -> Response:
     users, viewer = distinct(ids, call.settings.max_bulk), call.viewer
     await _not_too_often(call)
-    return already_json(listed(await call.node.views.statuses(viewer, users)))
+    return already_json(listed(await call.node.viewing.statuses(viewer, users)))
 
 
 def distinct(ids: Sequence[object], most: int, code: str = "too_many_ids") -> list[str]:
@@ -59,20 +59,20 @@ def distinct(ids: Sequence[object], most: int, code: str = "too_many_ids") -> li
 async def read_one(call: Call) -> Response:
     """GET /presence/{user}"""
     user = call.path_user()
-    [status] = await call.node.views.statuses(call.viewer, [user])
+    [status] = await call.node.viewing.statuses(call.viewer, [user])
     return already_json(status)
 
 
 async def read_me(call: Call) -> Response:
     """GET /presence/me"""
-    return already_json(await call.node.views.me(call.myself))
+    return already_json(await call.node.viewing.me(call.myself))
 
 
 async def count(call: Call) -> Response:
     """GET /presence/count"""
     user = call.myself
     await _not_too_often(call)
-    return answered(await call.node.views.count(user))
+    return answered(await call.node.viewing.count(user))
 
 
 async def leaderboard(call: Call) -> Response:
@@ -81,14 +81,14 @@ async def leaderboard(call: Call) -> Response:
     limit = call.number("limit", min(FRIENDS, most), 1, most)
     user = call.myself
     await _not_too_often(call)
-    friends = await call.node.views.leaderboard(user, limit)
+    friends = await call.node.viewing.leaderboard(user, limit)
     return already_json(b'{"friends":' + listed(friends) + b"}")
 
 
 async def _not_too_often(call: Call) -> None:
     """Users who are not here may ask for many now and then; who wants to know more often opens a WebSocket or stream.
     Asked last: a question that is refused for what it says costs nothing."""
-    wait = 0 if call.caller.service else await call.node.polling.wait(call.caller.user)
+    wait = 0 if call.caller.service else await call.node.viewing.wait_before_poll(call.caller.user)
     if wait:
         raise Refusal(
             "polling_too_fast",

@@ -25,7 +25,7 @@ async def read_profile(call: Call) -> Response:
     user = call.path_user()
     if not call.node.ready and not call.node.draining:
         raise ProtocolError("not_ready", "The node is starting.")
-    profile = await call.node.views.profile(user)
+    profile = await call.node.viewing.profile(user)
     if profile is None:
         raise ProtocolError("not_found", "There is no public profile at this address.")
     shown, as_of = profile

@@ -71,7 +71,7 @@ class Events(Response):
             events.on_gone()
 
     async def _look(self, events: EventStream) -> list[bytes]:
-        streams = self._call.node.streams
+        streams = self._call.node.viewing.streams
         if self._targets is None:
             return await streams.look_at_contacts(events.stream)
         return await streams.look(events.stream, self._targets)

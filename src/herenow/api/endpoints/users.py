@@ -27,7 +27,7 @@ async def disconnect(call: Call) -> Response:
     """POST /users/{user}/disconnect"""
     user = call.path_user()
     device = (await call.body(_disconnect)).device_id
-    await call.node.users.disconnect(user, None if device is None else plain_id(device, "device_id"))
+    await call.node.admin.disconnect(user, None if device is None else plain_id(device, "device_id"))
     return done()
 
 
@@ -40,12 +40,12 @@ async def revoke(call: Call) -> Response:
         raise ProtocolError(
             "instant_in_future", "issued_before may not lie in the future: it would void tokens yet to come."
         )
-    return answered(Revoked(user, await call.node.users.revoke(user, max(before, 0))))
+    return answered(Revoked(user, await call.node.admin.revoke(user, max(before, 0))))
 
 
 async def delete(call: Call) -> Response:
     """DELETE /users/{user}"""
-    await call.node.users.delete(call.path_user())
+    await call.node.admin.delete(call.path_user())
     return done()
 
 

@@ -88,7 +88,7 @@ class Call:
 
     @property
     def now(self) -> int:
-        return self._api.node.clock.now()
+        return self._api.node.context.clock.now()
 
     # Who asks
 

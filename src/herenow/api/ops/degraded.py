@@ -74,10 +74,10 @@ def troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
             node.relations_health.trouble,
             "Look after the application that the setting relations names; herenow doctor asks it.",
         )
-    if node.overload.level is not Shed.NOTHING:
+    if node.delivery.overload.level is not Shed.NOTHING:
         yield Trouble(
             "overload",
-            f"The node is late and gives up {_GIVEN_UP[node.overload.level]} until it has caught up.",
+            f"The node is late and gives up {_GIVEN_UP[node.delivery.overload.level]} until it has caught up.",
             "Give it more CPU, more workers or more nodes; docs/delivery.md says what to watch.",
         )
 
@@ -90,29 +90,29 @@ _GIVEN_UP = {
 
 
 def _engine(node: Node) -> Iterator[Trouble]:
-    said = node.lease.trouble or node.tail.trouble or node.decider.trouble
+    said = node.cluster.lease_trouble or node.cluster.log_trouble or node.records.trouble
     if said is not None:
         detail, fix = engine_said(said)
         yield Trouble("engine", f"The store cannot be used. {detail}", fix)
-    elif node.recorder.trouble is not None:
-        detail, fix = engine_said(node.recorder.trouble)
+    elif node.records.save_trouble is not None:
+        detail, fix = engine_said(node.records.save_trouble)
         yield Trouble("marks", f"The store does not let go of what the ledger has. {detail}", fix)
-    if node.hub.stale_shards:
+    if node.delivery.stale_shards:
         yield Trouble(
             "stale_shards",
-            f"{node.hub.stale_shards} of {node.engine.shards} shards show what was.",
+            f"{node.delivery.stale_shards} of {node.context.engine.shards} shards show what was.",
             "Viewers are told so. It ends by itself some seconds after the store is whole and answers.",
         )
-    if node.tail.behind > BEHIND:
+    if node.cluster.log_behind > BEHIND:
         yield Trouble(
             "log_lag",
-            f"{node.tail.behind} changes of other nodes have not been read yet.",
+            f"{node.cluster.log_behind} changes of other nodes have not been read yet.",
             "This process cannot keep up: give it more CPU, or look at the way to the store.",
         )
 
 
 def _lease(node: Node) -> Iterator[Trouble]:
-    if not node.standing.holds_lease:
+    if not node.context.authority.holds_lease:
         yield Trouble(
             "lease",
             "The node could not renew its lease and decides nothing until it has.",
@@ -120,10 +120,10 @@ def _lease(node: Node) -> Iterator[Trouble]:
         )
     overdue = [
         other
-        for other in node.lease.others
+        for other in node.cluster.others
         if not other.dead
         and other.still_for is not None
-        and other.still_for > node.settings.node_lease * 2 / 3
+        and other.still_for > node.context.settings.node_lease * 2 / 3
     ]
     if overdue:
         yield Trouble(
@@ -135,25 +135,25 @@ def _lease(node: Node) -> Iterator[Trouble]:
 
 
 def _ledger(node: Node) -> Iterator[Trouble]:
-    if node.relations.trouble is not None:
+    if node.access.trouble is not None:
         yield Trouble(
             "ledger",
-            node.relations.trouble,
+            node.access.trouble,
             "Presence goes on. Bring it back; herenow doctor says what it finds there.",
         )
-    if node.recorder.is_late:
+    if node.records.save_late:
         yield Trouble(
             "ledger_backlog",
-            f"{node.recorder.backlog} rows wait for the ledger, which does not take them.",
+            f"{node.records.backlog} rows wait for the ledger, which does not take them.",
             "Nothing is lost: they are written when it does. Is it full, read-only, locked or away?",
         )
-    if not node.relations.trusted:
+    if not node.access.trusted:
         yield Trouble(
             "relations",
             "The ledger cannot be read; nobody is taken to know anybody.",
             "Bring the ledger back: everybody is shown again by itself.",
         )
-    if not node.revocations.whole:
+    if not node.admin.revocations.whole:
         yield Trouble(
             "revocations",
             "The ledger cannot be read; what was revoked through other nodes may be missed.",

@@ -25,7 +25,7 @@ from herenow.api.shapes import Count
 from herenow.core.model import Status
 from herenow.errors import Unavailable
 from herenow.node import Node
-from herenow.node.admin.stats_history import COUNTED, STEP, Slot
+from herenow.node.admin.stats_history import COUNTED, STEP, Sample
 from herenow.node.metrics import quantile
 from herenow.transport.auth.auth import Auth
 from herenow.workers.link import Told
@@ -213,7 +213,7 @@ class Own(Struct, frozen=True):
     members: list[StoreMember]
     targets: list[Target]
     degraded: list[Trouble]
-    slots: list[Slot]
+    slots: list[Sample]
 
 
 class Report(Struct, frozen=True):
@@ -288,25 +288,25 @@ TOTALS = ("changes", "deliveries", "frames", "conflicts", "engine_errors", "ledg
 
 
 def _own(node: Node, auth: Auth) -> Own:
-    counted = node.metrics
+    counted = node.context.metrics
     return Own(
         version=__version__,
-        now=node.clock.now(),
-        node_lease=node.settings.node_lease,
+        now=node.context.clock.now(),
+        node_lease=node.context.settings.node_lease,
         streams=counted.streams,
         sessions=counted.sessions,
         users=Users(*(counted.users[status] for status in (Status.ONLINE, Status.BUSY, Status.AWAY))),
         beats=Beats(counted.beats_accepted, counted.beats_dropped),
         totals={name: getattr(counted, name) for name in TOTALS},
-        ledger_backlog=node.recorder.backlog,
-        stale_views=node.hub.stale_views,
+        ledger_backlog=node.records.backlog,
+        stale_views=node.delivery.stale_views,
         refusals=dict(counted.refusals),
         closes={str(int(code)): times for code, times in counted.closes.items()},
         process=_process(node),
         members=list(_members(node)),
-        targets=[_target(node, *each) for each in node.hub.fan_out.top(TARGETS)],
+        targets=[_target(node, *each) for each in node.delivery.top_targets.top(TARGETS)],
         degraded=list(troubles(node, auth)),
-        slots=node.pulse.since(0),
+        slots=node.admin.history.since(0),
     )
 
 
@@ -314,18 +314,18 @@ def _process(node: Node) -> Process:
     return Process(
         worker=0,
         restarts=0,
-        epoch=node.standing.epoch,
+        epoch=node.context.authority.epoch,
         ready=node.ready,
         draining=node.draining,
-        lease_held=node.standing.holds_lease,
-        lease_renewed_ago=node.standing.renewed_ago,
-        connections=node.metrics.connections,
-        undecided=node.decider.waiting,
-        stale_shards=node.hub.stale_shards,
-        log_behind=node.tail.behind,
-        log_heard_ago=node.tail.heard_ago,
-        loop_late=node.overload.late,
-        gives_up=int(node.overload.level),
+        lease_held=node.context.authority.holds_lease,
+        lease_renewed_ago=node.context.authority.renewed_ago,
+        connections=node.context.metrics.connections,
+        undecided=node.records.waiting,
+        stale_shards=node.delivery.stale_shards,
+        log_behind=node.cluster.log_behind,
+        log_heard_ago=node.cluster.log_heard_ago,
+        loop_late=node.delivery.overload.late,
+        gives_up=int(node.delivery.overload.level),
     )
 
 
@@ -333,10 +333,10 @@ def _process(node: Node) -> Process:
 
 
 def _members(node: Node) -> Iterator[StoreMember]:
-    lease = node.settings.node_lease
-    own = node.standing.renewed_ago
-    yield StoreMember(node.standing.epoch, here=True, state=_state(own, lease), still_for=own)
-    for other in node.lease.others:
+    lease = node.context.settings.node_lease
+    own = node.context.authority.renewed_ago
+    yield StoreMember(node.context.authority.epoch, here=True, state=_state(own, lease), still_for=own)
+    for other in node.cluster.others:
         state = "dead" if other.dead else _state(other.still_for, lease)
         yield StoreMember(other.epoch, here=False, state=state, still_for=other.still_for)
 
@@ -368,9 +368,9 @@ def _age(member: StoreMember) -> float:
 def _target(node: Node, user: str, deliveries: int) -> Target:
     """The key is the ledger's random id: all nodes have it, no answer carries it, and who can read it in the ledger reads
     the ids themselves there."""
-    key = node.ledger.id.encode()[:64]
+    key = node.context.ledger.id.encode()[:64]
     name = hashlib.blake2b(user.encode(), key=key, digest_size=5, person=b"herenow target").hexdigest()
-    return Target(name, node.hub.viewers(user), deliveries)
+    return Target(name, node.delivery.viewers(user), deliveries)
 
 
 def _targets_of_all(each: Sequence[Own]) -> list[Target]:
@@ -385,17 +385,17 @@ def _targets_of_all(each: Sequence[Own]) -> list[Target]:
 # Over time
 
 
-def _slots_together(slots: Iterable[Slot]) -> list[Slot]:
+def _slots_together(slots: Iterable[Sample]) -> list[Sample]:
     """One per moment: what processes did in it added up, as if all had looked for the same time. Users are everybody's."""
-    by_time: defaultdict[int, list[Slot]] = defaultdict(list)
+    by_time: defaultdict[int, list[Sample]] = defaultdict(list)
     for slot in slots:
         by_time[slot.at].append(slot)
     return [some[0] if len(some) == 1 else _slot_of_all(some) for _, some in sorted(by_time.items())]
 
 
-def _slot_of_all(some: Sequence[Slot]) -> Slot:
+def _slot_of_all(some: Sequence[Sample]) -> Sample:
     seconds = max(slot.seconds for slot in some)
-    return Slot(
+    return Sample(
         at=some[0].at,
         seconds=seconds,
         **{name: sum(map(attrgetter(name), some)) for name in _ADDED},
@@ -407,7 +407,7 @@ def _slot_of_all(some: Sequence[Slot]) -> Slot:
 _ADDED = (*COUNTED, "connections", "ledger_backlog", "stale_views")
 
 
-def _rates(slots: Sequence[Slot]) -> Rates:
+def _rates(slots: Sequence[Sample]) -> Rates:
     seconds = sum(slot.seconds for slot in slots)
     return (
         Rates(*(round(sum(map(attrgetter(name), slots)) / seconds, 3) for name in COUNTED))
@@ -416,14 +416,14 @@ def _rates(slots: Sequence[Slot]) -> Rates:
     )
 
 
-def _delivery(slots: Sequence[Slot]) -> Delivery:
+def _delivery(slots: Sequence[Sample]) -> Delivery:
     if not slots:
         return Delivery()
     counts = [sum(each) for each in zip(*(slot.delivery for slot in slots), strict=True)]
     return Delivery(quantile(counts, 0.5), quantile(counts, 0.99))
 
 
-def _point(slot: Slot) -> Point:
+def _point(slot: Sample) -> Point:
     rates, delivery = _rates([slot]), _delivery([slot])
     return Point(
         at=slot.at,

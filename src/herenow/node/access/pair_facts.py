@@ -1,7 +1,7 @@
 """What this node has been told about pairs of users, and the verdicts that come of it. Nothing here asks anybody.
 
-A `Tie` is what stands between a viewer and a target; preferences are kept once per user. Thousands of pairs have the same
-facts, and nearly all have the plainest ones, so verdicts are kept per class of equal facts: judging a pair is a few
+A `PairFact` describes the relation of a viewer to a target; preferences are kept once per user. Thousands of pairs have
+the same facts, and nearly all have the plainest ones, so verdicts are kept per class of equal facts: judging a pair is a few
 look-ups. For the same reason a viewer's ties take little room: the ids of those to whom the tie is the usual one, and a
 dictionary of the others. What is not known gives no verdict, and whoever asks must treat that as "not at all".
 """
@@ -36,7 +36,7 @@ FOREVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Tie:
+class PairFact:
     """Between a viewer and a target."""
 
     until: int = 0
@@ -58,7 +58,7 @@ class Tie:
         )
 
 
-def tie(relation: Relation, *, shares_room: bool, block: Block | None) -> Tie:
+def pair_fact(relation: Relation, *, shares_room: bool, block: Block | None) -> PairFact:
     """The plainest ones are shared."""
     if block is None and not shares_room:
         if relation is IN_CONTACT or relation == IN_CONTACT:
@@ -68,12 +68,12 @@ def tie(relation: Relation, *, shares_room: bool, block: Block | None) -> Tie:
         if relation == UNRELATED:
             return STRANGERS
     until = _related_until(relation)
-    return Tie(FOREVER if shares_room else until, relation, shares_room, block)
+    return PairFact(FOREVER if shares_room else until, relation, shares_room, block)
 
 
-STRANGERS = Tie()
-FRIENDS = Tie(FOREVER, MUTUAL)
-CONTACTS = Tie(FOREVER, IN_CONTACT)
+STRANGERS = PairFact()
+FRIENDS = PairFact(FOREVER, MUTUAL)
+CONTACTS = PairFact(FOREVER, IN_CONTACT)
 UNDECIDED = Preferences()
 """What nearly everybody prefers: compared by identity, so whoever has exactly this gets this one."""
 
@@ -91,7 +91,7 @@ def block_between(rows: Iterable[BlockRow], target: str) -> Block | None:
 PLAIN = (CONTACTS, FRIENDS, STRANGERS)
 
 
-class Ties:
+class ViewerFacts:
     """What stands between one viewer and others."""
 
     __slots__ = ("others", "users", "usual")
@@ -101,13 +101,13 @@ class Ties:
         """What most of them have."""
         self.users = NO_IDS
         """Who has it."""
-        self.others: dict[str, Tie] | None = None
+        self.others: dict[str, PairFact] | None = None
         """Everybody else of whom something is known."""
 
     def __len__(self) -> int:
         return len(self.users) + len(self.others or ())
 
-    def get(self, target: str) -> Tie | None:
+    def get(self, target: str) -> PairFact | None:
         users = self.users
         at = bisect_left(users, target)  # as `holds`, without a call
         if at < len(users) and users[at] == target:
@@ -126,13 +126,13 @@ class Ties:
             return unusual
         return frozenset([target for target in unusual if others.get(target) is not usual])
 
-    def all(self) -> dict[str, Tie]:
+    def all(self) -> dict[str, PairFact]:
         known = dict.fromkeys(self.users, self.usual)
         if self.others is not None:
             known.update(self.others)
         return known
 
-    def learn(self, ties: Mapping[str, Tie]) -> None:
+    def learn(self, ties: Mapping[str, PairFact]) -> None:
         if sum([what is not self.usual for what in ties.values()]) > len(self.users):
             ties = self._reconsidered(ties)
         for target in ties if self else ():
@@ -147,7 +147,7 @@ class Ties:
             else:
                 self.others.update(others)
 
-    def _reconsidered(self, ties: Mapping[str, Tie]) -> Mapping[str, Tie]:
+    def _reconsidered(self, ties: Mapping[str, PairFact]) -> Mapping[str, PairFact]:
         """Whoever was met first need not be like most: perhaps another tie is usual. Answers what is to be learned then."""
         counts = [sum([what is plain for what in ties.values()]) for plain in PLAIN]
         if max(counts) <= len(self.users):
@@ -162,9 +162,9 @@ class Ties:
             self.others.pop(target, None)
 
 
-class Known:
+class PairFacts:
     def __init__(self) -> None:
-        self._ties: dict[str, Ties] = {}
+        self._ties: dict[str, ViewerFacts] = {}
         """Of each viewer, the oldest first."""
         self._preferences: dict[str, Preferences] = {}
         self._classes: dict[tuple[bool, Block | None, Preferences, bool], Verdict] = {}
@@ -188,11 +188,11 @@ class Known:
 
     # Getting to know
 
-    def learn_ties(self, viewer: str, what: Mapping[str, Tie]) -> None:
+    def learn_facts(self, viewer: str, what: Mapping[str, PairFact]) -> None:
         """Between this viewer and each of these targets."""
         ties = self._ties.get(viewer)
         if ties is None or len(ties) > TARGETS_PER_VIEWER:
-            ties = self._ties[viewer] = Ties()
+            ties = self._ties[viewer] = ViewerFacts()
             _keep_newest(self._ties, VIEWERS)
         ties.learn(what)
 
@@ -221,14 +221,14 @@ class Known:
     def forget_preferences(self, user: str) -> None:
         self._preferences.pop(user, None)
 
-    def forget_ties_of(self, user: str) -> None:
+    def forget_facts_of(self, user: str) -> None:
         """Everything between this user and anybody. Looks at every viewer."""
         self._ties.pop(user, None)
         for ties in self._ties.values():
             if ties.get(user) is not None:
                 ties.forget(user)
 
-    def forget_sights_of(self, viewer: str) -> dict[str, Tie]:
+    def forget_sights_of(self, viewer: str) -> dict[str, PairFact]:
         """All that stands between this viewer and those they look at; answers what it was."""
         ties = self._ties.pop(viewer, None)
         return {} if ties is None else ties.all()
@@ -300,7 +300,7 @@ class Known:
         for viewer in viewers:
             known, mine, what = ties.get(viewer), preferences.get(viewer), None
             if known is not None:
-                users = known.users  # as `Ties.get`, without a call
+                users = known.users  # as `ViewerFacts.get`, without a call
                 at = bisect_left(users, target)
                 if at < len(users) and users[at] == target:
                     what = known.usual
@@ -320,7 +320,7 @@ class Known:
                 sights[viewer] = sight
         return sights
 
-    def _judged(self, what: Tie, theirs: Preferences, mine: Preferences, now: int) -> Verdict:
+    def _judged(self, what: PairFact, theirs: Preferences, mine: Preferences, now: int) -> Verdict:
         key = what.until > now, what.block, theirs, mine.share_last_seen
         verdict = self._classes.get(key)
         if verdict is None:

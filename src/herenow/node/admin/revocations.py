@@ -17,11 +17,9 @@ from collections.abc import Callable
 import structlog
 
 from herenow.errors import Unavailable
-from herenow.kit.clock import Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
-from herenow.kit.tasks import Tasks
-from herenow.node.metrics import Metrics
-from herenow.ports import Ledger, LedgerChange, Void
+from herenow.node.context import Context
+from herenow.ports import LedgerChange, Void
 
 PAGE = 5_000
 AGAIN = 1.0
@@ -37,19 +35,17 @@ log = structlog.get_logger(__name__)
 
 
 class Revocations:
-    def __init__(
-        self, ledger: Ledger, clock: Clock, metrics: Metrics, tasks: Tasks, *, token_max_ttl: float
-    ) -> None:
-        self._ledger = ledger
-        self._clock = clock
-        self._metrics = metrics
-        self._tasks = tasks
-        self._lifetime = round(token_max_ttl * 1000) + SLACK
+    def __init__(self, context: Context) -> None:
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._tasks = context.tasks
+        self._ledger = context.ledger
+        self._lifetime = round(context.settings.token_max_ttl * 1000) + SLACK
         self._voids: dict[str, Void] = {}
         self._listeners: list[Callable[[Void], None]] = []
         self._whole = True
 
-    def listen(self, listener: Callable[[Void], None]) -> None:
+    def subscribe(self, listener: Callable[[Void], None]) -> None:
         """To be called with every row that says something new."""
         self._listeners.append(listener)
 
@@ -89,14 +85,14 @@ class Revocations:
         for listener in self._listeners:
             listener(void)
 
-    def changed(self, change: LedgerChange) -> None:
+    def on_ledger_change(self, change: LedgerChange) -> None:
         if change.kind == "void":
             self._tasks.spawn(self._read(change.a), "void")
 
-    def ledger_is(self, *, within_reach: bool) -> None:
-        """It was away for long: rows of the change table may have come and gone without us."""
+    def on_trust_change(self, *, trusted: bool) -> None:
+        """The change table could not be read for long: rows may have been added and removed meanwhile."""
         self._whole = False
-        if within_reach:
+        if trusted:
             self._tasks.spawn(self._until_read(), "voids")
 
     async def write(self, void: Void) -> None:

@@ -16,10 +16,9 @@ from herenow.core.edits import retire
 from herenow.core.model import UNLEASED
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.kit.deadline import reading, writing
-from herenow.node.people import People
-from herenow.node.records.decider import Decider
-from herenow.node.records.pages import pages
-from herenow.ports import Engine, Lease
+from herenow.node.context import Context
+from herenow.node.records import Records, pages
+from herenow.ports import Lease
 
 REMEMBER = 1_000
 """Epochs whose last renewal is remembered: many more than there are nodes, and the oldest give way."""
@@ -30,11 +29,11 @@ TOGETHER = 200
 log = structlog.get_logger(__name__)
 
 
-class Sweep:
-    def __init__(self, engine: Engine, people: People, decider: Decider) -> None:
-        self._engine = engine
-        self._people = people
-        self._decider = decider
+class DeadNodeSweep:
+    def __init__(self, context: Context, records: Records) -> None:
+        self._people = context.people
+        self._engine = context.engine
+        self._records = records
         self._swept: dict[str, set[int]] = {}
         """Epoch → shards where nothing of it is left, while others are still to be done."""
         self._renewed: dict[str, int] = {}
@@ -96,18 +95,20 @@ class Sweep:
     async def own(self, shard: int, epoch: str) -> None:
         """After a shard lost its memory: sessions in it under our epoch that we do not hold."""
         users = [user async for user, holders in self._holders(shard, epoch) if epoch in holders]
-        await self._all(self._decider.decided, [user for user in users if not self._holds_all(user, epoch)])
+        await self._all(
+            self._records.wait_decided, [user for user in users if not self._holds_all(user, epoch)]
+        )
 
     def _holds_all(self, user: str, epoch: str) -> bool:
         person = self._people.find(user)
         if person is None:
             return False
-        held = {session.device for session in person.sessions}
-        return held.issuperset(s.device for s in person.presence.sessions if s.holder == epoch)
+        held = {session.device for session in person.held}
+        return held.issuperset(s.device for s in person.record.presence.sessions if s.holder == epoch)
 
     async def _lose(self, dead: Mapping[str, int], users: Sequence[str]) -> None:
         edit = retire(dead)
-        await self._all(lambda user: self._decider.ask(user, edit), users)
+        await self._all(lambda user: self._records.apply(user, edit), users)
 
     async def _all(self, decide: Callable[[str], Awaitable[object]], users: Sequence[str]) -> None:
         """Somebody who cannot be decided, for whatever reason, keeps nobody behind them from it."""

@@ -28,14 +28,11 @@ from dataclasses import dataclass
 import structlog
 
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.clock import NodeClock
 from herenow.kit.deadline import reading, writing
-from herenow.kit.tasks import Tasks
-from herenow.node.cluster.dead_nodes import Sweep
-from herenow.node.cluster.staleness import Doubt, Freshness
-from herenow.node.metrics import Metrics
-from herenow.node.records.authority import Standing
-from herenow.ports import Engine, Lease
+from herenow.node.cluster.dead_nodes import DeadNodeSweep
+from herenow.node.cluster.staleness import Staleness, StaleReason
+from herenow.node.context import Context
+from herenow.ports import Lease
 
 STILL = 1.33
 """Leases for which a counter must be seen to stand still. A node is cut off up to a third of a lease after the last renewal
@@ -67,25 +64,19 @@ class Other:
 class LeaseKeeper:
     def __init__(
         self,
-        *,
-        engine: Engine,
-        standing: Standing,
-        clock: NodeClock,
-        sweep: Sweep,
-        freshness: Freshness,
-        tasks: Tasks,
-        metrics: Metrics,
-        node_lease: float,
+        context: Context,
+        sweep: DeadNodeSweep,
+        staleness: Staleness,
         on_new_epoch: Callable[[], None],
     ) -> None:
-        self._engine = engine
-        self._standing = standing
-        self._clock = clock
+        self._authority = context.authority
+        self._clock = context.clock
+        self._tasks = context.tasks
+        self._metrics = context.metrics
+        self._node_lease = context.settings.node_lease
+        self._engine = context.engine
         self._sweep = sweep
-        self._freshness = freshness
-        self._tasks = tasks
-        self._metrics = metrics
-        self._node_lease = node_lease
+        self._staleness = staleness
         self._on_new_epoch = on_new_epoch
         self._counter = 0
         self._observed: dict[str, _Observed] = {}
@@ -114,7 +105,7 @@ class LeaseKeeper:
 
     async def keep(self) -> None:
         """Once every third of the lease."""
-        if self._standing.left:
+        if self._authority.left:
             return
         try:
             asked = self._clock.monotonic()
@@ -134,11 +125,11 @@ class LeaseKeeper:
         self._say_whether_we_decide()
 
     def _say_whether_we_decide(self) -> None:
-        everywhere = self._freshness.shards
-        if self._standing.holds_lease or self._standing.left:
-            self._freshness.trust(everywhere, Doubt.BOUND)
+        everywhere = self._staleness.shards
+        if self._authority.holds_lease or self._authority.left:
+            self._staleness.clear(everywhere, StaleReason.NO_LEASE)
         else:
-            self._freshness.doubt(everywhere, Doubt.BOUND)
+            self._staleness.mark_stale(everywhere, StaleReason.NO_LEASE)
 
     @property
     def others(self) -> list[Other]:
@@ -148,7 +139,7 @@ class LeaseKeeper:
         return [
             Other(lease.epoch, lease.dead, None if known is None else now - known.since)
             for lease, known in seen
-            if lease.epoch != self._standing.epoch
+            if lease.epoch != self._authority.epoch
         ]
 
     async def bury(self, epochs: Collection[str]) -> None:
@@ -156,7 +147,7 @@ class LeaseKeeper:
         their leases do. Where the store is away, the usual way finds them."""
         try:
             for lease in await reading(self._engine.leases()):
-                if lease.epoch in epochs and lease.epoch != self._standing.epoch and not lease.dead:
+                if lease.epoch in epochs and lease.epoch != self._authority.epoch and not lease.dead:
                     await self._mark(lease)
         except (Unavailable, UnknownOutcome) as error:
             log.warning("bury.failed", epochs=list(epochs), error=str(error))
@@ -165,8 +156,8 @@ class LeaseKeeper:
 
     async def end(self) -> None:
         """Last act of a node that stops, after all its commits are acknowledged: nobody need look for it."""
-        self._standing.left = True  # whatever is refused from now on was not lost
-        epoch = self._standing.epoch
+        self._authority.left = True  # whatever is refused from now on was not lost
+        epoch = self._authority.epoch
         for shard in range(self._engine.shards):
             await writing(self._engine.retire(shard, epoch))
         await writing(self._engine.drop_lease(epoch))
@@ -190,19 +181,19 @@ class LeaseKeeper:
         return [lease for lease in await reading(self._engine.leases()) if not lease.dead]
 
     async def _is_still_ours(self, store_time: int) -> bool:
-        if self._standing.retired:
+        if self._authority.retired:
             return False
-        if await self._renew() or self._standing.left:
+        if await self._renew() or self._authority.left:
             return True
         return self._cannot_be_dead(store_time) and await self._put_back()
 
     async def _renew(self, *, begins: bool = False) -> bool:
         asked = self._clock.monotonic()
         self._counter += 1
-        lease = Lease(self._standing.epoch, self._counter, self._clock.now())
+        lease = Lease(self._authority.epoch, self._counter, self._clock.now())
         granted = await writing(self._engine.renew(lease, begins=begins))
         if granted:
-            self._standing.renewed = asked
+            self._authority.renewed = asked
             if not self._announced:
                 self._announced = True
                 self._on_new_epoch()
@@ -211,22 +202,22 @@ class LeaseKeeper:
     def _cannot_be_dead(self, store_time: int) -> bool:
         """Is it sooner than a lease since our row last moved, by our clock and by the store's? Ours may have stood still
         with the whole machine, and the store's may be another's since a failover."""
-        since = self._clock.monotonic() - self._standing.renewed
+        since = self._clock.monotonic() - self._authority.renewed
         return max(since, abs(store_time - self._granted_at) / 1000) < self._node_lease
 
     async def _put_back(self) -> bool:
         if granted := await self._renew(begins=True):
-            log.warning("lease.put_back", epoch=self._standing.epoch)
+            log.warning("lease.put_back", epoch=self._authority.epoch)
         return granted
 
     async def _begin_epoch(self) -> None:
         self._clock.catch_up(await self._cluster_time())
-        old = self._standing.epoch
-        self._standing.begin_epoch()
+        old = self._authority.epoch
+        self._authority.begin_epoch()
         self._counter = 0
         self._announced = False
         self._metrics.epochs += 1
-        log.warning("lease.lost", old=old, new=self._standing.epoch)
+        log.warning("lease.lost", old=old, new=self._authority.epoch)
         self._tasks.spawn(self._leave_behind(old), "retire")
         await self._renew(begins=True)
 
@@ -245,7 +236,7 @@ class LeaseKeeper:
         self._observed_at = now
         self._leases = leases
         self._sweep.saw(leases)
-        others = [lease for lease in leases if lease.epoch != self._standing.epoch]
+        others = [lease for lease in leases if lease.epoch != self._authority.epoch]
         alive = [lease for lease in others if not lease.dead]
         for lease in alive:
             known = self._observed.get(lease.epoch)

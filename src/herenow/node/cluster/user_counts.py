@@ -17,9 +17,9 @@ from herenow.core.model import Status
 from herenow.core.visibility import status_in_public
 from herenow.errors import Unavailable
 from herenow.kit.deadline import reading
-from herenow.node.metrics import Metrics
-from herenow.node.records.pages import pages
-from herenow.ports import Engine, Entry
+from herenow.node.context import Context
+from herenow.node.records import pages
+from herenow.ports import Entry
 
 _OFFLINE = int(Status.OFFLINE)
 
@@ -36,12 +36,13 @@ class _Walk:
     """Where the log stood at its end."""
 
 
-class Census:
-    def __init__(self, engine: Engine, metrics: Metrics) -> None:
-        self._engine = engine
-        self._metrics = metrics
-        self._counts: list[Counter[int]] = [Counter() for _ in range(engine.shards)]
-        self._wanted = dict.fromkeys(range(engine.shards))
+class UserCounts:
+    def __init__(self, context: Context) -> None:
+        self._engine = context.engine
+        self._metrics = context.metrics
+        shards = range(context.engine.shards)
+        self._counts: list[Counter[int]] = [Counter() for _ in shards]
+        self._wanted = dict.fromkeys(shards)
         self._walks: dict[int, _Walk] = {}
 
     def count(self, shard: int, entry: Entry) -> None:

@@ -43,7 +43,7 @@ class Channel:
     def __init__(self, person: Person, sight: Sight) -> None:
         self.person = person
         self.sight = sight
-        self.shown = person.presence
+        self.shown = person.record.presence
         """What the body was made from."""
         self.body = b""
         self.outboxes: list[Outbox] | dict[Outbox, None] = []
@@ -97,22 +97,22 @@ class Channels:
         channel = Channel(person, sight)
         channel.delivery = None if sight.kind is _TRUTH else self.deliveries.get(person.user)
         self.encode(channel)
-        person.channels = (*person.channels, channel)
+        person.watchers.channels = (*person.watchers.channels, channel)
         return channel
 
     def drop(self, channel: Channel) -> None:
         """Nobody does any more."""
         self.behind.pop(channel, None)
         person = channel.person
-        person.channels = tuple(c for c in person.channels if c is not channel)
-        self._people.release(person, self._clock.now())
+        person.watchers.channels = tuple(c for c in person.watchers.channels if c is not channel)
+        self._people.release(person)
 
     def encode(self, channel: Channel) -> None:
         """The body is what there is to see now."""
         person = channel.person
         self.behind.pop(channel, None)
-        channel.shown = person.presence
-        view = seen(person.presence, self._sight(channel), self.today)
+        channel.shown = person.record.presence
+        view = seen(person.record.presence, self._sight(channel), self.today)
         channel.body = status_body(person.user, view, stale=self._says_stale(person))
         if channel.delivery is _POLL:
             channel.body = with_delivery(channel.body, channel.delivery)
@@ -131,7 +131,7 @@ class Channels:
     def change(self, channel: Channel) -> tuple[View, View]:
         """What the viewers were shown last, and what there is to see."""
         sight = self._sight(channel)
-        return seen(channel.shown, sight, self.today), seen(channel.person.presence, sight, self.today)
+        return seen(channel.shown, sight, self.today), seen(channel.person.record.presence, sight, self.today)
 
     def _sight(self, channel: Channel) -> Sight:
         return coarse(channel.sight) if channel.delivery is _POLL else channel.sight
@@ -140,13 +140,13 @@ class Channels:
 
     def body(self, person: Person, sight: Sight) -> bytes:
         """A status body for an answer: the channel's if there is one. An answer says nothing about delivery."""
-        for channel in person.channels:
+        for channel in person.watchers.channels:
             if channel.sight == sight and channel.delivery is not _POLL:
                 if channel not in self.behind:
                     return channel.body
                 break
         return status_body(
-            person.user, seen(person.presence, sight, self.today), stale=self._says_stale(person)
+            person.user, seen(person.record.presence, sight, self.today), stale=self._says_stale(person)
         )
 
     def as_answered(self, sights: Mapping[str, Sight]) -> Mapping[str, Sight]:
@@ -190,11 +190,11 @@ class Channels:
         """How many views that somebody here has open say that they are stale. Counted while there are any."""
         if not self._stale:
             return 0
-        stale = [person for person in self._people if person.channels and self._says_stale(person)]
-        return sum(len(channel.outboxes) for person in stale for channel in person.channels)
+        stale = [person for person in self._people if person.watchers.channels and self._says_stale(person)]
+        return sum(len(channel.outboxes) for person in stale for channel in person.watchers.channels)
 
     def _says_stale(self, person: Person) -> bool:
-        return person.guessed or person.shard in self._stale
+        return person.record.guessed or person.shard in self._stale
 
     def new_day(self) -> list[Channel]:
         """Buckets grow old at midnight, for those who hide as for those who are gone: whose may. Called now and then."""
@@ -202,7 +202,7 @@ class Channels:
         if today == self.today:
             return []
         self.today = today
-        return [c for person in self._people for c in person.channels if self._sight(c).blurred]
+        return [c for person in self._people for c in person.watchers.channels if self._sight(c).blurred]
 
 
 def is_news(channel: Channel, had: bytes) -> bool:
@@ -212,7 +212,7 @@ def is_news(channel: Channel, had: bytes) -> bool:
 
 def watched_by(outbox: Outbox, person: Person) -> Channel:
     """The channel through which it watches this person, which it does: where there is one, it is that."""
-    channels = person.channels
+    channels = person.watchers.channels
     if len(channels) == 1:  # nearly everybody
         return channels[0]
     return next(channel for channel in channels if outbox in channel.outboxes)
@@ -220,7 +220,7 @@ def watched_by(outbox: Outbox, person: Person) -> Channel:
 
 def viewers(person: Person) -> int:
     """Who looks at this person here; own devices and services are not counted."""
-    if len(person.channels) == 1:  # nearly everybody
-        [channel] = person.channels
+    if len(person.watchers.channels) == 1:  # nearly everybody
+        [channel] = person.watchers.channels
         return 0 if channel.sight.kind is _TRUTH else len(channel.outboxes)
-    return sum([len(c.outboxes) for c in person.channels if c.sight.kind is not _TRUTH])
+    return sum([len(c.outboxes) for c in person.watchers.channels if c.sight.kind is not _TRUTH])

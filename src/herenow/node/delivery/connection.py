@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from herenow.node.delivery.outbox import Outbox
-from herenow.node.people import HeldSession
+from herenow.node.local_session import LocalSession
 
 NO_ROOMS: frozenset[str] = frozenset()
 
@@ -15,7 +15,7 @@ class Connection:
 
     def __init__(
         self,
-        session: HeldSession,
+        session: LocalSession,
         outbox: Outbox,
         end: Callable[[int, str], None],
         issued_at: int,

@@ -13,7 +13,7 @@ from herenow.kit.idset import NO_IDS
 
 if TYPE_CHECKING:
     from herenow.node.delivery.channels import Channel
-    from herenow.node.delivery.flush import News
+    from herenow.node.delivery.flush import ChangeSet
 
 
 NOBODY: frozenset[str] = frozenset()
@@ -30,15 +30,15 @@ class Outbox:
         "follows_contacts",
         "had_own",
         "hears_own",
+        "muted",
         "paused_at",
+        "pending_targets",
         "ready",
         "send",
         "truth",
         "unheard",
-        "unwanted",
         "user",
         "watching",
-        "wishes",
     )
 
     def __init__(self, user: str, send: Callable[[bytes], None], abort: Callable[[], None]) -> None:
@@ -51,7 +51,7 @@ class Outbox:
         self.closed = False
         self.follows_contacts = False
         """Subscribed to "contacts": whoever becomes one is watched too."""
-        self.unwanted = NOBODY
+        self.muted = NOBODY
         """Contacts it has unsubscribed from one by one: they are not brought back by following contacts."""
         self.paused_at: float | None = None
         """Since when the peer has not been reading."""
@@ -61,13 +61,13 @@ class Outbox:
         """The user's own view changed: this one it last heard of (`Person.own_view`). None: it is up to date."""
         self.dirty: dict[Channel, bytes] | None = None
         """Channels that changed, with the body this viewer last had of them, where `ticks` does not know it."""
-        self.unheard: list[News] | None = None
+        self.unheard: list[ChangeSet] | None = None
         """Filled and emptied at the end of a tick: what changed in it."""
         self.watching = NO_IDS
         """Whom it watches. Through which channel follows from the person: it is among the viewers of one of theirs."""
         self.truth = False
         """A service looks, in nobody's name: it sees what is."""
-        self.wishes = NOBODY
+        self.pending_targets = NOBODY
         """Whom it asked for and may not see; whoever of them it may see later is watched then."""
 
     def misses(self, channel: Channel, had: bytes) -> None:

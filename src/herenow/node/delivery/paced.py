@@ -33,7 +33,7 @@ Told = list[tuple[Outbox, bytes]]
 """Who is told now, and what they had."""
 
 
-class Waves:
+class PacedDelivery:
     def __init__(self, is_active: Callable[[str], bool], tell: Callable[[Person, Told], None]) -> None:
         """`is_active(user)`: somebody looks at one of their screens."""
         self._is_active = is_active

@@ -20,7 +20,7 @@ SIGHTS = 4
 _Kept = tuple[Sight, Presence, bool, int, bytes]
 
 
-class Bodies:
+class StatusCache:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, tuple[_Kept, ...]] = OrderedDict()
 

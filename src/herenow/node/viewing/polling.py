@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from herenow.core.bucket import Rate, take
-from herenow.kit.clock import Clock
-from herenow.node.people import People
-from herenow.node.records.reader import Reader
+from herenow.core.bucket import take
+from herenow.node.context import Context
+from herenow.node.records import Records
 
 POLLERS = 100_000
 """Users remembered at the most: about 15 MB. Beyond, the one who waited longest begins anew."""
 
 
 class Polling:
-    def __init__(self, people: People, reader: Reader, clock: Clock, rate: Rate) -> None:
-        self._people = people
-        self._reader = reader
-        self._clock = clock
-        self._rate = rate
+    def __init__(self, context: Context, records: Records) -> None:
+        self._people = context.people
+        self._clock = context.clock
+        self._rate = context.settings.polling
+        self._records = records
         self._full_at: OrderedDict[str, int] = OrderedDict()
         """In the order of their last reads."""
 
@@ -45,11 +44,11 @@ class Polling:
 
     def _is_here(self, user: str) -> bool:
         person = self._people.find(user)
-        return person is not None and any(session.lost_at is None for session in person.sessions)
+        return person is not None and any(session.lost_at is None for session in person.held)
 
     async def _is_elsewhere(self, user: str) -> bool:
         """Asked only of those who would be refused: it may cost a read of the store."""
-        [(presence, _)] = await self._reader.look([user])
+        [(presence, _)] = await self._records.read([user])
         return presence.live
 
     def _forget(self, now: int) -> None:

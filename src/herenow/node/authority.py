@@ -1,7 +1,7 @@
-"""May this node decide now, and under which epoch?
+"""Whether this node may decide now, and under which epoch.
 
-A node decides only while it holds its lease and only in shards that are whole. Both change in few places (`lease`,
-`healing`) and are asked in one (`decide`). Epochs are random; an address means nothing.
+A node decides only while it holds its lease, and only in shards that have not lost data. `cluster` writes these facts
+(`lease`, `shard_recovery`), `records` asks for them before every decision. Epochs are random.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from secrets import token_bytes
-from typing import Protocol
 
 from herenow.core.record import EPOCH_BYTES
 from herenow.kit.clock import Clock
@@ -19,34 +18,27 @@ def new_epoch() -> str:
     return urlsafe_b64encode(token_bytes(EPOCH_BYTES)).decode()
 
 
-class OnLoss(Protocol):
-    """Told that a shard does not have what we know it had, or says so itself."""
-
-    def __call__(self, shard: int, row: int | None, asked: float | None = None) -> None:
-        """`row` is that of our fence, if that told. `asked`: by a question of this monotonic time, whose answer may have
-        been on its way for long."""
-
-
-class Standing:
+class Authority:
     def __init__(self, clock: Clock, node_lease: float, make_epoch: Callable[[], str] = new_epoch) -> None:
         self._clock = clock
         self._node_lease = node_lease
         self._make_epoch = make_epoch
         self.epoch = make_epoch()
         self.renewed = float("-inf")
-        """Monotonic time of the last renewal that was asked for and granted."""
+        """Monotonic time at which the last granted renewal was requested."""
         self.retired = False
-        """A shard said that this epoch has ended there."""
+        """True: a shard refused this epoch as ended."""
         self.left = False
-        """This node stops, and gives its epoch up shard by shard."""
+        """True: this node is stopping and gives up its epoch shard by shard."""
         self.closed_shards: set[int] = set()
+        """Shards that lost data and are being recovered: nothing is decided in them."""
 
     def may_decide(self, shard: int) -> bool:
         return shard not in self.closed_shards and self.holds_lease
 
     @property
     def holds_lease(self) -> bool:
-        """Not sure of it from two thirds on: an observer may be about to mark us."""
+        """False from two thirds of the lease on: another node may be about to mark this one dead."""
         held = self._clock.monotonic() - self.renewed < self._node_lease * 2 / 3
         return held and not self.retired and not self.left
 
