@@ -79,7 +79,7 @@ class ShardRecovery:
             self._close(shard, news=False)
 
     def report_loss(self, shard: int, row: int | None, asked: float | None = None) -> None:
-        """See `StoreEvents.on_loss`. Answers to requests from before the shard recovered are ignored: they show the loss that
+        """See `StoreEvents.on_loss`. Answers to requests from before the shard recovered are ignored: they show a loss that
         the shard has recovered from."""
         if shard in self._authority.closed_shards:
             return
