@@ -389,7 +389,7 @@ async def test_when_a_master_of_a_cluster_stands_still_its_logs_are_silent_and_t
         heads = await engine.heads()
         victim.stop_the_clock()
         try:
-            await sooner_or_later(lambda: engine.tail(heads, 0.1), lambda _: engine.silent == silenced)
+            await sooner_or_later(lambda: engine.tail(heads, 0.1), lambda _: engine.unresponsive == silenced)
             await elsewhere.write(Write(user_of(engine, elsewhere.shard), None, record(1), note=b"n"))
             [part] = await sooner_or_later(lambda: engine.tail(heads, 5), lambda parts: parts)
             assert part.shard == elsewhere.shard
@@ -398,7 +398,7 @@ async def test_when_a_master_of_a_cluster_stands_still_its_logs_are_silent_and_t
             }
         finally:
             victim.go_on()
-        await sooner_or_later(lambda: engine.tail(heads, 0.1), lambda _: not engine.silent)
+        await sooner_or_later(lambda: engine.tail(heads, 0.1), lambda _: not engine.unresponsive)
 
 
 async def test_a_slot_that_is_being_moved_is_away_and_never_absent(cluster):

@@ -222,7 +222,7 @@ async def test_who_keeps_a_connection_sees_what_others_wrote_since_and_holds_up_
         await other.apply([contact("ana", f"friend{at}")])
         assert await ledger.remembered(["ana"]) == {"ana": Remembered(at)}
         assert f"friend{at}" in await ledger.contacts("ana", NOW)
-        found = await ledger.acquaintance("ana", [f"friend{at}"], [], NOW, related=True, rooms=True)
+        found = await ledger.pair_facts("ana", [f"friend{at}"], [], NOW, related=True, rooms=True)
         assert [relation.contact for relation in found.relations] == [True]
     await other.close()
     with sqlite3.connect(tmp_path / "herenow.db") as connection:
@@ -236,7 +236,7 @@ async def use_everything(ledger: SqliteLedger) -> None:
     await ledger.apply(rows)
     await ledger.apply([gone(row) for row in rows])
     await ledger.between("ana", ["bo"], NOW)
-    await ledger.acquaintance("ana", ["bo"], ["ana"], NOW, related=True, rooms=True)
+    await ledger.pair_facts("ana", ["bo"], ["ana"], NOW, related=True, rooms=True)
     await ledger.contacts("ana", NOW)
     await ledger.follows("ana", "bo")
     await ledger.is_member("r", "ana")

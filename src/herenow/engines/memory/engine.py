@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from herenow.core.shards import shard_of
 from herenow.engines.memory.shard import Shard
 from herenow.errors import ConfigurationError
-from herenow.kit.notifier import Bell
+from herenow.kit.notifier import Notifier
 from herenow.ports import Batch, Committed, Due, Fenced, Lease, Loaded, LogPart, Offer, Page
 
 LOG_LIMIT = 2_000
@@ -46,8 +46,8 @@ class MemoryStore:
         self.shards = [Shard(number, log_limit, settled=True) for number in range(shards)]
         self.leases: dict[str, Lease] = {}
         self.terms: dict[str, str] = {}
-        self.news = Bell()
-        """Rung when some shard's log got longer, at most once per batch."""
+        self.news = Notifier()
+        """Notified when some shard's log got longer, at most once per batch."""
         self.inboxes: list[Inbox] = []
 
     def handle(self) -> MemoryEngine:
@@ -108,11 +108,11 @@ class Inbox:
 
     def __init__(self, limit: int) -> None:
         self.messages: deque[bytes] = deque(maxlen=limit)
-        self.filled = Bell()
+        self.filled = Notifier()
 
     def put(self, message: bytes) -> None:
         self.messages.append(message)
-        self.filled.ring()
+        self.filled.notify()
 
     def take(self) -> list[bytes]:
         taken = list(self.messages)
@@ -167,7 +167,7 @@ class MemoryEngine:
         head = shard.log.head
         answer = shard.commit(batch)
         if shard.log.head != head:
-            self._store.news.ring()
+            self._store.news.notify()
         return answer
 
     async def offer(self, shard: int, offers: Sequence[Offer], since: int = 0) -> None:
@@ -195,7 +195,7 @@ class MemoryEngine:
         return parts
 
     @property
-    def silent(self) -> Set[int]:
+    def unresponsive(self) -> Set[int]:
         return frozenset()
 
     def _news(self, cursors: Mapping[int, int]) -> list[LogPart]:
@@ -230,7 +230,7 @@ class MemoryEngine:
 
     def _unsettle(self, shard: int, now: int) -> None:
         if self._store.shards[shard].unsettle(now):
-            self._store.news.ring()
+            self._store.news.notify()
 
     # Leases
 

@@ -250,8 +250,8 @@ class RedisEngine:
         return await self._logs.tail(cursors, wait)
 
     @property
-    def silent(self) -> Set[int]:
-        return self._logs.silent
+    def unresponsive(self) -> Set[int]:
+        return self._logs.unresponsive
 
     async def _heads_of(self, shards: Sequence[int]) -> dict[int, int]:
         return {shard: header.head for shard, header in (await self._headers(shards)).items()}

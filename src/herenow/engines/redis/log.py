@@ -7,7 +7,7 @@ rolled back, nor a connection gone quiet passes for silence.
 
 One read waits for all shards of a server; in a Cluster, where a command may name one slot only, each shard has its own.
 Reads go on in the background between two calls, each on a connection of its own, because whoever blocks keeps it busy.
-Shards that do not answer keep nobody from hearing the others: they are tried again in the background, and said to be silent.
+Shards that do not answer do not delay the others: they are tried again in the background, and listed in `unresponsive`.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Logs:
         groups = [list(keys)] if calls.servers.one_for_all else [[each] for each in keys]
         self._waiters = [Waiter(calls, group) for group in groups]
         self._group = {each.shard: index for index, group in enumerate(groups) for each in group}
-        self.silent: set[int] = set()
+        self.unresponsive: set[int] = set()
 
     def close(self) -> None:
         for waiter in self._waiters:
@@ -166,7 +166,7 @@ class Logs:
                 break
             if parts:
                 return parts
-        answering = {shard: cursor for shard, cursor in cursors.items() if shard not in self.silent}
+        answering = {shard: cursor for shard, cursor in cursors.items() if shard not in self.unresponsive}
         return await self.look(answering or cursors)
 
     async def look(self, cursors: Mapping[int, int]) -> list[LogPart]:
@@ -194,8 +194,8 @@ class Logs:
         return parts
 
     def _heard(self, asked: Iterable[int], answered: Set[int]) -> None:
-        self.silent.update(asked)
-        self.silent -= answered
+        self.unresponsive.update(asked)
+        self.unresponsive -= answered
         if asked and not answered:
             raise Unavailable("the logs do not answer")
 
@@ -216,10 +216,10 @@ class Logs:
                 found = read.result()
                 hole = hole or found is None
                 parts += found or ()
-                self.silent -= waiter.shards
+                self.unresponsive -= waiter.shards
             else:
-                self.silent |= waiter.shards
-                if self.silent.issuperset(cursors):
+                self.unresponsive |= waiter.shards
+                if self.unresponsive.issuperset(cursors):
                     raise failure
         return None if hole else parts
 

@@ -12,7 +12,7 @@ from collections import deque
 from herenow.engines.redis.client.connection import Link, Reply
 from herenow.engines.redis.client.servers import Servers
 from herenow.errors import Unavailable
-from herenow.kit.notifier import Bell
+from herenow.kit.notifier import Notifier
 
 LIMIT = 10_000
 """Messages kept for a node that does not read; then the oldest are dropped."""
@@ -28,7 +28,7 @@ class Mail:
         self._channel = channel
         self._link: Link | None = None
         self._messages: deque[bytes] = deque(maxlen=LIMIT)
-        self._filled = Bell()
+        self._filled = Notifier()
         self._heard_at = 0.0
         self._asked = False
 
@@ -71,10 +71,10 @@ class Mail:
 
     def _hear(self, said: Reply) -> None:
         if said is None:
-            self._filled.ring()
+            self._filled.notify()
             return
         self._heard_at, self._asked = asyncio.get_running_loop().time(), False
         match said:
             case [b"message", _, bytes(message)]:
                 self._messages.append(message)
-                self._filled.ring()
+                self._filled.notify()

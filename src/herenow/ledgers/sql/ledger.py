@@ -24,10 +24,10 @@ from herenow.ledgers.sql.runs import Runs
 from herenow.ledgers.sql.schema import meta
 from herenow.ledgers.sql.voids import Voids
 from herenow.ports import (
-    Acquaintance,
     BlockRow,
     Choice,
     LedgerChange,
+    LedgerFacts,
     Relation,
     RelationRow,
     Remembered,
@@ -237,13 +237,13 @@ class SqlLedger(ABC):
 
         return await self._change(work)
 
-    async def acquaintance(
+    async def pair_facts(
         self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
-    ) -> Acquaintance:
+    ) -> LedgerFacts:
         asked, among, whose = tuple(others), frozenset(others), frozenset(users)
 
-        def work(connection: Connection) -> Acquaintance:
-            return Acquaintance(
+        def work(connection: Connection) -> LedgerFacts:
+            return LedgerFacts(
                 self._graph.between(connection, user, asked, now) if asked and related else (),
                 self._privacy.blocks(connection, user, among) if among else (),
                 self._graph.share_rooms(connection, user, among) if among and rooms else frozenset(),

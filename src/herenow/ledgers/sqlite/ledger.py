@@ -25,10 +25,10 @@ from herenow.ledgers.sql.ledger import SqlLedger, Statements, read_id
 from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE
 from herenow.ledgers.sqlite.dialect import MINIMUM, SqliteFlavour
 from herenow.ledgers.sqlite.errors import at_open, is_locked, while_running
-from herenow.ledgers.sqlite.pair_facts import acquaintance
+from herenow.ledgers.sqlite.pair_facts import pair_facts
 from herenow.ledgers.sqlite.single_process_lock import SoleRun
 from herenow.ledgers.sqlite.worker_threads import Lane
-from herenow.ports import Acquaintance
+from herenow.ports import LedgerFacts
 
 T = TypeVar("T")
 
@@ -85,16 +85,16 @@ class SqliteLedger(SqlLedger):
             self._run.begin()
         return await super().close_runs()
 
-    async def acquaintance(
+    async def pair_facts(
         self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
-    ) -> Acquaintance:
+    ) -> LedgerFacts:
         asked, whose = tuple(others), tuple(users)
 
-        def work(connection: Connection) -> Acquaintance:
-            found = acquaintance(connection, user, asked, whose, now, related=related)
+        def work(connection: Connection) -> LedgerFacts:
+            found = pair_facts(connection, user, asked, whose, now, related=related)
             relations, blocks, preferences = found
             mates = self._graph.share_rooms(connection, user, asked) if asked and rooms else frozenset[str]()
-            return Acquaintance(relations, blocks, mates, preferences)
+            return LedgerFacts(relations, blocks, mates, preferences)
 
         return await self._read(work)
 

@@ -12,7 +12,7 @@ As four questions it takes three times as long. What makes the difference, measu
 - A statement gives up the interpreter lock at each of its steps, and has one: it answers with one row.
 
 The joins are CROSS JOINs, which SQLite takes in the order written: it cannot know that a batch is short, and would walk
-through a table instead. The same answers as `sql.SqlLedger.acquaintance`; the tests compare them. Another database has no
+through a table instead. The same answers as `sql.SqlLedger.pair_facts`; the tests compare them. Another database has no
 reason to say it this way, for its statements cost their way to a server.
 """
 
@@ -71,7 +71,7 @@ SELECT walked.*, greater.*, lesser.*, mutual.*, met.*, decided.* FROM
 Found = tuple[Sequence[Relation], Sequence[BlockRow], dict[str, Preferences]]
 
 
-def acquaintance(
+def pair_facts(
     connection: Connection, one: str, others: Sequence[str], users: Iterable[str], now: int, *, related: bool
 ) -> Found:
     """Relations in the order asked (where they are), blocks, and the preferences of those users who decided something."""

@@ -209,7 +209,7 @@ class Acquaintances:
         if others and not related:
             found = await self._from_source(self._source.between(one, others, now))
         known = await self._from_ledger(
-            self._ledger.acquaintance(one, others, users, now, related=related, rooms=self.rooms_relate)
+            self._ledger.pair_facts(one, others, users, now, related=related, rooms=self.rooms_relate)
         )
         rows: dict[str, list[BlockRow]] = defaultdict(list)
         for row in known.blocks:

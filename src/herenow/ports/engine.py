@@ -1,4 +1,4 @@
-"""The two doors to the outside: hot state (`Engine`) and durable facts (`Ledger`), with their promises.
+"""The hot state's port: `Engine`, its values and its promises.
 
 An engine stores and compares; it does not know the word "online". What a record means is decided in `core`, and
 every rule that needs time gets it as an argument, so a memory engine and a Redis engine cannot disagree.
@@ -19,16 +19,11 @@ A third party that writes an engine implements `Engine`, adds a line to `herenow
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from herenow.core.model import Custom, Mode
 from herenow.core.values import Value
-from herenow.core.visibility import Preferences, PreferencesEdit
-
-# --- Engine: values ----------------------------------------------------------------------------------------------
 
 
 class Loaded(Value, frozen=True):
@@ -206,10 +201,10 @@ class Engine(Protocol):
 
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
         """Parts of those shards that have something after the cursor or a gap; waits up to `wait` seconds for one. Shards
-        that do not answer are left out as long as others do, and are then `silent`."""
+        that do not answer are left out as long as others do, and are then `unresponsive`."""
 
     @property
-    def silent(self) -> Set[int]:
+    def unresponsive(self) -> Set[int]:
         """Shards whose logs did not answer when `tail` last tried: nothing heard of them means nothing."""
 
     # Fences: one row per epoch and shard
@@ -265,254 +260,3 @@ class Engine(Protocol):
 
     async def receive(self, wait: float) -> list[bytes]:
         """What came for this handle since the last call; waits up to `wait` seconds for something."""
-
-
-# --- Ledger: values ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What a user chose, as of `version`: written only where it is greater than the one stored."""
-
-    user: str
-    version: int
-    mode: Mode = Mode.AUTO
-    mode_until: int | None = None
-    custom: Custom | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """Everything the ledger knows of a user that a presence starts from. All defaults: a stranger."""
-
-    last_seen: int | None = None
-    choice: Choice | None = None
-    idle_after: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """What connects two users, without direction: both follow each other; they have an open conversation."""
-
-    mutual_follow: bool = False
-    contact: bool = False
-    contact_until: int | None = None
-    """When `contact` ends by itself; None: never."""
-
-
-STRANGERS, MUTUAL, IN_CONTACT = Relation(), Relation(mutual_follow=True), Relation(contact=True)
-"""What nearly all pairs are. A source that answers with these very ones saves everybody the comparing."""
-
-
-@dataclass(frozen=True, slots=True)
-class RelationRow:
-    """A row of an import or of `POST /relations`. kind `follow`: a follows b; `contact`: a and b are in contact
-    (until); `room`: b is a member of room a. `remove` takes the edge away."""
-
-    kind: str
-    a: str
-    b: str
-    until: int | None = None
-    remove: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class BlockRow:
-    """`blocker` blocks `blocked` since `at`, and neither sees the other. What each of them knew of the other's last seen
-    at that moment is kept with it. `lifted_at`: it is over, and remembered for who is still hidden otherwise."""
-
-    blocker: str
-    blocked: str
-    at: int
-    blocker_seen: int | None = None
-    """The blocker's last seen, as the other one knew it."""
-    blocked_seen: int | None = None
-    lifted_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Acquaintance:
-    """What the ledger knows about one user and some others."""
-
-    relations: Sequence[Relation]
-    """In the order asked; empty where they were not asked for."""
-    blocks: Sequence[BlockRow]
-    mates: Set[str]
-    """Who shares a room with the one; empty where that was not asked for."""
-    preferences: Mapping[str, Preferences]
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerChange:
-    """A row of the change table: something about these two (or this one) has changed; read it again.
-    kind: `relation` (a, b: an edge or a block), `relations` (user a with everybody, and in every room), `member`
-    (room a, user b), `members` (room a, everybody), `preferences` (user a), `void` (user a: tokens were revoked, or the
-    user was deleted), `everything` (the ledger went back in time; all that was read from it may be wrong)."""
-
-    kind: str
-    a: str
-    b: str
-
-
-@dataclass(frozen=True, slots=True)
-class Void:
-    """Tokens of this user issued before `before` are void."""
-
-    user: str
-    before: int
-    until: int
-    """When the row may be forgotten: every token that could be meant has expired by then."""
-    erased: int | None = None
-    """When the user was deleted; None: they were not. What is from before is not remembered again."""
-
-
-@dataclass(slots=True)
-class SourceHealth:
-    """What a source of relations says of itself, for metrics and `readyz`. Written by the source, read by the node."""
-
-    errors: Counter[str] = field(default_factory=Counter)
-    """Failures by kind."""
-    trouble: str | None = None
-    """A sentence while it does not answer."""
-
-
-class Relations(Protocol):
-    """Who is connected with whom. The ledger's tables by default; others can stand here (DESIGN section 6)."""
-
-    async def between(self, viewer: str, targets: Sequence[str], now: int) -> Sequence[Relation | None]:
-        """In the order asked. An edge whose end is at or before `now` is no edge. None: nothing can be said of this one,
-        and the others do not suffer for it; `Unavailable`: of none of them."""
-
-    async def contacts(self, user: str, now: int) -> list[str]:
-        """All mutual followers and DM contacts, sorted by id."""
-
-    async def is_member(self, room: str, user: str) -> bool: ...
-
-
-class Ledger(Relations, Protocol):
-    """Durable facts. Every method raises `Unavailable` when the database cannot be used; writes are transactions, and raise
-    `UnknownOutcome` where one may have been committed all the same: doing it again is harmless.
-    Every write of relations or preferences adds to the change table in the same transaction."""
-
-    async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]: ...
-
-    @property
-    def id(self) -> str:
-        """Random, made when the ledger was created: nodes that share a store must share a ledger."""
-
-    async def open(self) -> None:
-        """Connect; create an empty ledger, migrate an SQLite one; refuse a newer schema, and an older one of a database
-        that others may be using (`ConfigurationError`)."""
-
-    async def close(self) -> None: ...
-
-    async def schema(self) -> tuple[str | None, str]:
-        """(revision found, newest revision known). Works without `open`; None: an empty database."""
-
-    async def migrate(self) -> None:
-        """Bring the schema up to date. Works without `open`."""
-
-    # What a presence starts from, and what it leaves
-
-    async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
-        """Only users of whom something is known."""
-
-    async def save_last_seen(self, rows: Mapping[str, int]) -> None:
-        """Upserts that keep the maximum."""
-
-    async def save_choices(self, rows: Sequence[Choice]) -> None:
-        """Upserts where the version is greater."""
-
-    async def chosen(self, after: str, limit: int) -> list[Choice]:
-        """Choices other than the defaults, of users whose id sorts after this one, in the order of ids: for a walk."""
-
-    async def set_idle_after(self, user: str, idle_after: int | None) -> None: ...
-
-    # The kill -9 rule of the embedded engine: who was visibly here when the process last stamped its run?
-
-    async def open_marks(self, run: str, here: Iterable[str], gone: Iterable[str]) -> None:
-        """Mark users as visibly here in this run, take the mark from others."""
-
-    async def stamp_run(self, run: str, at: int) -> None: ...
-
-    async def end_run(self, run: str) -> None:
-        """A run that ends by itself and has written everybody's last seen: its marks and its stamp are removed."""
-
-    async def close_runs(self) -> int:
-        """At start of an embedded node: everybody left open by an earlier run gets its last stamp as last seen
-        (maximum kept), all marks and runs are removed. Answers how many users that were."""
-
-    # The graph
-
-    async def apply(self, rows: Sequence[RelationRow]) -> int:
-        """Put or remove edges, all or nothing; answers how many changed something."""
-
-    async def follows(self, a: str, b: str) -> bool: ...
-
-    async def contact(self, a: str, b: str, now: int) -> tuple[bool, int | None]:
-        """(in contact, until)."""
-
-    # Void tokens, deleted users
-
-    async def void(self, row: Void) -> None:
-        """Each column keeps its maximum; a change `void` is told where that is something new."""
-
-    async def erase(self, row: Void) -> list[LedgerChange]:
-        """`void`, and in the same transaction everything else that is known of the user goes: last seen, choices,
-        preferences, open marks, edges of every kind. Answers what it told about that. As long as the row stands,
-        `save_last_seen`, `save_choices` and `close_runs` leave out what is from `erased` or earlier: somebody may
-        still be about to write it."""
-
-    async def voids(self, after: str, limit: int) -> list[Void]:
-        """Of users whose id sorts after this one, in the order of ids: for a walk."""
-
-    async def void_of(self, user: str) -> Void | None: ...
-
-    async def forget_voids(self, now: int) -> None:
-        """Those whose `until` is at or before `now`."""
-
-    async def share_rooms(self, user: str, others: Sequence[str]) -> set[str]:
-        """Those of the others who are members of a room that the user is a member of."""
-
-    # What users decided about being seen
-
-    async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
-        """Only users who decided something; everybody else has the defaults."""
-
-    async def set_preferences(
-        self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
-    ) -> Preferences:
-        """Merge, and answer the result (`core.visibility.edited`). `last_seen`: the user's in public now."""
-
-    async def blocked(self, user: str) -> list[str]:
-        """Whom this user blocks, sorted by id; lifted ones are none."""
-
-    async def blocks(self, user: str, others: Sequence[str]) -> list[BlockRow]:
-        """Those between the user and any of the others, whoever placed them, lifted ones too; in no order."""
-
-    async def block(self, row: BlockRow) -> bool:
-        """False, and nothing changed: it stands there already. One that was lifted is written over."""
-
-    async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
-        """Remove it, or keep it as lifted at that time. False: there was none in force."""
-
-    async def acquaintance(
-        self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
-    ) -> Acquaintance:
-        """`between` (where `related`), `blocks` and `share_rooms` (where `rooms`) of the one and the others, and the
-        `preferences` of `users`, as one question: everybody who begins to look asks it."""
-
-    # What changed
-
-    async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
-        """Add rows to the change table: something changed that is kept elsewhere, and every node must look again."""
-
-    async def changes_head(self) -> int:
-        """The id of the newest row there ever was. What is read after this call is at least as new."""
-
-    async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
-        """Rows after this id and the id to go on with. Rows become visible in the order of their ids, whoever writes them:
-        whoever has read up to one has missed none before it."""
-
-    async def forget_changes(self, before: int) -> None:
-        """Trim the change table: rows with an id at or below `before`."""

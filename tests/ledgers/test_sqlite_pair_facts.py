@@ -70,8 +70,8 @@ async def fill(ledger, dice):
 
 async def compare(ledger, one, others, *, related, rooms):
     users = [one, *others]
-    found = await ledger.acquaintance(one, others, users, NOW, related=related, rooms=rooms)
-    known = await SqlLedger.acquaintance(ledger, one, others, users, NOW, related=related, rooms=rooms)
+    found = await ledger.pair_facts(one, others, users, NOW, related=related, rooms=rooms)
+    known = await SqlLedger.pair_facts(ledger, one, others, users, NOW, related=related, rooms=rooms)
     assert list(found.relations) == list(known.relations)
     assert set(found.blocks) == set(known.blocks)
     assert len(found.blocks) == len(known.blocks)

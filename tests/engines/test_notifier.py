@@ -5,44 +5,44 @@ import math
 
 import pytest
 
-from herenow.kit.notifier import Bell
+from herenow.kit.notifier import Notifier
 
 pytestmark = pytest.mark.looptime
 
 
 async def test_everybody_who_waits_wakes_in_the_order_they_came():
-    bell, woken = Bell(), []
+    notifier, woken = Notifier(), []
 
     async def wait(name):
-        assert await bell.wait(math.inf)
+        assert await notifier.wait(math.inf)
         woken.append(name)
 
     waiting = [asyncio.create_task(wait(name)) for name in "abcdefgh"]
     await asyncio.sleep(1)
-    bell.ring()
-    bell.ring()
+    notifier.notify()
+    notifier.notify()
     await asyncio.gather(*waiting)
     assert woken == list("abcdefgh")
 
 
 async def test_a_ring_is_not_kept_for_whoever_comes_later(looptime):
-    bell = Bell()
-    bell.ring()
-    assert not await bell.wait(5)
+    notifier = Notifier()
+    notifier.notify()
+    assert not await notifier.wait(5)
     assert looptime == 5
 
 
 async def test_a_wait_that_is_over_ends_at_once(looptime):
-    assert not await Bell().wait(-1)
+    assert not await Notifier().wait(-1)
     assert looptime == 0
 
 
 async def test_whoever_was_cancelled_or_gave_up_leaves_nothing_behind():
-    bell = Bell()
-    cancelled = asyncio.create_task(bell.wait(math.inf))
+    notifier = Notifier()
+    cancelled = asyncio.create_task(notifier.wait(math.inf))
     await asyncio.sleep(1)
     cancelled.cancel()
-    assert not await bell.wait(2)
+    assert not await notifier.wait(2)
     assert cancelled.cancelled()
-    assert not bell._waiting
-    bell.ring()
+    assert not notifier._waiting
+    notifier.notify()
