@@ -12,7 +12,7 @@ import httpx2 as httpx
 import jsonschema_rs
 
 from herenow.api.app import make_app
-from herenow.core.bucket import Rate
+from herenow.core.limits import Rate
 from herenow.core.model import Platform
 from herenow.core.settle import Timings
 from herenow.engines.memory.engine import MemoryEngine, MemoryStore

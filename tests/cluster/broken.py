@@ -6,7 +6,7 @@ and as what the checker must find it.
 
 from herenow.core.record import decode
 from herenow.core.values import replace
-from herenow.core.visibility import Sight
+from herenow.core.visibility import ViewScope
 from herenow.node.records.authority import Standing
 from herenow.ports import Committed, Loaded
 
@@ -144,7 +144,9 @@ def does_not_reap(node):
 def shows_the_hidden(node):
     """Everybody who may see something sees the truth."""
     channel = node.hub._channel
-    node.hub._channel = lambda person, sight: channel(person, Sight.TRUTH if sight is Sight.FULL else sight)
+    node.hub._channel = lambda person, sight: channel(
+        person, ViewScope.TRUTH if sight is ViewScope.FULL else sight
+    )
 
 
 def asserts_what_was_signed_out(node):

@@ -131,7 +131,7 @@ async def test_so_does_everybody_looking_again(world, monkeypatch):
     await storm.begin(world)
     await storm.watch()
     node = storm.node.node
-    async with storm.counting(monkeypatch, "resight"):
+    async with storm.counting(monkeypatch, "change_scope"):
         await node.relations._hear([LedgerChange("everything", "", "")])
         while storm.done < 5_000:
             await asyncio.sleep(0)

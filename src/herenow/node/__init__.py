@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from herenow.core.bucket import Rate
-from herenow.core.pacing import Crowds
+from herenow.core.limits import FanoutLimits, Rate
 from herenow.core.settle import Edit, Timings
 from herenow.errors import HerenowError, Unavailable
 from herenow.kit.clock import NodeClock
@@ -91,7 +90,7 @@ class NodeSettings:
     typing_min: float = 2.0
     stuck_after: float = 10.0
     flush_every: float = 0.0
-    crowds: Crowds = field(default_factory=Crowds)
+    crowds: FanoutLimits = field(default_factory=FanoutLimits)
     ledger_flush: float = 1.0
     max_subscriptions: int = 500
     max_connections_per_user: int = 20

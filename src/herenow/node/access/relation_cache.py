@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from herenow.core.visibility import Facts, Preferences, Sight, Verdict
+from herenow.core.visibility import Facts, Preferences, Verdict, ViewScope
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
@@ -275,26 +275,26 @@ class Acquaintances:
             return ONESELF
         return self._known.verdict(viewer, target, self._clock.now()) if self._trusted else None
 
-    def known_sights(self, viewer: str, targets: Sequence[str]) -> Sequence[Sight | None]:
+    def known_sights(self, viewer: str, targets: Sequence[str]) -> Sequence[ViewScope | None]:
         """As `verdict`, of many and in their order."""
         if not self._trusted:
-            return [ONESELF.sight if target == viewer else None for target in targets]
+            return [ONESELF.scope if target == viewer else None for target in targets]
         return self._known.known_sights(viewer, targets, self._clock.now())
 
     def among_ids(self, viewer: str, users: Ids) -> Ids:
         """The same users, if it can be in room that is taken already."""
         return self._known.among_ids(viewer, users)
 
-    def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, Sight]:
+    def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, ViewScope]:
         """Unknown is nothing; `relate` them first."""
         if not self._trusted:
-            return {target: ONESELF.sight if target == viewer else Sight.NONE for target in targets}
+            return {target: ONESELF.scope if target == viewer else ViewScope.NONE for target in targets}
         return self._known.sights(viewer, targets, self._clock.now())
 
-    def sights_of(self, target: str, viewers: Sequence[str]) -> dict[str, Sight]:
+    def sights_of(self, target: str, viewers: Sequence[str]) -> dict[str, ViewScope]:
         """What each of these may see of one; `relate_to` them first."""
         if not self._trusted:
-            return {viewer: ONESELF.sight if target == viewer else Sight.NONE for viewer in viewers}
+            return {viewer: ONESELF.scope if target == viewer else ViewScope.NONE for viewer in viewers}
         return self._known.sights_of(target, viewers, self._clock.now())
 
     async def facts(self, viewer: str, target: str, *, invisible: bool = False) -> Facts:

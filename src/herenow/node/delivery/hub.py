@@ -6,16 +6,15 @@ Answers: somebody's record changed; which connections of this node must hear of 
         ─▶ ticks       who is ready is told at once, the others at the end of a tick
         ─▶ popular     whom very many watch: in waves, or when viewers ask
 
-What a node that cannot keep up gives up (`core.shedding`) waits here until it can.
+What a node that cannot keep up gives up (`core.limits`) waits here until it can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from herenow.core.pacing import Crowds, Delivery
-from herenow.core.shedding import Shed, may_wait
-from herenow.core.visibility import Sight, seen_by_oneself
+from herenow.core.limits import DeliveryMode, FanoutLimits, Shed, may_wait
+from herenow.core.visibility import ViewScope, seen_by_oneself
 from herenow.kit.clock import Clock
 from herenow.kit.idset import NO_IDS, among, having, lacking
 from herenow.node.delivery.channels import Channel, Channels, is_news, viewers, watched_by
@@ -37,7 +36,7 @@ class Hub:
         clock: Clock,
         metrics: Metrics,
         flush_every: float = 0.0,
-        crowds: Crowds | None = None,
+        crowds: FanoutLimits | None = None,
     ) -> None:
         """`flush_every` in seconds; 0: the tick adapts itself."""
         self._people = people
@@ -45,7 +44,7 @@ class Hub:
         self._clock = clock
         self._metrics = metrics
         self._ticks = Ticks(people, channels, clock, metrics, flush_every)
-        self._popular = Popular(people, channels, self._ticks, crowds or Crowds())
+        self._popular = Popular(people, channels, self._ticks, crowds or FanoutLimits())
         self._waves = self._popular.waves
         self.fan_out = self._ticks.fan_out
         self._shed = Shed.NOTHING
@@ -58,7 +57,7 @@ class Hub:
 
     # Watching
 
-    def watch(self, outbox: Outbox, wanted: Sequence[tuple[Person, Sight]]) -> list[Channel]:
+    def watch(self, outbox: Outbox, wanted: Sequence[tuple[Person, ViewScope]]) -> list[Channel]:
         """From now on this connection gets what changes about these people, each named once. The caller sends the
         channels' bodies first, in this very step, so that clean means up to date."""
         watching = among(outbox.watching, [person.user for person, _ in wanted])
@@ -71,7 +70,7 @@ class Hub:
             for person, sight in wanted:
                 user = person.user
                 if user in watching:
-                    self.resight(outbox, person, sight)
+                    self.change_scope(outbox, person, sight)
                 shared = person.channels
                 if len(shared) == 1 and shared[0].sight is sight and not behind:
                     [channel] = shared
@@ -114,7 +113,7 @@ class Hub:
         self._leave(outbox, channel)
         self._popular.choose(person)
 
-    def resight(self, outbox: Outbox, person: Person, sight: Sight) -> None:
+    def change_scope(self, outbox: Outbox, person: Person, sight: ViewScope) -> None:
         """The rules now give this viewer another view of the same target: it hears of it if that looks different."""
         old = watched_by(outbox, person)
         if old.sight == sight:
@@ -151,7 +150,7 @@ class Hub:
         for user in watched:
             self._look_away(outbox, user)
 
-    def _channel(self, person: Person, sight: Sight) -> Channel:
+    def _channel(self, person: Person, sight: ViewScope) -> Channel:
         for channel in person.channels:
             if channel.sight is sight or channel.sight == sight:
                 if channel in self._channels.behind:  # who comes now gets the truth, and so does everybody
@@ -214,7 +213,7 @@ class Hub:
             return
         if channel.delivery is None:
             self._ticks.tell(channel, had)
-        elif channel.delivery is Delivery.PACED:
+        elif channel.delivery is DeliveryMode.PACED:
             self._popular.pace(channel, had)
 
     # A node that is late
@@ -271,10 +270,10 @@ class Hub:
         return 0 if person is None else viewers(person)
 
     @property
-    def popular(self) -> dict[Delivery, int]:
+    def popular(self) -> dict[DeliveryMode, int]:
         """How many people are delivered in which way, if not at once."""
         ways = list(self._channels.deliveries.values())
-        return {delivery: ways.count(delivery) for delivery in Delivery}
+        return {delivery: ways.count(delivery) for delivery in DeliveryMode}
 
     @property
     def paced_waiting(self) -> int:

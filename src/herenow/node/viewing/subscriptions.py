@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from herenow.core.model import NOBODY_HERE
-from herenow.core.visibility import Kind, Sight
+from herenow.core.visibility import Kind, ViewScope
 from herenow.errors import Unavailable
 from herenow.kit.clock import Clock
 from herenow.kit.idset import among, holds
@@ -81,12 +81,12 @@ class Subscriptions:
     def attach(self, relations: Acquaintances) -> None:
         self._relations = relations
 
-    async def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, Sight]:
+    async def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, ViewScope]:
         """What this user may see of each, as of now. Unknown is nothing."""
         await self._relations.relate(viewer, targets)
         return self._relations.sights(viewer, targets)
 
-    async def sights_of(self, target: str, viewers: Sequence[str]) -> dict[str, Sight]:
+    async def sights_of(self, target: str, viewers: Sequence[str]) -> dict[str, ViewScope]:
         """The other way round: what each of these users may see of one."""
         await self._relations.relate_to(target, viewers)
         return self._relations.sights_of(target, viewers)
@@ -132,11 +132,11 @@ class Subscriptions:
         return granted
 
     def _admit(
-        self, outbox: Outbox, targets: Sequence[str], sights: Sequence[Sight | None], granted: Granted
-    ) -> list[tuple[Person, Sight | None]]:
+        self, outbox: Outbox, targets: Sequence[str], sights: Sequence[ViewScope | None], granted: Granted
+    ) -> list[tuple[Person, ViewScope | None]]:
         """Who may be watched, as things stand, and is worth being read."""
-        admitted: list[tuple[Person, Sight | None]] = []
-        watching, get, full = among(outbox.watching, targets), self._people.get, Sight.FULL
+        admitted: list[tuple[Person, ViewScope | None]] = []
+        watching, get, full = among(outbox.watching, targets), self._people.get, ViewScope.FULL
         room = self._max - len(outbox.watching)
         denied = [sight for sight in sights if sight is not full and _is_nothing(sight)]
         if not watching and len(targets) <= room and not denied:
@@ -176,7 +176,7 @@ class Subscriptions:
     def _grant(
         self,
         outbox: Outbox,
-        admitted: list[tuple[Person, Sight | None]],
+        admitted: list[tuple[Person, ViewScope | None]],
         granted: Granted,
         *,
         following: bool,
@@ -184,7 +184,7 @@ class Subscriptions:
         if outbox.closed:
             return
         watching = among(outbox.watching, [person.user for person, _ in admitted])
-        room, wanted = self._max - len(outbox.watching), list[tuple[Person, Sight]]()
+        room, wanted = self._max - len(outbox.watching), list[tuple[Person, ViewScope]]()
         for person, sight in admitted:
             if following and not _follows(outbox, person.user):
                 continue  # as wanted now, not as it was when we began to read
@@ -196,10 +196,10 @@ class Subscriptions:
                     granted.denied.append((person.user, "too_many_subscriptions"))
                     continue
                 room -= 1
-            wanted.append((person, Sight.NONE if sight is None else sight))
+            wanted.append((person, ViewScope.NONE if sight is None else sight))
         self._watch(outbox, wanted, granted)
 
-    def _watch(self, outbox: Outbox, wanted: list[tuple[Person, Sight]], granted: Granted) -> None:
+    def _watch(self, outbox: Outbox, wanted: list[tuple[Person, ViewScope]], granted: Granted) -> None:
         watching = among(outbox.watching, [person.user for person, _ in wanted])
         channels = self._hub.watch(outbox, wanted)  # which may have told another just now
         granted.statuses = granted.news = self._channels.said_now(channels)
@@ -233,7 +233,7 @@ class Subscriptions:
 
     def _may_come_back(self, outbox: Outbox, target: str) -> bool:
         """By following contacts. Others need not be remembered, so that rubbish takes no room."""
-        return holds(outbox.watching, target) or self._sight(outbox.user, target) != Sight.NONE
+        return holds(outbox.watching, target) or self._sight(outbox.user, target) != ViewScope.NONE
 
     async def unsubscribe_contacts(self, outbox: Outbox) -> list[str]:
         """Those who are contacts, and those who were: the graph may bring them back."""
@@ -245,7 +245,7 @@ class Subscriptions:
             [
                 user
                 for user in outbox.watching
-                if user in contacts or watched_by(outbox, self._people.get(user)).sight == Sight.NONE
+                if user in contacts or watched_by(outbox, self._people.get(user)).sight == ViewScope.NONE
             ],
         )
 
@@ -341,7 +341,7 @@ class Subscriptions:
         for outbox in list(person.outboxes):
             for target in targets.intersection(outbox.watching):
                 sight = self._sight(person.user, target)
-                self._hub.resight(outbox, self._people.get(target), sight)
+                self._hub.change_scope(outbox, self._people.get(target), sight)
 
     async def _look_again_at(self, target: str) -> None:
         """What everybody here who watches this user sees of them, under the rules of now."""
@@ -358,7 +358,7 @@ class Subscriptions:
             for outbox in tuple(channel.outboxes):
                 sight = channel.sight if outbox.truth else sights[outbox.user]
                 if sight != channel.sight:
-                    self._hub.resight(outbox, person, sight)
+                    self._hub.change_scope(outbox, person, sight)
 
     async def _follow_contacts(self, person: Person) -> None:
         followers = [outbox for outbox in person.outboxes if outbox.follows_contacts]
@@ -381,7 +381,7 @@ class Subscriptions:
         for outbox in list(person.outboxes):
             wishes = sorted(outbox.wishes if targets is None else outbox.wishes.intersection(targets))
             sights = await self.sights(person.user, wishes) if wishes else {}
-            visible = [user for user in wishes if sights[user] != Sight.NONE]
+            visible = [user for user in wishes if sights[user] != ViewScope.NONE]
             if not visible:
                 continue
             granted = await self.subscribe(outbox, visible)
@@ -391,14 +391,14 @@ class Subscriptions:
             if news and not outbox.closed:
                 outbox.send(dated_statuses_frame(news))
 
-    def _sight(self, viewer: str, target: str) -> Sight:
+    def _sight(self, viewer: str, target: str) -> ViewScope:
         verdict = self._relations.verdict(viewer, target)
-        return Sight.NONE if verdict is None else verdict.sight
+        return ViewScope.NONE if verdict is None else verdict.scope
 
-    def _known_sights(self, outbox: Outbox, targets: Sequence[str]) -> Sequence[Sight | None]:
+    def _known_sights(self, outbox: Outbox, targets: Sequence[str]) -> Sequence[ViewScope | None]:
         """Of each, in order. None: we do not know it, which is no reason to deny anything."""
         if outbox.truth:
-            return [Sight.TRUTH] * len(targets)
+            return [ViewScope.TRUTH] * len(targets)
         return self._relations.known_sights(outbox.user, targets)
 
 
@@ -413,14 +413,14 @@ async def _learned(learn: Callable[[], Awaitable[None]], show: Callable[[], None
     show()
 
 
-_NONE = Sight.NONE
+_NONE = ViewScope.NONE
 
 
-def _is_nothing(sight: Sight | None) -> bool:
+def _is_nothing(sight: ViewScope | None) -> bool:
     return sight is not None and sight.kind is Kind.NONE
 
 
-def _is_frozen(sight: Sight | None) -> bool:
+def _is_frozen(sight: ViewScope | None) -> bool:
     return sight is not None and sight.kind is Kind.FROZEN
 
 

@@ -14,7 +14,7 @@ from secrets import token_urlsafe
 
 import msgspec
 
-from herenow.core.visibility import Sight, may_hear_typing
+from herenow.core.visibility import ViewScope, may_hear_typing
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import writing
@@ -160,7 +160,7 @@ class TypingRooms:
         """A stranger is refused as in `presence.subscribe`; who hides, or who cannot be known now, is not told apart."""
         await self._relations.relate(user, [to])
         verdict = self._relations.verdict(user, to)
-        if verdict is not None and verdict.sight == Sight.NONE:
+        if verdict is not None and verdict.scope == ViewScope.NONE:
             raise ProtocolError(
                 "not_mutual_followers", f"{to} and you neither follow each other nor are in contact."
             )

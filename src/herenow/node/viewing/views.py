@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from herenow.core.model import Bucket, Presence, Status, View
 from herenow.core.shards import shard_of
-from herenow.core.visibility import Facts, Kind, Sight, judge, seen, seen_by_oneself
+from herenow.core.visibility import Facts, Kind, ViewScope, judge, seen, seen_by_oneself
 from herenow.node.access.relation_cache import Acquaintances
 from herenow.node.delivery.channels import Channels
 from herenow.node.delivery.status_cache import Bodies
@@ -68,7 +68,7 @@ class Views:
         ]
 
     async def _look(
-        self, users: Sequence[str], sights: Mapping[str, Sight]
+        self, users: Sequence[str], sights: Mapping[str, ViewScope]
     ) -> Sequence[tuple[Presence, bool]]:
         """(presence, is it known to be fresh) of each; of who may not be seen, that of nobody."""
         none = _NONE
@@ -116,7 +116,7 @@ class Views:
         preferences = await self._relations.preferences(user)
         if not preferences.public:
             return None
-        sights = self._channels.as_answered({user: judge(Facts(contact=True, target=preferences)).sight})
+        sights = self._channels.as_answered({user: judge(Facts(contact=True, target=preferences)).scope})
         [known] = await self._reader.look([user], frozen=_frozen(sights))
         shard = shard_of(user, self._shards)
         body = self._open_status(user, sights[user], known, stale=self._channels.is_stale(shard))
@@ -131,12 +131,14 @@ class Views:
             for user, (presence, _) in zip(contacts, found, strict=True)
         ]
 
-    async def _sights(self, viewer: str | None, users: Sequence[str]) -> Mapping[str, Sight]:
+    async def _sights(self, viewer: str | None, users: Sequence[str]) -> Mapping[str, ViewScope]:
         if viewer is None:
-            return dict.fromkeys(users, Sight.TRUTH)
+            return dict.fromkeys(users, ViewScope.TRUTH)
         return self._channels.as_answered(await self._subscriptions.sights(viewer, users))
 
-    def _open_status(self, user: str, sight: Sight, known: tuple[Presence, bool], *, stale: bool) -> bytes:
+    def _open_status(
+        self, user: str, sight: ViewScope, known: tuple[Presence, bool], *, stale: bool
+    ) -> bytes:
         person, kind = self._people.find(user), sight.kind
         if person is not None and person.channels and kind is not _NONE:
             return self._channels.body(person, sight)
@@ -150,7 +152,7 @@ _UNSEEN = Presence(), True
 _NONE, _FROZEN = Kind.NONE, Kind.FROZEN
 
 
-def _frozen(sights: Mapping[str, Sight]) -> set[str]:
+def _frozen(sights: Mapping[str, ViewScope]) -> set[str]:
     """Who is hidden from this viewer, whatever their record says."""
     frozen = _FROZEN
     return {user for user, sight in sights.items() if sight.kind is frozen}
