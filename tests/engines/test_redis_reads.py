@@ -4,7 +4,7 @@ import pytest
 
 from herenow.core.shards import shard_of
 from herenow.engines import make_engine
-from herenow.engines.redis.client.connection import packed
+from herenow.engines.redis.client import packed
 from herenow.engines.redis.codec import field_of
 from herenow.engines.redis.keys import Keys, ShardKeys, bucket_of
 from herenow.engines.redis.reads import Header, Words, question_for, questions

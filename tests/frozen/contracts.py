@@ -19,7 +19,7 @@ from tests.api.world import SERVICE, serving
 import herenow
 from herenow.api.app import CONTRACT
 from herenow.api.description.openapi import document
-from herenow.engines.redis.keys import Keys
+from herenow.engines.redis import Keys
 from herenow.ledgers.sql.schema import metadata
 from herenow.ledgers.sqlite.ledger import SqliteLedger
 from herenow.settings import Settings

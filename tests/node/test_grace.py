@@ -9,7 +9,7 @@ from herenow.core.model import Platform, Presence, Session, Status
 from herenow.core.record import encode
 from herenow.core.settle import Timings
 from herenow.core.shards import shard_of
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.node import Node, NodeSettings
 from herenow.node.delivery.connection import Connection
 from herenow.ports import Offer

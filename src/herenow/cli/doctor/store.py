@@ -22,7 +22,7 @@ from herenow.settings import Settings
 from herenow.settings.model import without_password
 
 if TYPE_CHECKING:
-    from herenow.engines.redis.checks import ServerState
+    from herenow.engines.redis import ServerState
     from herenow.ports import Due, Engine, Lease
 
 STORE_SLACK = 1.0
@@ -71,7 +71,7 @@ def store(settings: Settings) -> Iterator[Finding]:
 
 async def _looked(settings: Settings) -> Seen:
     from herenow.app import engine_of
-    from herenow.engines.redis.engine import RedisEngine
+    from herenow.engines.redis import RedisEngine
 
     made = engine_of(settings)
     try:

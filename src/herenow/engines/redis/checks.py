@@ -12,9 +12,7 @@ from dataclasses import dataclass
 
 import hiredis
 
-from herenow.engines.redis.client.connection import Lost, Refused, refusal
-from herenow.engines.redis.client.servers import Cluster, Server, Servers
-from herenow.engines.redis.client.url import Kind, Target
+from herenow.engines.redis.client import Cluster, Lost, Refused, Server, Servers, Target, Topology, refusal
 from herenow.errors import ConfigurationError, Unavailable
 
 OLDEST = (6, 2)
@@ -32,7 +30,7 @@ async def check(servers: Servers, target: Target, slots: Sequence[int]) -> None:
                 )
         else:
             await servers.of(slots[0])
-        for server in servers.everyone():
+        for server in servers.masters():
             await _check_server(server, target)
     except Refused as error:
         raise _wrong(target, str(error)) from None
@@ -62,7 +60,7 @@ class ServerState:
 
 async def states(servers: Servers, target: Target) -> list[ServerState]:
     """Of those that are asked, after `check`. A server that hides INFO is left out."""
-    told = [(server, await _info(server)) for server in servers.everyone()]
+    told = [(server, await _info(server)) for server in servers.masters()]
     return [_state(server, said, target) for server, said in told if said and said.get("role") != "slave"]
 
 
@@ -75,7 +73,7 @@ def _state(server: Server, said: dict[str, str], target: Target) -> ServerState:
         evicted=int(said.get("evicted_keys", "0")),
         saves=said.get("rdb_last_bgsave_status", "ok") == "ok",
         replicas=int(said.get("connected_slaves", "0")),
-        watched=target.kind in (Kind.SENTINEL, Kind.CLUSTER),
+        watched=target.topology in (Topology.SENTINEL, Topology.CLUSTER),
     )
 
 
@@ -94,13 +92,13 @@ async def _check_server(server: Server, target: Target) -> None:
         )
     mode = said.get("redis_mode") or said.get("server_mode")  # Valkey's word for it
     clustered = said.get("cluster_enabled") == "1" or mode == "cluster"
-    if clustered and target.kind is not Kind.CLUSTER:
+    if clustered and target.topology is not Topology.CLUSTER:
         raise _wrong(target, f"{where} is a node of a cluster: use redis+cluster://{where}")
     if mode == "sentinel":
         raise _wrong(target, f"{where} is a sentinel: use redis+sentinel://{where}/name")
-    if target.kind is Kind.CLUSTER and not clustered:
+    if target.topology is Topology.CLUSTER and not clustered:
         raise _wrong(target, f"{where} is no node of a cluster: use redis://{where}")
-    if said.get("role") == "slave" and target.kind is not Kind.CLUSTER:
+    if said.get("role") == "slave" and target.topology is not Topology.CLUSTER:
         raise _wrong(
             target, f"{where} is a replica and takes no writes: use its master, or redis+sentinel://"
         )

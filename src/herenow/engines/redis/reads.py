@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
-from herenow.engines.redis.client.commands import Together
-from herenow.engines.redis.client.connection import Reply, packed
+from herenow.engines.redis.client import Pipeline, Reply, packed
 from herenow.engines.redis.codec import LONGEST, field_of, has_tail, inline, record_of
 from herenow.engines.redis.keys import ShardKeys
 from herenow.ports import Loaded
@@ -78,8 +77,8 @@ class Question:
         fields = self._wanted.fields
         return [fields[place] for place in self._places]
 
-    def asked(self) -> Together:
-        return Together(self.keys.slot, len(self._places) + 2, self._packed, self.take)
+    def asked(self) -> Pipeline:
+        return Pipeline(self.keys.slot, len(self._places) + 2, self._packed, self.take)
 
     def _packed(self) -> bytes:
         hashes = self._wanted.hashes

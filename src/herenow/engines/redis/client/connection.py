@@ -1,8 +1,8 @@
 """One connection to a Redis server: requests out, replies back in order, many callers at a time.
 
-Answers: was this request ever given to the network (P8)? Before that, its failure is `Unavailable`; afterwards nobody knows
-what became of it until the reply is there, and the failure is `Lost`, which the caller names by what it asked for. No
-request is ever repeated here. Callers share one connection: a request is written at once, and the replies find their
+It tells whether a request was ever given to the network. Before that, its failure is `Unavailable`; afterwards its outcome
+is unknown until the reply is there, and the failure is `Lost`, which the caller translates by what it asked for. No request
+is ever repeated here. Callers share one connection: a request is written at once, and the replies find their
 callers in the order of the requests, as the protocol has it.
 
 A reply that does not come in time ends the connection: whatever is behind it would not come either.
@@ -25,11 +25,14 @@ import hiredis
 
 from herenow.errors import Unavailable
 
+CLIENT_NAME = "herenow"
+"""What CLIENT LIST shows for our connections."""
+
 CONNECT = 0.8
 """Seconds to connect and to be let in."""
 
 DEADLINE = 1.0
-"""Seconds for a reply. With `CONNECT` less than what a node waits for a call, so that the error is ours and says why."""
+"""Seconds for a reply. With `CONNECT` less than what the callers wait for a call, so that the error is ours and says why."""
 
 STOOD_STILL = 0.1
 """Seconds by which a deadline is noticed too late, from which on it was us who could not go on."""
@@ -98,28 +101,28 @@ class Login:
         return said
 
 
-async def connect(address: Address, login: Login, deadline: float = CONNECT) -> Link:
+async def connect(address: Address, login: Login, deadline: float = CONNECT) -> Connection:
     """A connection that was let in. Raises `Refused` when the server says no, `Unavailable` when there is no answer."""
     loop = asyncio.get_running_loop()
-    link = Link(address)
+    connection = Connection(address)
     try:
         async with asyncio.timeout(deadline):
-            await loop.create_connection(lambda: link, address.host, address.port, ssl=login.tls)
-            replies = await link.ask([*login.commands(), ("CLIENT", "SETNAME", "herenow")])
+            await loop.create_connection(lambda: connection, address.host, address.port, ssl=login.tls)
+            replies = await connection.ask([*login.commands(), ("CLIENT", "SETNAME", CLIENT_NAME)])
     except (OSError, TimeoutError, Lost) as error:
-        link.close()
+        connection.close()
         raise Unavailable(f"{address} cannot be reached ({_words(error)})") from None
     except BaseException:
-        link.close()
+        connection.close()
         raise
     for reply in replies[:-1]:
         if isinstance(reply, hiredis.ReplyError):
-            link.close()
+            connection.close()
             raise refusal(address, reply)
-    return link
+    return connection
 
 
-class Link(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """See the module. After `close`, or when the peer is gone, every request fails."""
 
     def __init__(self, address: Address) -> None:
@@ -213,7 +216,7 @@ class Link(asyncio.Protocol):
         """From now on whatever comes is a message, as after SUBSCRIBE; None is the last one."""
         self._listener = listener
 
-    def say(self, command: Command) -> None:
+    def send(self, command: Command) -> None:
         """Without waiting for a reply: on a connection that listens."""
         if self._transport is not None:
             self._transport.write(packed(command))

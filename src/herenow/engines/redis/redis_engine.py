@@ -3,12 +3,11 @@
 Stores and compares; what a record means nobody here knows. Each promise of `herenow.ports.Engine` about a shard is kept by
 one script that touches that shard alone (`lua/`), so it is as atomic as Redis is. The rest has its own modules:
 
-    redis_url       which Redis a URL means               redis_keys      the whole keyspace
-    redis_link      one connection, and what was sent     redis_codec     how a record lies in a bucket
-    redis_servers   which server holds a slot now         redis_scripts   the Lua files
-    redis_rows      many users in one argument            redis_reads     many users' records at once
-    redis_calls     what a refusal or silence means (P8)  redis_log       waiting for the logs
-    redis_checks    what is refused at the start          redis_mail      direct messages
+    keys          the whole keyspace                       client/     our Redis client
+    codec         how a record lies in a bucket            scripts     the Lua files
+    script_args   many users in one argument               reads       many users' records at once
+    wakeups       shard headers, and users who are due     log         waiting for the shard logs
+    checks        what is refused at the start             pubsub      direct messages between nodes
 
 A store that was never used is not settled: nobody can tell it from one that has just lost everything.
 """
@@ -19,17 +18,17 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from herenow.engines.redis.checks import ServerState, check, states, unusable
-from herenow.engines.redis.client.commands import Calls, Request
-from herenow.engines.redis.client.connection import Argument, Reply
-from herenow.engines.redis.client.servers import servers_of
-from herenow.engines.redis.client.url import Target
+from herenow.engines.redis.client import Argument, Commands, Reply, Request, Target, servers_of
 from herenow.engines.redis.codec import body_of, field_of, laid, record_of, user_of
 from herenow.engines.redis.keys import Keys, ShardKeys, buckets_for
 from herenow.engines.redis.log import Logs
-from herenow.engines.redis.pubsub import Mail
-from herenow.engines.redis.reads import Header, Question, Words, question_for, questions
+from herenow.engines.redis.pubsub import PubSub
+from herenow.engines.redis.reads import Question, Words, question_for, questions
+from herenow.engines.redis.replies import bytes_of, list_of
 from herenow.engines.redis.script_args import KEPT, SET, TAKEN, Rows, stored, text, time
-from herenow.errors import ConfigurationError, HerenowError, Unavailable, UnknownOutcome
+from herenow.engines.redis.scripts import script_request
+from herenow.engines.redis.wakeups import Wakeups
+from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ports import (
     Batch,
     Committed,
@@ -69,9 +68,10 @@ class RedisEngine:
         self._buckets = buckets_for(capacity, shards)
         self._words = Words(shards, self._buckets)
         self._servers = servers_of(target)
-        self._calls = Calls(self._servers)
-        self._logs = Logs(self._calls, self._keys.shards, self._heads_of)
-        self._mail = Mail(self._servers, self._keys.slot, self._keys.mail)
+        self._commands = Commands(self._servers)
+        self._wakeups = Wakeups(self._commands, self._keys)
+        self._logs = Logs(self._commands, self._keys.shards, self._heads_of)
+        self._pubsub = PubSub(self._servers, self._keys.slot, self._keys.mail)
         self._terms: dict[str, str] = {}
 
     @property
@@ -87,27 +87,29 @@ class RedisEngine:
 
     async def terms(self) -> dict[str, str]:
         """For `herenow doctor`: what the nodes of this store agree on, as the first of them wrote it; empty: nobody did."""
-        reply = _list(
-            await self._calls.one(Request(self._keys.slot, ("HGETALL", self._keys.terms)), writes=False)
+        reply = list_of(
+            await self._commands.one(Request(self._keys.slot, ("HGETALL", self._keys.terms)), writes=False)
         )
-        return {_bytes(n).decode(): _bytes(v).decode() for n, v in zip(reply[::2], reply[1::2], strict=True)}
+        return {
+            bytes_of(n).decode(): bytes_of(v).decode() for n, v in zip(reply[::2], reply[1::2], strict=True)
+        }
 
     async def open(self, terms: Mapping[str, str]) -> None:
         try:
             await self.check()
             await self._agree(terms)
-            await self._mail.open()
+            await self._pubsub.open()
         except (Unavailable, UnknownOutcome) as error:  # what an operator reads who has just started a node
             raise type(error)(unusable(self._target, str(error))) from None
 
     async def close(self) -> None:
         self._logs.close()
-        self._mail.close()
+        self._pubsub.close()
         await self._servers.close()
         await asyncio.sleep(0)  # connections end in the loop's next turn
 
     async def store_time(self) -> int:
-        reply = await self._calls.one(Request(self._keys.slot, ("TIME",)), writes=False)
+        reply = await self._commands.one(Request(self._keys.slot, ("TIME",)), writes=False)
         assert isinstance(reply, list)
         return int(reply[0]) * 1000 + int(reply[1]) // 1000
 
@@ -137,11 +139,11 @@ class RedisEngine:
         return wanted.found
 
     async def _read(self, asked: Sequence[Question]) -> None:
-        await self._calls.all([question.asked() for question in asked])
+        await self._commands.all([question.asked() for question in asked])
         halves = [question for question in asked if question.halves]
-        wholes = await self._calls.all([self._wholes(question) for question in halves])
+        wholes = await self._commands.all([self._wholes(question) for question in halves])
         for question, reply in zip(halves, wholes, strict=True):
-            question.complete(_list(reply))
+            question.complete(list_of(reply))
 
     def _wholes(self, question: Question) -> Request:
         keys = question.keys
@@ -149,7 +151,7 @@ class RedisEngine:
         fields = question.fields
         for index in question.halves:
             rows.add(fields[index])
-        return self._calls.run(keys.slot, "load", rows.keys, [rows.packed()])
+        return script_request(keys.slot, "load", rows.keys, [rows.packed()])
 
     async def commit(self, batch: Batch) -> Committed | Fenced:
         keys = self._keys.shards[batch.shard]
@@ -157,7 +159,7 @@ class RedisEngine:
         fields = [_add_write(rows, write) for write in batch.writes]
         arguments: list[Argument] = [batch.epoch, batch.last, batch.next, LOG_LIMIT, rows.packed()]
         reply = await self._run(batch.shard, "commit", rows.keys, arguments, writes=True)
-        first, *rest = _list(reply)
+        first, *rest = list_of(reply)
         if first == -1:
             return Fenced(None if rest[0] is None else int(rest[0]))
         results: list[Written | Conflict] = [_WRITTEN] * len(fields)
@@ -184,62 +186,12 @@ class RedisEngine:
         keys = self._keys.shards[shard]
         buckets = [keys.bucket(number) for number in range(at, min(at + WALK_BUCKETS, self._buckets))]
         reply = await self._run(shard, "walk", [keys.tails, *buckets], [limit], writes=False)
-        read, *rest = _list(reply)
+        read, *rest = list_of(reply)
         at += read
         return Page(tuple(_records(rest)), str(at) if at < self._buckets else None)
 
-    # Wake-ups
-
     async def due(self, shards: Sequence[int], now: int, limit: int) -> dict[int, Due]:
-        headers = await self._headers(shards)
-        busy = [
-            shard for shard, header in headers.items() if header.next_at is not None and header.next_at <= now
-        ]
-        dues = await asyncio.gather(*(self._due(shard, now, limit) for shard in busy), return_exceptions=True)
-        found = {
-            shard: Due((), header.next_at, settled=header.settled)
-            for shard, header in headers.items()
-            if shard not in busy
-        }
-        for shard, due in zip(busy, dues, strict=True):
-            match due:
-                case (users, next_at):
-                    found[shard] = Due(
-                        tuple(user for _, user in users),
-                        next_at,
-                        tuple(at for at, _ in users),
-                        settled=headers[shard].settled,
-                    )
-                case HerenowError() if len(busy) > 1:
-                    continue
-                case BaseException():
-                    raise due
-        return found
-
-    async def _due(self, shard: int, now: int, limit: int) -> tuple[list[tuple[int, str]], int | None]:
-        """Each bucket among the earliest `limit` has somebody who is due, so the earliest `limit` users are in them."""
-        keys = self._keys.shards[shard]
-        reply = _list(
-            await self._calls.one(
-                Request(keys.slot, ("ZRANGE", keys.wakes, 0, limit, "WITHSCORES")), writes=False
-            )
-        )
-        first = [(int(name), int(float(at))) for name, at in zip(reply[::2], reply[1::2], strict=True)]
-        early = [name for name, at in first[:limit] if at <= now]
-        others = [at for _, at in first[len(early) :]]
-        if not early:
-            return [], min(others, default=None)
-        reply = _list(
-            await self._run(shard, "due", [keys.tails, *map(keys.bucket, early)], [now], writes=False)
-        )
-        if reply[0]:
-            others.append(int(reply[0]))
-        users = sorted(
-            (int(at), user_of(field, body))
-            for field, body, at in zip(reply[1::3], reply[2::3], reply[3::3], strict=True)
-        )
-        others += [at for at, _ in users[limit:]]
-        return users[:limit], min(others, default=None)
+        return await self._wakeups.due(shards, now, limit)
 
     # Shard logs
 
@@ -254,28 +206,7 @@ class RedisEngine:
         return self._logs.unresponsive
 
     async def _heads_of(self, shards: Sequence[int]) -> dict[int, int]:
-        return {shard: header.head for shard, header in (await self._headers(shards)).items()}
-
-    async def _headers(self, shards: Sequence[int]) -> dict[int, Header]:
-        """Of those that answer; `Unavailable` when none does."""
-        if not shards:
-            return {}
-        keys = [self._keys.shards[shard] for shard in shards]
-        if self._servers.one_for_all:
-            request = Request(self._keys.slot, ("MGET", *(each.header for each in keys)))
-            return dict(
-                zip(shards, map(Header, _list(await self._calls.one(request, writes=False))), strict=True)
-            )
-        replies = await self._calls.each([Request(each.slot, ("GET", each.header)) for each in keys])
-        found = {
-            shard: Header(reply)
-            for shard, reply in zip(shards, replies, strict=True)
-            if not isinstance(reply, HerenowError)
-        }
-        if not found:
-            assert isinstance(replies[0], HerenowError)
-            raise replies[0]
-        return found
+        return {shard: header.head for shard, header in (await self._wakeups.headers(shards)).items()}
 
     # Fences
 
@@ -286,7 +217,7 @@ class RedisEngine:
 
     async def jump(self, shard: int, epoch: str, number: int) -> int | None:
         row = await self._run(shard, "jump", [self._keys.shards[shard].fences], [epoch, number], writes=True)
-        return None if row is None else int(_bytes(row))
+        return None if row is None else int(bytes_of(row))
 
     async def retire(self, shard: int, epoch: str) -> None:
         keys = self._keys.shards[shard]
@@ -323,8 +254,8 @@ class RedisEngine:
             raise Unavailable(f"the store was emptied and is used by others now: {error}") from None
 
     async def leases(self) -> list[Lease]:
-        reply = _list(
-            await self._calls.one(Request(self._keys.slot, ("HGETALL", self._keys.leases)), writes=False)
+        reply = list_of(
+            await self._commands.one(Request(self._keys.slot, ("HGETALL", self._keys.leases)), writes=False)
         )
         return [_lease(epoch, row) for epoch, row in zip(reply[::2], reply[1::2], strict=True)]
 
@@ -332,14 +263,14 @@ class RedisEngine:
         return await self._on_nodes("mark_dead", self._keys.leases, epoch, counter) == 1
 
     async def drop_lease(self, epoch: str) -> None:
-        await self._calls.one(Request(self._keys.slot, ("HDEL", self._keys.leases, epoch)), writes=True)
+        await self._commands.one(Request(self._keys.slot, ("HDEL", self._keys.leases, epoch)), writes=True)
 
     # What the ledger does not have yet
 
     async def unsaved(self, shard: int, limit: int) -> list[tuple[str, bytes]]:
         keys = self._keys.shards[shard]
         request = Request(keys.slot, ("SRANDMEMBER", keys.marks, limit))
-        fields = _list(await self._calls.one(request, writes=False))
+        fields = list_of(await self._commands.one(request, writes=False))
         if not fields:
             return []
         question = question_for(fields, keys, self._words)
@@ -358,23 +289,23 @@ class RedisEngine:
     # Direct messages
 
     async def send(self, message: bytes) -> None:
-        await self._calls.one(Request(self._keys.slot, ("PUBLISH", self._keys.mail, message)), writes=True)
+        await self._commands.one(Request(self._keys.slot, ("PUBLISH", self._keys.mail, message)), writes=True)
 
     async def receive(self, wait: float) -> list[bytes]:
-        return await self._mail.receive(wait)
+        return await self._pubsub.receive(wait)
 
     # How
 
     async def _run(
         self, shard: int, name: str, keys: list[Argument], arguments: list[Argument], *, writes: bool
     ) -> Reply:
-        return await self._calls.one(
-            self._calls.run(self._keys.shards[shard].slot, name, keys, arguments), writes=writes
+        return await self._commands.one(
+            script_request(self._keys.shards[shard].slot, name, keys, arguments), writes=writes
         )
 
     async def _on_nodes(self, name: str, key: str, *arguments: Argument) -> Reply:
-        return await self._calls.one(
-            self._calls.run(self._keys.slot, name, [key], list(arguments)), writes=True
+        return await self._commands.one(
+            script_request(self._keys.slot, name, [key], list(arguments)), writes=True
         )
 
     def _rows(self, keys: ShardKeys, fixed: list[Argument]) -> Rows:
@@ -407,13 +338,3 @@ def _records(flat: Iterable[bytes]) -> Iterable[tuple[str, bytes]]:
 def _lease(epoch: bytes, row: bytes) -> Lease:
     counter, renewed_at, state = row.split(b" ")
     return Lease(epoch.decode(), int(counter), int(renewed_at), dead=state == b"dead")
-
-
-def _list(reply: Reply) -> list:  # type: ignore[type-arg] # what stands in it depends on the command
-    assert isinstance(reply, list), reply
-    return reply
-
-
-def _bytes(reply: Reply) -> bytes:
-    assert isinstance(reply, bytes), reply
-    return reply

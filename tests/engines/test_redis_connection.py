@@ -61,11 +61,11 @@ class SlowServer:
 async def linked():
     slow = SlowServer()
     server = await asyncio.start_server(slow.serve, "127.0.0.1", 0)
-    link = await connect(Address(*server.sockets[0].getsockname()), Login(), 20)
+    connection = await connect(Address(*server.sockets[0].getsockname()), Login(), 20)
     try:
-        yield slow, link
+        yield slow, connection
     finally:
-        link.close()
+        connection.close()
         await slow.close()
         server.close()
         await server.wait_closed()
@@ -78,9 +78,9 @@ def parts(count):
 
 async def test_only_so_many_portions_are_under_way_and_each_is_taken_as_it_is_answered():
     taken: list[list[object]] = []
-    async with linked() as (slow, link):
+    async with linked() as (slow, connection):
         asking = asyncio.create_task(
-            link.ask_in_parts(parts(5 * PORTION), 5 * PORTION, taken.append, deadline=20)
+            connection.ask_in_parts(parts(5 * PORTION), 5 * PORTION, taken.append, deadline=20)
         )
         await slow.has_heard(AHEAD * PORTION)
         await asyncio.sleep(0.05)
@@ -96,9 +96,9 @@ async def test_only_so_many_portions_are_under_way_and_each_is_taken_as_it_is_an
 
 async def test_replies_that_come_in_pieces_are_taken_by_whole_portions():
     taken: list[list[object]] = []
-    async with linked() as (slow, link):
+    async with linked() as (slow, connection):
         asking = asyncio.create_task(
-            link.ask_in_parts(parts(PORTION + 3), PORTION + 3, taken.append, deadline=20)
+            connection.ask_in_parts(parts(PORTION + 3), PORTION + 3, taken.append, deadline=20)
         )
         await slow.has_heard(PORTION + 3)
         slow.answer(PORTION - 1)
@@ -112,8 +112,8 @@ async def test_replies_that_come_in_pieces_are_taken_by_whole_portions():
 async def test_more_commands_are_larger_portions_and_not_more():
     taken: list[list[object]] = []
     total = 10 * PORTIONS * PORTION
-    async with linked() as (slow, link):
-        asking = asyncio.create_task(link.ask_in_parts(parts(total), total, taken.append, deadline=20))
+    async with linked() as (slow, connection):
+        asking = asyncio.create_task(connection.ask_in_parts(parts(total), total, taken.append, deadline=20))
         for portion in range(PORTIONS):
             await slow.has_heard((portion + 1) * total // PORTIONS)
             slow.answer(total // PORTIONS)
@@ -122,25 +122,25 @@ async def test_more_commands_are_larger_portions_and_not_more():
 
 
 async def test_a_server_that_falls_silent_in_the_middle_is_given_up():
-    async with linked() as (slow, link):
+    async with linked() as (slow, connection):
         taken: list[list[object]] = []
         asking = asyncio.create_task(
-            link.ask_in_parts(parts(5 * PORTION), 5 * PORTION, taken.append, deadline=0.5)
+            connection.ask_in_parts(parts(5 * PORTION), 5 * PORTION, taken.append, deadline=0.5)
         )
         await slow.has_heard(AHEAD * PORTION)
         slow.answer(PORTION)
         with pytest.raises(Lost, match="in time"):
             await asking
         assert len(taken) == 1
-        assert not link.is_open
+        assert not connection.is_open
 
 
 async def test_a_process_that_stood_still_does_not_blame_the_server():
     """What is sent behind the standstill has its whole time."""
-    async with linked() as (slow, link):
+    async with linked() as (slow, connection):
         taken: list[list[object]] = []
         asking = asyncio.create_task(
-            link.ask_in_parts(parts(5 * PORTION), 5 * PORTION, taken.append, deadline=0.5)
+            connection.ask_in_parts(parts(5 * PORTION), 5 * PORTION, taken.append, deadline=0.5)
         )
         await slow.has_heard(AHEAD * PORTION)
         slow.answer(2 * PORTION)
@@ -149,13 +149,13 @@ async def test_a_process_that_stood_still_does_not_blame_the_server():
             await slow.has_heard((portion + 1) * PORTION)
             slow.answer(PORTION)
         await asking
-        assert link.is_open
+        assert connection.is_open
     assert [reply for replies in taken for reply in replies] == list(range(5 * PORTION))
 
 
 async def test_after_a_machine_stood_still_the_server_has_a_moment_to_answer():
-    async with linked() as (slow, link):
-        asking = asyncio.create_task(link.ask([("PING", "x")], deadline=1.0))
+    async with linked() as (slow, connection):
+        asking = asyncio.create_task(connection.ask([("PING", "x")], deadline=1.0))
         await slow.has_heard(1)
         time.sleep(1.3)  # noqa: ASYNC251 - all of it
         await asyncio.sleep(0.01)
@@ -165,10 +165,10 @@ async def test_after_a_machine_stood_still_the_server_has_a_moment_to_answer():
 
 async def test_a_connection_that_ends_in_the_middle_is_lost_not_unavailable():
     """Some of it was sent."""
-    async with linked() as (slow, link):
+    async with linked() as (slow, connection):
         taken: list[list[object]] = []
         asking = asyncio.create_task(
-            link.ask_in_parts(parts(5 * PORTION), 5 * PORTION, taken.append, deadline=20)
+            connection.ask_in_parts(parts(5 * PORTION), 5 * PORTION, taken.append, deadline=20)
         )
         await slow.has_heard(AHEAD * PORTION)
         slow.answer(PORTION)
@@ -180,13 +180,13 @@ async def test_a_connection_that_ends_in_the_middle_is_lost_not_unavailable():
 
 
 async def test_others_may_ask_in_between_and_get_their_own_replies():
-    async with linked() as (slow, link):
+    async with linked() as (slow, connection):
         taken: list[list[object]] = []
         asking = asyncio.create_task(
-            link.ask_in_parts(parts(4 * PORTION), 4 * PORTION, taken.append, deadline=20)
+            connection.ask_in_parts(parts(4 * PORTION), 4 * PORTION, taken.append, deadline=20)
         )
         await slow.has_heard(AHEAD * PORTION)
-        other = asyncio.create_task(link.ask([("PING", "x")], 20))
+        other = asyncio.create_task(connection.ask([("PING", "x")], 20))
         await slow.has_heard(AHEAD * PORTION + 1)
         slow.answer(AHEAD * PORTION + 1)
         await slow.has_heard(4 * PORTION + 1)

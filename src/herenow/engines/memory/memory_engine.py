@@ -2,7 +2,7 @@
 
 `MemoryStore` is what would be the server; `MemoryEngine` is one node's handle on it, so several nodes in one process
 share one store. Everything runs on one event loop: between two awaits an operation is alone, which is all the atomicity
-there is. No operation but a waiting `tail` or `receive` ever suspends. What a shard consists of is in `memory_shard`;
+there is. No operation but a waiting `tail` or `receive` ever suspends. What a shard consists of is in `shard`;
 what a record means nobody here knows.
 
 The store is empty when the process starts, and nobody can know anything older: so it is settled from the start. Only

@@ -22,7 +22,7 @@ PORT = 6379
 SENTINEL_PORT = 26379
 
 
-class Kind(Enum):
+class Topology(Enum):
     """How the servers behind a URL are arranged."""
 
     SINGLE = "redis"
@@ -31,14 +31,14 @@ class Kind(Enum):
     CLUSTER = "redis+cluster"
 
 
-SCHEMES = tuple(kind.value for kind in Kind)
+SCHEMES = tuple(topology.value for topology in Topology)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """What a URL says."""
 
-    kind: Kind
+    topology: Topology
     addresses: tuple[Address, ...]
     login: Login
     master: str = ""
@@ -47,35 +47,35 @@ class Target:
     """The URL without its password, for sentences."""
 
 
-def parse(url: str) -> Target:
+def parse_url(url: str) -> Target:
     scheme, separator, rest = url.partition("://")
     said = without_password(url)
     if scheme not in SCHEMES or not separator:
         raise _wrong(said, f"it must begin with {', '.join(f'{name}://' for name in SCHEMES)}")
-    kind = Kind(scheme)
+    topology = Topology(scheme)
     rest, _, query = rest.partition("?")
     credentials, at, places = rest.rpartition("@")
     places, _, path = places.partition("/")
-    options = _options(query, _ALLOWED[kind], said)
-    port = SENTINEL_PORT if kind is Kind.SENTINEL else PORT
+    options = _options(query, _ALLOWED[topology], said)
+    port = SENTINEL_PORT if topology is Topology.SENTINEL else PORT
     addresses = tuple(_address(place, port, said) for place in places.split(","))
-    if len(addresses) > 1 and kind in (Kind.SINGLE, Kind.SINGLE_TLS):
+    if len(addresses) > 1 and topology in (Topology.SINGLE, Topology.SINGLE_TLS):
         raise _wrong(
             said, "several servers are a redis+sentinel:// with its master's name, or a redis+cluster://"
         )
-    if kind is Kind.SENTINEL and not path:
+    if topology is Topology.SENTINEL and not path:
         raise _wrong(said, "the name of the master is missing: redis+sentinel://h1:26379,h2:26379/name")
-    if kind is Kind.CLUSTER and path not in ("", "0"):
+    if topology is Topology.CLUSTER and path not in ("", "0"):
         raise _wrong(said, "a Cluster has one database only, and it is not named")
-    database = options.get("db", "0") if kind is Kind.SENTINEL else path or "0"
+    database = options.get("db", "0") if topology is Topology.SENTINEL else path or "0"
     user, password = _credentials(credentials, said) if at else (None, None)
     login = Login(
         user,
         password,
         _database(database, said),
-        _tls(options.get("ca"), said) if kind is Kind.SINGLE_TLS else None,
+        _tls(options.get("ca"), said) if topology is Topology.SINGLE_TLS else None,
     )
-    return Target(kind, addresses, login, unquote(path) if kind is Kind.SENTINEL else "", said)
+    return Target(topology, addresses, login, unquote(path) if topology is Topology.SENTINEL else "", said)
 
 
 def without_password(url: str) -> str:
@@ -85,10 +85,10 @@ def without_password(url: str) -> str:
 
 
 _ALLOWED = {
-    Kind.SINGLE: frozenset[str](),
-    Kind.SINGLE_TLS: frozenset({"ca"}),
-    Kind.SENTINEL: frozenset({"db"}),
-    Kind.CLUSTER: frozenset[str](),
+    Topology.SINGLE: frozenset[str](),
+    Topology.SINGLE_TLS: frozenset({"ca"}),
+    Topology.SENTINEL: frozenset({"db"}),
+    Topology.CLUSTER: frozenset[str](),
 }
 
 
