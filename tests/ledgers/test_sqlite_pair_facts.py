@@ -5,8 +5,8 @@ import random
 import pytest
 
 from herenow.core.visibility import PreferencesEdit, Visibility
-from herenow.ledgers.sql.ledger import SqlLedger
-from herenow.ledgers.sqlite.ledger import SqliteLedger
+from herenow.ledgers.sql import SqlLedger
+from herenow.ledgers.sqlite import SqliteLedger
 from herenow.ledgers.sqlite.pair_facts import WALK, WALK_FROM
 from herenow.ports import BlockRow, RelationRow
 from herenow_testing.contracts.ledger import NOW, contact, follow, mutual, room

@@ -35,7 +35,7 @@ from herenow.settings import Settings
 from herenow.settings.model import MIN_SECRET_BYTES, POSTGRESQL, without_password
 
 if TYPE_CHECKING:
-    from herenow.ledgers.postgres.diagnostics import Checkup
+    from herenow.ledgers.postgres import Diagnostics
 
 EXPECTED_FILES = 10_240  # a socket is a file: ten thousand clients on a node, and some for itself
 LEAST_FILES = 1_024  # what every common system grants
@@ -238,7 +238,7 @@ def _in_a_server(url: str) -> Iterator[Finding]:
     yield _schema_in_a_server(found, newest)
 
 
-def _schema_in_a_server(found: Checkup, newest: str) -> Finding:
+def _schema_in_a_server(found: Diagnostics, newest: str) -> Finding:
     if found.revision is None and not found.may_create:
         return problem(
             "schema",
@@ -254,14 +254,14 @@ def _schema_in_a_server(found: Checkup, newest: str) -> Finding:
     return _known_schema(found.revision, newest)
 
 
-async def _examined(url: str) -> tuple[Checkup, str, int]:
+async def _examined(url: str) -> tuple[Diagnostics, str, int]:
     from herenow.ledgers import open_ledger
-    from herenow.ledgers.postgres.ledger import CONNECTIONS, PostgresLedger
-    from herenow.ledgers.sql.schema import NEWEST
+    from herenow.ledgers.postgres import CONNECTIONS, PostgresLedger
+    from herenow.ledgers.sql import NEWEST
 
     asked = open_ledger(url)
     assert isinstance(asked, PostgresLedger)
-    return await asked.examine(), NEWEST, CONNECTIONS
+    return await asked.diagnose(), NEWEST, CONNECTIONS
 
 
 def _opened(url: str, path: Path) -> Iterator[Finding]:

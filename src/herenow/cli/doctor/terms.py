@@ -91,7 +91,7 @@ def _secret(settings: Settings) -> str | None:
 
 async def _ledger_id(settings: Settings) -> str | None:
     from herenow.ledgers import open_ledger
-    from herenow.ledgers.sql.ledger import SqlLedger
+    from herenow.ledgers.sql import SqlLedger
 
     looked_at = open_ledger(settings.ledger)
     return await looked_at.found_id() if isinstance(looked_at, SqlLedger) else None

@@ -9,19 +9,19 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
-from herenow.ledgers.sql.dialect import Flavour, Row, Turn, rows
+from herenow.ledgers.sql.dialect import Dialect, LockKind, Row, rows
 from herenow.ledgers.sql.schema import changes
 from herenow.ports import LedgerChange
 
 
 class Changes:
-    def __init__(self, flavour: Flavour) -> None:
+    def __init__(self, dialect: Dialect) -> None:
         told = (changes.c.kind, changes.c.a, changes.c.b)
         self._tell = insert(changes).from_select(
-            [column.name for column in told], select(flavour.batch(*told))
+            [column.name for column in told], select(dialect.batch(*told))
         )
-        self._flavour = flavour
-        self._after = flavour.query(
+        self._dialect = dialect
+        self._after = dialect.query(
             select(changes.c.id, *told)
             .where(changes.c.id > bindparam("after"))
             .order_by(changes.c.id)
@@ -29,17 +29,17 @@ class Changes:
         )
         self._forget = delete(changes).where(changes.c.id <= bindparam("before"))
 
-    def take_turn(self, connection: Connection) -> None:
-        """Comes before everything in a transaction that tells something: rows are seen in the order of their ids, so that
+    def lock(self, connection: Connection) -> None:
+        """The first statement of a transaction that adds changes: rows are seen in the order of their ids, so that
         whoever has read up to one has missed none before it."""
-        self._flavour.wait_for(Turn.CHANGING, connection)
+        self._dialect.lock(LockKind.CHANGING, connection)
 
     def tell(self, connection: Connection, told: Sequence[LedgerChange]) -> None:
         if told:
             connection.execute(self._tell, rows((change.kind, change.a, change.b) for change in told))
 
     def head(self, connection: Connection) -> int:
-        return self._flavour.newest_change(connection)
+        return self._dialect.newest_change(connection)
 
     def after(self, connection: Connection, after: int, limit: int) -> tuple[list[LedgerChange], int]:
         found = sorted(self._after(connection, {"after": after, "most": limit}), key=_by_id)

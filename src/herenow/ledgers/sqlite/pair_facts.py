@@ -28,7 +28,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from herenow.core.visibility import Preferences
-from herenow.ledgers.sql.privacy import preferences_of
+from herenow.ledgers.sql import preferences_of
 from herenow.ports import IN_CONTACT, MUTUAL, STRANGERS, BlockRow, Relation
 
 WALK_FROM = 8

@@ -10,16 +10,16 @@ from collections.abc import Collection, Mapping, Sequence
 from sqlalchemy import Connection, null, or_, select, update
 
 from herenow.core.model import Custom, Mode
-from herenow.ledgers.sql.dialect import Flavour, Row, every, rows, upsert
+from herenow.ledgers.sql.dialect import Dialect, Row, every, rows, upsert
 from herenow.ledgers.sql.schema import choices, last_seen, preferences
 from herenow.ledgers.sql.voids import outlived
 from herenow.ports import Choice, Remembered
 
 
-class People:
-    def __init__(self, flavour: Flavour) -> None:
-        asked = flavour.batch(last_seen.c.user)
-        self._remembered = flavour.query(
+class UserRows:
+    def __init__(self, dialect: Dialect) -> None:
+        asked = dialect.batch(last_seen.c.user)
+        self._remembered = dialect.query(
             select(last_seen.c.at, preferences.c.idle_after, choices.c.version, asked.c.user, *_CHOSEN)
             .select_from(
                 asked.outerjoin(last_seen, last_seen.c.user == asked.c.user)
@@ -34,30 +34,30 @@ class People:
                 )
             )
         )
-        seen, chosen = flavour.batch(*last_seen.c), flavour.batch(*choices.c)
+        seen, chosen = dialect.batch(*last_seen.c), dialect.batch(*choices.c)
         self._save_last_seen = upsert(
-            flavour,
+            dialect,
             last_seen,
             select(seen).where(outlived(seen, seen.c.at)),
             lambda new: new.at > last_seen.c.at,
         )
         self._save_choices = upsert(
-            flavour,
+            dialect,
             choices,
             select(chosen).where(outlived(chosen, chosen.c.version)),
             lambda new: new.version > choices.c.version,
         )
         self._set_idle_after = upsert(
-            flavour,
+            dialect,
             preferences,
-            every(flavour.batch(preferences.c.user, preferences.c.idle_after)),
+            every(dialect.batch(preferences.c.user, preferences.c.idle_after)),
             lambda new: new.idle_after.is_distinct_from(preferences.c.idle_after),
         ).returning(preferences.c.user)
         self._unset_idle_after = (
             update(preferences)
             .values(idle_after=None)
             .where(
-                preferences.c.user.in_(select(flavour.batch(preferences.c.user))),
+                preferences.c.user.in_(select(dialect.batch(preferences.c.user))),
                 preferences.c.idle_after.is_not(None),
             )
             .returning(preferences.c.user)

@@ -2,7 +2,7 @@
 
 SQLite lets one transaction write at a time. PostgreSQL lets many, and each decides by what it saw when it began to look.
 Two of our promises cannot be kept that way, so their transactions queue, by locks that end with the transaction (see
-`flavour.Turn` and docs/decisions/0026).
+`dialect.LockKind` and docs/decisions/0026).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeEngine
 
-from herenow.ledgers.sql.dialect import Query, Row, Turn
+from herenow.ledgers.sql import LockKind, Query, Row
 
 LOCKS = 0x68657265
 """The first half of our advisory locks' keys ("here"): others in the same database have keys of their own."""
 
 MIGRATING, RUNNING = 0, 3
-"""The second half where no `Turn` is meant: a change of the schema; an embedded run (for a whole session)."""
+"""The second half where no `LockKind` is meant: a change of the schema; an embedded run (for a whole session)."""
 
-TURNS = {Turn.CHANGING: 1, Turn.SAVING: 2, Turn.ERASING: 2}
+LOCK_NUMBERS = {LockKind.CHANGING: 1, LockKind.SAVING: 2, LockKind.ERASING: 2}
 
 NAMES: tuple[tuple[type[TypeEngine[Any]], str], ...] = (
     (BigInteger, "BIGINT"),
@@ -49,7 +49,7 @@ NAMES: tuple[tuple[type[TypeEngine[Any]], str], ...] = (
 )
 
 
-class PostgresFlavour:
+class PostgresDialect:
     def insert(self, table: Table) -> postgresql.Insert:
         return postgresql.insert(table)
 
@@ -68,14 +68,16 @@ class PostgresFlavour:
 
         return ask
 
-    def wait_for(self, turn: Turn, connection: Connection) -> None:
-        shared = "_shared" if turn is Turn.SAVING else ""
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock{shared}({LOCKS}, {TURNS[turn]})")
+    def lock(self, kind: LockKind, connection: Connection) -> None:
+        shared = "_shared" if kind is LockKind.SAVING else ""
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock{shared}({LOCKS}, {LOCK_NUMBERS[kind]})")
 
     def newest_change(self, connection: Connection) -> int:
         """A number is given before its row can be seen, so whoever has just got one is waited for."""
         newest: int = connection.exec_driver_sql(NEWEST_NUMBER).scalar_one()
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock_shared({LOCKS}, {TURNS[Turn.CHANGING]})")
+        connection.exec_driver_sql(
+            f"SELECT pg_advisory_xact_lock_shared({LOCKS}, {LOCK_NUMBERS[LockKind.CHANGING]})"
+        )
         return newest
 
 

@@ -1,7 +1,7 @@
 """Where is the PostgreSQL of this URL, and how is it named without its password?
 
 The URL is PostgreSQL's own and goes to the driver as it is, query included (sslmode and the rest); only its hosts are
-taken apart, because each of them is tried with a deadline of its own (see `postgres_connecting`).
+taken apart, because each of them is tried with a deadline of its own (see `connector`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DEFAULT_PORT = 5432
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PostgresUrl:
     url: str = field(repr=False)
     """With everything in it, the password too."""
     hosts: tuple[tuple[str, int], ...]
@@ -34,7 +34,7 @@ class Place:
         return self.shown
 
 
-def read_place(rest: str) -> Place:
+def parse_postgres_url(rest: str) -> PostgresUrl:
     """`rest` is what follows the scheme."""
     url = f"postgresql://{rest}"
     if re.search(r"[\s\x00-\x1f\x7f]", url):
@@ -46,7 +46,7 @@ def read_place(rest: str) -> Place:
         raise ConfigurationError(UNREADABLE)
     name = user.partition(":")[0]
     shown = f"postgresql://{name + '@' if name else ''}{hosts}/{database}"
-    return Place(url, tuple(_host(each) for each in hosts.split(",") if hosts), shown)
+    return PostgresUrl(url, tuple(_host(each) for each in hosts.split(",") if hosts), shown)
 
 
 def _split(url: str) -> SplitResult:

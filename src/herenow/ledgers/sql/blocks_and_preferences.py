@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility, edited
-from herenow.ledgers.sql.dialect import Flavour, Row, every, rows, upsert
+from herenow.ledgers.sql.dialect import Dialect, Row, every, rows, upsert
 from herenow.ledgers.sql.schema import blocks, preferences
 from herenow.ports import BlockRow
 
@@ -37,19 +37,19 @@ _OWN = (
 )
 
 
-class Privacy:
-    def __init__(self, flavour: Flavour) -> None:
-        asked = flavour.batch(preferences.c.user)
+class BlocksAndPreferences:
+    def __init__(self, dialect: Dialect) -> None:
+        asked = dialect.batch(preferences.c.user)
         decided = or_(*(column.is_not(None) for column in _OWN))
-        self._preferences = flavour.query(
+        self._preferences = dialect.query(
             select(preferences.c.user, *_OWN).where(preferences.c.user.in_(select(asked)), decided)
         )
-        self._set_preferences = upsert(flavour, preferences, every(flavour.batch(preferences.c.user, *_OWN)))
-        self._blocks = flavour.query(_between(flavour))
+        self._set_preferences = upsert(dialect, preferences, every(dialect.batch(preferences.c.user, *_OWN)))
+        self._blocks = dialect.query(_between(dialect))
         self._block = upsert(
-            flavour,
+            dialect,
             blocks,
-            every(flavour.batch(*blocks.c)),
+            every(dialect.batch(*blocks.c)),
             lambda _new: blocks.c.lifted_at.is_not(None),
         ).returning(blocks.c.blocker)
         this = and_(blocks.c.blocker == bindparam("by"), blocks.c.blocked == bindparam("whom"), _in_force())
@@ -109,9 +109,9 @@ class Privacy:
         return len(connection.execute(self._lift, pair | {"since": lifted_at}).all()) > 0
 
 
-def _between(flavour: Flavour) -> CompoundSelect[Any]:
+def _between(dialect: Dialect) -> CompoundSelect[Any]:
     """Each other by two look-ups in the primary key."""
-    other = flavour.batch(blocks.c.blocked)
+    other = dialect.batch(blocks.c.blocked)
     viewer = bindparam("viewer", type_=blocks.c.blocker.type)
     placed = select(*blocks.c).join(
         other, and_(blocks.c.blocker == viewer, blocks.c.blocked == other.c.blocked)

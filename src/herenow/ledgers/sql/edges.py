@@ -29,24 +29,24 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningDelete, ReturningInsert
 
-from herenow.ledgers.sql.dialect import Flavour, every, rows, upsert
+from herenow.ledgers.sql.dialect import Dialect, every, rows, upsert
 from herenow.ledgers.sql.schema import contacts, follows, members
 from herenow.ports import IN_CONTACT, MUTUAL, STRANGERS, LedgerChange, Relation, RelationRow
 
 Edge = tuple[str, str]
 
 
-class Graph:
-    def __init__(self, flavour: Flavour) -> None:
-        self._between = flavour.query(_between(flavour))
-        self._contacts = flavour.query(_contacts())
+class Edges:
+    def __init__(self, dialect: Dialect) -> None:
+        self._between = dialect.query(_between(dialect))
+        self._contacts = dialect.query(_contacts())
         self._follows = _is_edge(follows)
         self._is_member = _is_edge(members)
-        self._share_rooms = flavour.query(_share_rooms(flavour))
+        self._share_rooms = dialect.query(_share_rooms(dialect))
         self._kinds = {
-            "follow": _Kind(flavour, follows),
-            "contact": _Kind(flavour, contacts),
-            "room": _Kind(flavour, members),
+            "follow": _Kind(dialect, follows),
+            "contact": _Kind(dialect, contacts),
+            "room": _Kind(dialect, members),
         }
 
     def between(
@@ -92,9 +92,9 @@ def _relation(mutual: object, contact: object, until: int | None) -> Relation:
 class _Kind:
     """How the edges of one table are written."""
 
-    def __init__(self, flavour: Flavour, table: Table) -> None:
-        self._put = _put(flavour, table)
-        self._remove = _remove(flavour, table)
+    def __init__(self, dialect: Dialect, table: Table) -> None:
+        self._put = _put(dialect, table)
+        self._remove = _remove(dialect, table)
         self._has_until = "until" in table.c
 
     def write(self, connection: Connection, edges: dict[Edge, RelationRow]) -> list[Edge]:
@@ -148,10 +148,10 @@ def _changed(
 # --- Statements -------------------------------------------------------------------------------------------------
 
 
-def _between(flavour: Flavour) -> Select[Any]:
+def _between(dialect: Dialect) -> Select[Any]:
     """Each target by four look-ups in primary keys."""
     viewer = bindparam("viewer", type_=follows.c.a.type)
-    target = flavour.batch(follows.c.b)
+    target = dialect.batch(follows.c.b)
     forth, back = follows.alias("forth"), follows.alias("back")
     first, second = contacts.alias("first"), contacts.alias("second")
     mutual = and_(forth.c.a.is_not(None), back.c.a.is_not(None))
@@ -180,13 +180,13 @@ def _contacts() -> CompoundSelect[Any]:
     )
 
 
-def _share_rooms(flavour: Flavour) -> Select[Any]:
+def _share_rooms(dialect: Dialect) -> Select[Any]:
     mine, theirs = members.alias("mine"), members.alias("theirs")
     viewer = bindparam("viewer", type_=members.c.user.type)
     return (
         select(theirs.c.user)
         .join(mine, and_(mine.c.room == theirs.c.room, mine.c.user == viewer))
-        .where(theirs.c.user.in_(select(flavour.batch(members.c.user))))
+        .where(theirs.c.user.in_(select(dialect.batch(members.c.user))))
         .distinct()
     )
 
@@ -200,19 +200,19 @@ def _is_edge(table: Table) -> Select[Any]:
     return select(exists().where(a == bindparam("a"), b == bindparam("b")))
 
 
-def _put(flavour: Flavour, table: Table) -> ReturningInsert[str, str]:
+def _put(dialect: Dialect, table: Table) -> ReturningInsert[str, str]:
     put = upsert(
-        flavour,
+        dialect,
         table,
-        every(flavour.batch(*table.c)),
+        every(dialect.batch(*table.c)),
         lambda new: new.until.is_distinct_from(table.c.until),
     )
     return put.returning(*_ends(table))
 
 
-def _remove(flavour: Flavour, table: Table) -> ReturningDelete[str, str]:
+def _remove(dialect: Dialect, table: Table) -> ReturningDelete[str, str]:
     ends = _ends(table)
-    return delete(table).where(tuple_(*ends).in_(select(flavour.batch(*ends)))).returning(*ends)
+    return delete(table).where(tuple_(*ends).in_(select(dialect.batch(*ends)))).returning(*ends)
 
 
 def _ends(table: Table) -> tuple[Column[str], Column[str]]:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from herenow.ledgers.postgres.errors import Unfit
-from herenow.ledgers.postgres.url import Place
+from herenow.ledgers.postgres.postgres_errors import Unfit
+from herenow.ledgers.postgres.postgres_url import PostgresUrl
 
 SCHEMA = "herenow"
 """Where the tables live: the application's own may have the same names, and share the database."""
@@ -61,18 +61,18 @@ else:
     _Connection = asyncpg.Connection
 
 
-class Session(_Connection):
+class PostgresSession(_Connection):
     history = ""
 
 
-class Connecting:
-    def __init__(self, place: Place, settings: Mapping[str, object], deadline: float = CONNECT) -> None:
-        self._place = place
+class Connector:
+    def __init__(self, url: PostgresUrl, settings: Mapping[str, object], deadline: float = CONNECT) -> None:
+        self._url = url
         self._settings = SETTINGS | {name: str(value) for name, value in settings.items()}
         self._deadline = deadline
-        self._hosts: list[tuple[str, int] | None] = [*place.hosts] or [None]
+        self._hosts: list[tuple[str, int] | None] = [*url.hosts] or [None]
 
-    async def connect(self) -> Session:
+    async def connect(self) -> PostgresSession:
         """Raises what the driver raises, or `Unfit`."""
         failures: list[Exception] = []
         for host in tuple(self._hosts):
@@ -85,16 +85,16 @@ class Connecting:
             return session
         raise next((each for each in failures if isinstance(each, TimeoutError)), failures[-1])
 
-    async def _connect(self, host: tuple[str, int] | None) -> Session:
+    async def _connect(self, host: tuple[str, int] | None) -> PostgresSession:
         name, port = host or (None, None)
         try:
             session = await asyncpg.connect(
-                self._place.url,
+                self._url.url,
                 host=name,
                 port=port,
                 timeout=self._deadline,
                 server_settings=self._settings,
-                connection_class=Session,
+                connection_class=PostgresSession,
             )
         except (asyncpg.ClientConfigurationError, ValueError) as error:
             raise Unfit("has a parameter in its URL that cannot be used") from error
@@ -105,7 +105,7 @@ class Connecting:
             raise
         return session
 
-    async def _examine(self, session: Session) -> None:
+    async def _examine(self, session: PostgresSession) -> None:
         found = await session.fetchrow(STATE, timeout=self._deadline)
         assert found is not None
         _check(found["version"], found["encoding"], is_standby=found["is_standby"])

@@ -1,8 +1,9 @@
 """A ledger in SQL, whatever the database: the port's methods, each one transaction.
 
-What is asked stands in `people`, `graph`, `privacy`, `runs`, `voids` and `changes`; what databases say differently in
-`flavour`; how one is reached, locked and found broken in a subclass (`sqlite`). A method is a plain function over a
-connection, handed whole to the subclass: it may run it in a thread, or on an async driver by `AsyncConnection.run_sync`.
+The statements are in `user_rows`, `edges`, `blocks_and_preferences`, `runs`, `voids` and `changes`; what differs between
+databases is in `dialect`; a subclass knows how its database is reached, locked and found broken. A method is a plain
+function over a connection, handed whole to the subclass: it may run it in a thread, or on an async driver by
+`AsyncConnection.run_sync`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from sqlalchemy import Connection, select
 
 from herenow.core.visibility import Preferences, PreferencesEdit
 from herenow.errors import Unavailable
+from herenow.ledgers.sql.blocks_and_preferences import BlocksAndPreferences
 from herenow.ledgers.sql.changes import Changes
-from herenow.ledgers.sql.dialect import Flavour, Turn
-from herenow.ledgers.sql.graph import Graph
-from herenow.ledgers.sql.people import People
-from herenow.ledgers.sql.privacy import Privacy
+from herenow.ledgers.sql.dialect import Dialect, LockKind
+from herenow.ledgers.sql.edges import Edges
 from herenow.ledgers.sql.runs import Runs
 from herenow.ledgers.sql.schema import meta
+from herenow.ledgers.sql.user_rows import UserRows
 from herenow.ledgers.sql.voids import Voids
 from herenow.ports import (
     BlockRow,
@@ -38,16 +39,16 @@ T = TypeVar("T")
 
 
 class Statements:
-    """All that can be asked, in one flavour. It holds no state and takes some milliseconds to build: do it once."""
+    """All that can be asked, in one dialect. It holds no state and takes some milliseconds to build: do it once."""
 
-    def __init__(self, flavour: Flavour) -> None:
-        self.flavour = flavour
-        self.people = People(flavour)
-        self.graph = Graph(flavour)
-        self.privacy = Privacy(flavour)
-        self.runs = Runs(flavour)
-        self.changes = Changes(flavour)
-        self.voids = Voids(flavour)
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.users = UserRows(dialect)
+        self.edges = Edges(dialect)
+        self.visibility = BlocksAndPreferences(dialect)
+        self.runs = Runs(dialect)
+        self.changes = Changes(dialect)
+        self.voids = Voids(dialect)
 
 
 class SqlLedger(ABC):
@@ -57,10 +58,10 @@ class SqlLedger(ABC):
     """
 
     def __init__(self, statements: Statements) -> None:
-        self._flavour = statements.flavour
-        self._people = statements.people
-        self._graph = statements.graph
-        self._privacy = statements.privacy
+        self._dialect = statements.dialect
+        self._users = statements.users
+        self._edges = statements.edges
+        self._visibility = statements.visibility
         self._runs = statements.runs
         self._changes = statements.changes
         self._voids = statements.voids
@@ -79,7 +80,7 @@ class SqlLedger(ABC):
         """Of what is known of users, unless they are deleted."""
 
         def save(connection: Connection) -> T:
-            self._flavour.wait_for(Turn.SAVING, connection)
+            self._dialect.lock(LockKind.SAVING, connection)
             return work(connection)
 
         return await self._write(save, at_length=at_length)
@@ -90,7 +91,7 @@ class SqlLedger(ABC):
         """Something that every node has to hear of: what `work` answers besides its result is told with it."""
 
         def change(connection: Connection) -> T:
-            self._changes.take_turn(connection)
+            self._changes.lock(connection)
             result, told = work(connection)
             self._changes.tell(connection, told)
             return result
@@ -111,24 +112,24 @@ class SqlLedger(ABC):
 
     async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
         asked = frozenset(users)
-        return await self._read(lambda c: self._people.remembered(c, asked))
+        return await self._read(lambda c: self._users.remembered(c, asked))
 
     async def save_last_seen(self, rows: Mapping[str, int]) -> None:
         seen = dict(rows)
         if seen:
-            await self._save(lambda c: self._people.save_last_seen(c, seen))
+            await self._save(lambda c: self._users.save_last_seen(c, seen))
 
     async def save_choices(self, rows: Sequence[Choice]) -> None:
         chosen = tuple(rows)
         if chosen:
-            await self._save(lambda c: self._people.save_choices(c, chosen))
+            await self._save(lambda c: self._users.save_choices(c, chosen))
 
     async def chosen(self, after: str, limit: int) -> list[Choice]:
-        return await self._read(lambda c: self._people.chosen(c, after, limit))
+        return await self._read(lambda c: self._users.chosen(c, after, limit))
 
     async def set_idle_after(self, user: str, idle_after: int | None) -> None:
         def work(connection: Connection) -> tuple[None, list[LedgerChange]]:
-            changed = self._people.set_idle_after(connection, user, idle_after)
+            changed = self._users.set_idle_after(connection, user, idle_after)
             return None, [LedgerChange("preferences", user, "")] if changed else []
 
         await self._change(work)
@@ -153,25 +154,25 @@ class SqlLedger(ABC):
 
     async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]:
         asked = tuple(targets)
-        return await self._read(lambda c: self._graph.between(c, viewer, asked, now))
+        return await self._read(lambda c: self._edges.between(c, viewer, asked, now))
 
     async def contacts(self, user: str, now: int) -> list[str]:
-        return await self._read(lambda c: self._graph.contacts(c, user, now))
+        return await self._read(lambda c: self._edges.contacts(c, user, now))
 
     async def contact(self, a: str, b: str, now: int) -> tuple[bool, int | None]:
         [relation] = await self.between(a, [b], now)
         return relation.contact, relation.contact_until
 
     async def follows(self, a: str, b: str) -> bool:
-        return await self._read(lambda c: self._graph.follows(c, a, b))
+        return await self._read(lambda c: self._edges.follows(c, a, b))
 
     async def is_member(self, room: str, user: str) -> bool:
-        return await self._read(lambda c: self._graph.is_member(c, room, user))
+        return await self._read(lambda c: self._edges.is_member(c, room, user))
 
     async def apply(self, rows: Sequence[RelationRow]) -> int:
         asked = tuple(rows)
 
-        return await self._change(lambda c: self._graph.apply(c, asked)) if asked else 0
+        return await self._change(lambda c: self._edges.apply(c, asked)) if asked else 0
 
     # Void tokens, deleted users
 
@@ -184,7 +185,7 @@ class SqlLedger(ABC):
 
     async def erase(self, row: Void) -> list[LedgerChange]:
         def work(connection: Connection) -> tuple[list[LedgerChange], list[LedgerChange]]:
-            self._flavour.wait_for(Turn.ERASING, connection)
+            self._dialect.lock(LockKind.ERASING, connection)
             changes = self._voids.erase(connection, row)
             return changes, changes
 
@@ -201,39 +202,39 @@ class SqlLedger(ABC):
 
     async def share_rooms(self, user: str, others: Sequence[str]) -> set[str]:
         asked = frozenset(others)
-        return await self._read(lambda c: self._graph.share_rooms(c, user, asked))
+        return await self._read(lambda c: self._edges.share_rooms(c, user, asked))
 
     # What users decided about being seen
 
     async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
         asked = frozenset(users)
-        return await self._read(lambda c: self._privacy.preferences(c, asked))
+        return await self._read(lambda c: self._visibility.preferences(c, asked))
 
     async def set_preferences(
         self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
     ) -> Preferences:
         def work(connection: Connection) -> tuple[Preferences, list[LedgerChange]]:
-            after, changed = self._privacy.set_preferences(connection, user, edit, now, last_seen)
+            after, changed = self._visibility.set_preferences(connection, user, edit, now, last_seen)
             return after, [LedgerChange("preferences", user, "")] if changed else []
 
         return await self._change(work)
 
     async def blocked(self, user: str) -> list[str]:
-        return await self._read(lambda c: self._privacy.blocked(c, user))
+        return await self._read(lambda c: self._visibility.blocked(c, user))
 
     async def blocks(self, user: str, others: Sequence[str]) -> list[BlockRow]:
         asked = frozenset(others)
-        return await self._read(lambda c: self._privacy.blocks(c, user, asked))
+        return await self._read(lambda c: self._visibility.blocks(c, user, asked))
 
     async def block(self, row: BlockRow) -> bool:
         def work(connection: Connection) -> tuple[bool, list[LedgerChange]]:
-            return _told(row.blocker, row.blocked, self._privacy.block(connection, row))
+            return _told(row.blocker, row.blocked, self._visibility.block(connection, row))
 
         return await self._change(work)
 
     async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
         def work(connection: Connection) -> tuple[bool, list[LedgerChange]]:
-            return _told(blocker, blocked, self._privacy.unblock(connection, blocker, blocked, lifted_at))
+            return _told(blocker, blocked, self._visibility.unblock(connection, blocker, blocked, lifted_at))
 
         return await self._change(work)
 
@@ -244,10 +245,10 @@ class SqlLedger(ABC):
 
         def work(connection: Connection) -> LedgerFacts:
             return LedgerFacts(
-                self._graph.between(connection, user, asked, now) if asked and related else (),
-                self._privacy.blocks(connection, user, among) if among else (),
-                self._graph.share_rooms(connection, user, among) if among and rooms else frozenset(),
-                self._privacy.preferences(connection, whose) if whose else {},
+                self._edges.between(connection, user, asked, now) if asked and related else (),
+                self._visibility.blocks(connection, user, among) if among else (),
+                self._edges.share_rooms(connection, user, among) if among and rooms else frozenset(),
+                self._visibility.preferences(connection, whose) if whose else {},
             )
 
         return await self._read(work)

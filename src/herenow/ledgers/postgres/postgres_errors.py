@@ -18,7 +18,7 @@ import asyncpg
 from sqlalchemy.exc import DBAPIError
 
 from herenow.errors import ConfigurationError, HerenowError, Unavailable
-from herenow.ledgers.postgres.url import Place
+from herenow.ledgers.postgres.postgres_url import PostgresUrl
 
 
 class Unfit(Exception):  # noqa: N818 - reads as what it is
@@ -84,20 +84,18 @@ def while_running(error: Failure) -> HerenowError | Failure:
     return Unavailable(f"The ledger cannot be used: {_plain(error)}.")
 
 
-def at_open(error: Failure, place: Place) -> HerenowError | Failure:
+def at_open(error: Failure, url: PostgresUrl) -> HerenowError | Failure:
     if isinstance(error, Unfit):
         kind = ConfigurationError if error.passing is None else Unavailable
-        return kind(f"The ledger {place} {error}.")
+        return kind(f"The ledger {url} {error}.")
     advice = TO_FIX.get(state_of(error))
     if advice is not None:
-        return ConfigurationError(f"The ledger {place} {advice} ({words(error)}).")
+        return ConfigurationError(f"The ledger {url} {advice} ({words(error)}).")
     explained = while_running(error)
     if explained is error:
         return error
     plain, said = _plain(error), words(error)
-    return Unavailable(
-        f"The ledger {place} cannot be used: {plain if plain == said else f'{plain} ({said})'}."
-    )
+    return Unavailable(f"The ledger {url} cannot be used: {plain if plain == said else f'{plain} ({said})'}.")
 
 
 def may_be_repeated(error: Failure) -> bool:

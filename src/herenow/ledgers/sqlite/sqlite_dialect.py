@@ -1,7 +1,7 @@
 """How SQLite says what databases say differently.
 
 Answers of many rows come back as one JSON text, for the reason that batches go there as one: fetching gives up the
-interpreter lock at every row (see `flavour`).
+interpreter lock at every row (see `dialect`).
 
 What is asked again and again is compiled once and handed to the driver as text: on the way through SQLAlchemy a question
 about 50 people costs three times what SQLite needs for its answer.
@@ -30,14 +30,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import sqlite
 
-from herenow.ledgers.sql.dialect import Query, Row, Turn
-from herenow.ledgers.sql.schema import changes
+from herenow.ledgers.sql import LockKind, Query, Row, changes
 
 MINIMUM = (3, 38, 0)
 """JSON is built in from here on; upserts and RETURNING are older."""
 
 
-class SqliteFlavour:
+class SqliteDialect:
     def insert(self, table: Table) -> sqlite.Insert:
         return sqlite.insert(table)
 
@@ -66,7 +65,7 @@ class SqliteFlavour:
 
         return ask
 
-    def wait_for(self, turn: Turn, connection: Connection) -> None:
+    def lock(self, kind: LockKind, connection: Connection) -> None:
         """It has waited already: one transaction writes at a time."""
 
     def newest_change(self, connection: Connection) -> int:

@@ -20,19 +20,17 @@ from sqlalchemy import URL, Connection, Engine, QueuePool, StaticPool, create_en
 from sqlalchemy.exc import DBAPIError
 
 from herenow.errors import ConfigurationError, Unavailable
-from herenow.ledgers.sql import revisions
-from herenow.ledgers.sql.ledger import SqlLedger, Statements, read_id
-from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE
-from herenow.ledgers.sqlite.dialect import MINIMUM, SqliteFlavour
-from herenow.ledgers.sqlite.errors import at_open, is_locked, while_running
+from herenow.ledgers.sql import NEWEST, VERSION_TABLE, SqlLedger, Statements, read_id, revisions
 from herenow.ledgers.sqlite.pair_facts import pair_facts
-from herenow.ledgers.sqlite.single_process_lock import SoleRun
-from herenow.ledgers.sqlite.worker_threads import Lane
+from herenow.ledgers.sqlite.sqlite_dialect import MINIMUM, SqliteDialect
+from herenow.ledgers.sqlite.sqlite_errors import at_open, is_locked, while_running
+from herenow.ledgers.sqlite.sqlite_process_lock import SqliteProcessLock
+from herenow.ledgers.sqlite.worker_threads import WorkerThreads
 from herenow.ports import LedgerFacts
 
 T = TypeVar("T")
 
-STATEMENTS = Statements(SqliteFlavour())
+STATEMENTS = Statements(SqliteDialect())
 
 READERS = 3
 """Threads. Reads are short; more of them would only share the interpreter lock."""
@@ -52,10 +50,10 @@ class SqliteLedger(SqlLedger):
         super().__init__(STATEMENTS)
         self._path = None if path is None else Path(path).absolute()
         self._busy_timeout = busy_timeout
-        self._writer: Lane | None = None
-        self._readers: Lane | None = None
+        self._writer: WorkerThreads | None = None
+        self._readers: WorkerThreads | None = None
         self._in_vain = 0
-        self._run = None if self._path is None else SoleRun(self._path)
+        self._run = None if self._path is None else SqliteProcessLock(self._path)
 
     async def open(self) -> None:
         if self._writer is not None:
@@ -63,8 +61,8 @@ class SqliteLedger(SqlLedger):
         _check_library()
         self._check_place()
         await self.schema()  # refuses a file of something else before anything in it is touched
-        self._writer = Lane(self._engine(1, wal=True), 1, "herenow-ledger-writer")
-        self._readers = self._writer if self._path is None else self._reading_lane()
+        self._writer = WorkerThreads(self._engine(1, wal=True), 1, "herenow-ledger-writer")
+        self._readers = self._writer if self._path is None else self._reader_threads()
         try:
             self._id = await self._on(self._writer, self._alone(_prepare), self._at_open)
         except BaseException:
@@ -72,9 +70,9 @@ class SqliteLedger(SqlLedger):
             raise
 
     async def close(self) -> None:
-        for lane in (self._readers, self._writer):
-            if lane is not None:
-                await lane.close()
+        for threads in (self._readers, self._writer):
+            if threads is not None:
+                await threads.close()
         self._readers = self._writer = self._id = None
         if self._run is not None:
             self._run.end()
@@ -93,7 +91,7 @@ class SqliteLedger(SqlLedger):
         def work(connection: Connection) -> LedgerFacts:
             found = pair_facts(connection, user, asked, whose, now, related=related)
             relations, blocks, preferences = found
-            mates = self._graph.share_rooms(connection, user, asked) if asked and rooms else frozenset[str]()
+            mates = self._edges.share_rooms(connection, user, asked) if asked and rooms else frozenset[str]()
             return LedgerFacts(relations, blocks, mates, preferences)
 
         return await self._read(work)
@@ -102,19 +100,19 @@ class SqliteLedger(SqlLedger):
         self._check_place()
         if self._writer is None and (self._path is None or not self._path.exists()):
             return None, NEWEST
-        async with self._any_lane() as lane:
-            return await self._on(lane, self._revision, self._at_open), NEWEST
+        async with self._any_threads() as threads:
+            return await self._on(threads, self._revision, self._at_open), NEWEST
 
     async def found_id(self) -> str | None:
         if (await self.schema())[0] is None:
             return None
-        async with self._any_lane() as lane:
-            return await self._on(lane, read_id, self._at_open)
+        async with self._any_threads() as threads:
+            return await self._on(threads, read_id, self._at_open)
 
     async def migrate(self) -> None:
         self._check_place()
-        async with self._any_lane() as lane:
-            await self._on(lane, self._alone(revisions.upgrade), self._at_open)
+        async with self._any_threads() as threads:
+            await self._on(threads, self._alone(revisions.upgrade), self._at_open)
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
         return await self._on(self._readers, work, while_running, together=True)
@@ -124,16 +122,16 @@ class SqliteLedger(SqlLedger):
 
     async def _on(
         self,
-        lane: Lane | None,
+        threads: WorkerThreads | None,
         work: Callable[[Connection], T],
         explain: Callable[[Exception], Exception],
         *,
         together: bool = False,
     ) -> T:
-        if lane is None:
+        if threads is None:
             raise Unavailable("The ledger is not open.")
         try:
-            return await (lane.ask(work) if together else lane.run(work))
+            return await (threads.ask(work) if together else threads.run(work))
         except (DBAPIError, sqlite3.Error) as error:
             explained = explain(error)
             if explained is error:
@@ -185,19 +183,19 @@ class SqliteLedger(SqlLedger):
             raise ConfigurationError(f"The ledger {self._path} is a directory: name a file in it.")
 
     @asynccontextmanager
-    async def _any_lane(self) -> AsyncIterator[Lane]:
+    async def _any_threads(self) -> AsyncIterator[WorkerThreads]:
         """The writer's, or one for a moment where the ledger is not open."""
         if self._writer is not None:
             yield self._writer
             return
-        lane = Lane(self._engine(1), 1, "herenow-ledger-look")
+        threads = WorkerThreads(self._engine(1), 1, "herenow-ledger-look")
         try:
-            yield lane
+            yield threads
         finally:
-            await lane.close()
+            await threads.close()
 
-    def _reading_lane(self) -> Lane:
-        return Lane(self._engine(READERS), READERS, "herenow-ledger-reader")
+    def _reader_threads(self) -> WorkerThreads:
+        return WorkerThreads(self._engine(READERS), READERS, "herenow-ledger-reader")
 
     def _engine(self, connections: int, *, wal: bool = False) -> Engine:
         arguments = {"timeout": self._busy_timeout, "check_same_thread": False}

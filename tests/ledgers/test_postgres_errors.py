@@ -11,9 +11,9 @@ from tests.ports import free_port
 from tests.postgres_server import PATIENCE, PostgresServer, open_postgres
 
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
-from herenow.ledgers.postgres import ledger as postgres
-from herenow.ledgers.postgres.dialect import LOCKS
-from herenow.ledgers.postgres.pool import Deadlines
+from herenow.ledgers.postgres import Deadlines
+from herenow.ledgers.postgres import postgres_ledger as postgres
+from herenow.ledgers.postgres.postgres_dialect import LOCKS
 from herenow.ports import BlockRow, Choice, LedgerChange, Void
 from herenow_testing.contracts.ledger import NOW, follow, seen
 
@@ -424,15 +424,15 @@ async def test_while_a_server_does_not_answer_one_asks_and_the_others_are_told_a
 ):
     ledger = impatient(fragile_database)
     await ledger.open()
-    connecting, attempts = ledger._connecting._connect, 0
+    connector, attempts = ledger._connector._connect, 0
 
     async def counted(host):
         nonlocal attempts
         attempts += 1
-        return await connecting(host)
+        return await connector(host)
 
-    ledger._connecting._connect = counted
-    ledger._connecting._deadline = 0.3
+    ledger._connector._connect = counted
+    ledger._connector._deadline = 0.3
     fragile.freeze()
     with pytest.raises(Unavailable):
         await ledger.remembered(["ana"])
@@ -471,7 +471,7 @@ async def test_a_server_that_freezes_under_who_looks_at_it_is_given_up(
 
     sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", freeze)
     try:
-        for verb in ("schema", "examine"):
+        for verb in ("schema", "diagnose"):
             async with asyncio.timeout(PATIENCE):
                 with pytest.raises(Unavailable, match="the connection was lost"):
                     await getattr(open_postgres(fragile_database), verb)()
@@ -486,7 +486,7 @@ async def test_a_frozen_server_does_not_keep_anybody_from_starting_elsewhere(fra
     fragile.freeze()
     url = f"postgresql://postgres@127.0.0.1:{fragile.port},127.0.0.1:{server.port}/{named(database)}"
     ledger = open_postgres(url)
-    ledger._connecting._deadline = 3.0
+    ledger._connector._deadline = 3.0
     async with asyncio.timeout(PATIENCE):
         await ledger.open()
         await ledger.save_last_seen({"ana": NOW})
@@ -530,7 +530,7 @@ async def test_a_node_that_froze_in_a_transaction_does_not_stop_the_others_for_l
     ledger, other = open_postgres(database), open_postgres(database)
     await ledger.open()
     await other.open()
-    frozen = await ledger._connecting.connect()
+    frozen = await ledger._connector.connect()
     await frozen.execute("BEGIN")
     await frozen.execute(f"SELECT pg_advisory_xact_lock({LOCKS}, 1)")
     await other.apply([follow("ana", "bo")])
@@ -544,7 +544,7 @@ async def test_whoever_waits_for_a_lock_too_long_is_told(server, database, monke
     monkeypatch.setitem(postgres.MILLISECONDS, "lock_timeout", 50)
     ledger = open_postgres(database)
     await ledger.open()
-    holder = await ledger._connecting.connect()
+    holder = await ledger._connector.connect()
     await holder.execute("BEGIN")
     await holder.execute(f"SELECT pg_advisory_xact_lock({LOCKS}, 1)")
     with pytest.raises(Unavailable, match="somebody else holds a lock for too long"):
@@ -660,9 +660,9 @@ async def test_a_line_cut_before_the_commit_is_no_unknown_outcome(server, databa
     await ledger.open()
 
     def cut(connection):
-        ledger._people.save_last_seen(connection, {"ana": NOW})
+        ledger._users.save_last_seen(connection, {"ana": NOW})
         connection.connection.driver_connection.terminate()
-        ledger._people.save_last_seen(connection, {"bo": NOW})
+        ledger._users.save_last_seen(connection, {"bo": NOW})
 
     with pytest.raises(Unavailable):
         await ledger._write(cut)

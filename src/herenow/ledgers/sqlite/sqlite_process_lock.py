@@ -16,7 +16,7 @@ from typing import IO
 from herenow.errors import ConfigurationError
 
 
-class SoleRun:
+class SqliteProcessLock:
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
         self._lock: IO[bytes] | None = None

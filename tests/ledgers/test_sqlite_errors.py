@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from herenow.errors import ConfigurationError, Unavailable
-from herenow.ledgers.sqlite.ledger import SqliteLedger
+from herenow.ledgers.sqlite import SqliteLedger
 from herenow_testing.contracts.ledger import NOW, follow, seen
 
 
@@ -194,7 +194,7 @@ async def test_a_place_where_no_file_can_be_created_is_named():
 OPEN_AS_NOBODY = """
 import asyncio, os, sys
 from herenow.errors import ConfigurationError
-from herenow.ledgers.sqlite.ledger import SqliteLedger
+from herenow.ledgers.sqlite import SqliteLedger
 if os.getuid() == 0:
     os.setuid(65534)
 try:
@@ -232,7 +232,7 @@ def damage(path, after_page):
 
 WRITE_UNTIL_KILLED = """
 import asyncio, sys
-from herenow.ledgers.sqlite.ledger import SqliteLedger
+from herenow.ledgers.sqlite import SqliteLedger
 from herenow.ports import RelationRow
 
 async def main():

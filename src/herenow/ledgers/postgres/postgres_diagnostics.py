@@ -1,4 +1,4 @@
-"""What an operator should know of a PostgreSQL before nodes run on it. It looks and changes nothing."""
+"""What an operator should know of a PostgreSQL before nodes run on it. It only reads."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from herenow.ledgers.postgres.postgres_url import PostgresUrl
 from herenow.ledgers.postgres.schema_check import check_rights, revision
-from herenow.ledgers.postgres.url import Place
-from herenow.ledgers.sql.schema import NEWEST
+from herenow.ledgers.sql import NEWEST
 
 STATE = """
 SELECT current_setting('server_version'),
@@ -23,7 +23,7 @@ SELECT current_setting('server_version'),
 
 
 @dataclass(frozen=True, slots=True)
-class Checkup:
+class Diagnostics:
     revision: str | None
     version: str
     may_create: bool
@@ -36,9 +36,9 @@ class Checkup:
     """Its clock, in seconds."""
 
 
-def examined(connection: Connection, place: Place) -> Checkup:
+def diagnose(connection: Connection, url: PostgresUrl) -> Diagnostics:
     """Raises `ConfigurationError` where the ledger is up to date and cannot be used."""
     found = revision(connection)
     if found == NEWEST:
-        check_rights(connection, place)
-    return Checkup(found, *connection.exec_driver_sql(STATE).one())
+        check_rights(connection, url)
+    return Diagnostics(found, *connection.exec_driver_sql(STATE).one())

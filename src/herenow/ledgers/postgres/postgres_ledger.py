@@ -4,7 +4,7 @@ Our tables live in a schema of their own. An empty one is made at the first star
 because other nodes of the former version may be running on it.
 
 Every call has a deadline here, whoever else has one for it: the server is told to give up a statement, and is itself
-given up when it does not even do that (see `postgres_pool`).
+given up when it does not even do that (see `pool`).
 """
 
 from __future__ import annotations
@@ -19,31 +19,29 @@ from sqlalchemy import Connection, NullPool
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
-from herenow.ledgers.postgres.connecting import Connecting, Session
-from herenow.ledgers.postgres.diagnostics import Checkup, examined
-from herenow.ledgers.postgres.dialect import PostgresFlavour
-from herenow.ledgers.postgres.errors import FAILURES, at_open, while_running, words
+from herenow.ledgers.postgres.connector import Connector, PostgresSession
 from herenow.ledgers.postgres.pool import URL, Deadlines, Pool
+from herenow.ledgers.postgres.postgres_diagnostics import Diagnostics, diagnose
+from herenow.ledgers.postgres.postgres_dialect import PostgresDialect
+from herenow.ledgers.postgres.postgres_errors import FAILURES, at_open, while_running, words
+from herenow.ledgers.postgres.postgres_process_lock import PostgresProcessLock
+from herenow.ledgers.postgres.postgres_url import PostgresUrl
 from herenow.ledgers.postgres.schema_check import check_rights, make_schema, revision
-from herenow.ledgers.postgres.single_process_lock import SoleRun
-from herenow.ledgers.postgres.url import Place
-from herenow.ledgers.sql import revisions
-from herenow.ledgers.sql.ledger import SqlLedger, Statements, read_id
-from herenow.ledgers.sql.schema import NEWEST
+from herenow.ledgers.sql import NEWEST, SqlLedger, Statements, read_id, revisions
 from herenow.ports import LedgerChange
 
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
-STATEMENTS = Statements(PostgresFlavour())
+STATEMENTS = Statements(PostgresDialect())
 
 LOOK = 10.0
 """Seconds to look at a database that may be anything."""
 
 CONNECTIONS, WRITERS = 6, 3
 """Per node. What is asked is short and comes in batches; more would only queue inside of the server. Those that write
-wait for each other now and then (see `flavour.Turn`) and must not take all of them."""
+wait for each other now and then (see `dialect.LockKind`) and must not take all of them."""
 
 DEADLINES = Deadlines(read=3.0, write=6.0, at_length=300.0)
 """Somebody may be waiting for what is read: they get on without it. `at_length` is for what goes over a whole table, or over
@@ -55,20 +53,20 @@ MILLISECONDS = {
     "idle_in_transaction_session_timeout": 5_000,
 }
 """What the server is told: less than our own deadlines, so that its answer comes before (a write may take longer, see
-`postgres_pool`). The last one frees the locks of a node that froze."""
+`pool`). The last one frees the locks of a node that froze."""
 
 MIGRATING = {"statement_timeout": 0, "lock_timeout": 5_000, "idle_in_transaction_session_timeout": 0}
 """An index over millions takes its time. It waits for no lock for long: everybody else would wait behind it."""
 
 
 class PostgresLedger(SqlLedger):
-    def __init__(self, place: Place, *, deadlines: Deadlines = DEADLINES) -> None:
+    def __init__(self, url: PostgresUrl, *, deadlines: Deadlines = DEADLINES) -> None:
         super().__init__(STATEMENTS)
-        self._place = place
+        self._url = url
         self._deadlines = deadlines
-        self._connecting = Connecting(place, MILLISECONDS)
+        self._connector = Connector(url, MILLISECONDS)
         self._pool: Pool | None = None
-        self._run = SoleRun(place, self._connecting)
+        self._run = PostgresProcessLock(url, self._connector)
         self._history = ""
         self._said = ""
 
@@ -76,7 +74,7 @@ class PostgresLedger(SqlLedger):
         if self._pool is not None:
             return
         self._pool = Pool(
-            self._connecting.connect,
+            self._connector.connect,
             size=CONNECTIONS,
             writers=WRITERS,
             deadlines=self._deadlines,
@@ -109,10 +107,10 @@ class PostgresLedger(SqlLedger):
         async with self._apart() as connection:
             await _migrated(connection, if_empty=False)
 
-    async def examine(self) -> Checkup:
+    async def diagnose(self) -> Diagnostics:
         """For `herenow doctor`. Works without `open`, and changes nothing."""
         async with self._apart(LOOK) as connection:
-            return await connection.run_sync(examined, self._place)
+            return await connection.run_sync(diagnose, self._url)
 
     # Runs: the ledger of an embedded engine serves one process, wherever that is
 
@@ -183,7 +181,7 @@ class PostgresLedger(SqlLedger):
         try:
             yield
         except FAILURES as error:
-            explained = at_open(error, self._place)
+            explained = at_open(error, self._url)
             if explained is error:
                 raise
             raise explained from error
@@ -194,23 +192,23 @@ class PostgresLedger(SqlLedger):
                 found = await _migrated(connection, if_empty=True)
         if found < NEWEST:  # revisions are numbered
             raise ConfigurationError(
-                f"The ledger {self._place} has schema {found!r}, and this herenow needs {NEWEST!r}: "
+                f"The ledger {self._url} has schema {found!r}, and this herenow needs {NEWEST!r}: "
                 "run herenow migrate first."
             )
         if found > NEWEST:
             raise revisions.unknown(found)
 
     def _first_look(self, connection: Connection) -> tuple[str, str]:
-        check_rights(connection, self._place)
+        check_rights(connection, self._url)
         return read_id(connection), _session(connection).history
 
     @asynccontextmanager
     async def _apart(self, deadline: float | None = None) -> AsyncIterator[AsyncConnection]:
         """A connection for a moment, with time to wait: the migration of a large ledger has no deadline."""
-        connecting = Connecting(self._place, MIGRATING)
+        connector = Connector(self._url, MIGRATING)
 
-        async def connect(*_arguments: object, **_options: object) -> Session:
-            session = await connecting.connect()
+        async def connect(*_arguments: object, **_options: object) -> PostgresSession:
+            session = await connector.connect()
             if deadline is not None:
                 asyncio.get_running_loop().call_later(deadline, session.terminate)
             return session
@@ -223,17 +221,17 @@ class PostgresLedger(SqlLedger):
 
 async def _migrated(connection: AsyncConnection, *, if_empty: bool) -> str:
     """In one transaction, and one process at a time; answers the revision that stands there now."""
-    async with revisions.in_turn():
+    async with revisions.exclusive():
         await connection.run_sync(make_schema)
         found = await connection.run_sync(revision)
         if found is None or not if_empty:
-            await connection.run_sync(revisions.upgrade_in_turn)
+            await connection.run_sync(revisions.upgrade_exclusively)
             await connection.commit()
             found = NEWEST
     return found
 
 
-def _session(connection: Connection) -> Session:
+def _session(connection: Connection) -> PostgresSession:
     session = connection.connection.driver_connection
-    assert isinstance(session, Session)
+    assert isinstance(session, PostgresSession)
     return session
