@@ -1,7 +1,7 @@
 """A ledger in SQL, whatever the database: the port's methods, each one transaction.
 
-The statements are in `user_rows`, `edges`, `blocks_and_preferences`, `runs`, `voids` and `changes`; what differs between
-databases is in `dialect`; a subclass knows how its database is reached, locked and found broken. A method is a plain
+The statements are in `user_rows`, `edges`, `blocks_and_preferences`, `runs`, `voids` and `change_table`; what differs
+between databases is in `dialect`; a subclass knows how its database is reached, locked and found broken. A method is a plain
 function over a connection, handed whole to the subclass: it may run it in a thread, or on an async driver by
 `AsyncConnection.run_sync`.
 """
@@ -17,7 +17,7 @@ from sqlalchemy import Connection, select
 from herenow.core.visibility import Preferences, PreferencesEdit
 from herenow.errors import Unavailable
 from herenow.ledgers.sql.blocks_and_preferences import BlocksAndPreferences
-from herenow.ledgers.sql.changes import Changes
+from herenow.ledgers.sql.change_table import ChangeTable
 from herenow.ledgers.sql.dialect import Dialect, LockKind
 from herenow.ledgers.sql.edges import Edges
 from herenow.ledgers.sql.runs import Runs
@@ -47,7 +47,7 @@ class Statements:
         self.edges = Edges(dialect)
         self.visibility = BlocksAndPreferences(dialect)
         self.runs = Runs(dialect)
-        self.changes = Changes(dialect)
+        self.changes = ChangeTable(dialect)
         self.voids = Voids(dialect)
 
 

@@ -1,7 +1,7 @@
-"""What does a running node say of itself? One question over HTTP, and an answer or one sentence why there is none.
+"""Reads a running node's stats over HTTP, for commands that watch nodes: an answer, or one sentence why there is none.
 
-For commands that watch nodes from outside. Whoever asks about this very machine needs no token; elsewhere one is given, or
-made with the secret in force, for a few minutes. What the numbers mean to somebody is not known here.
+On this machine no token is needed; for other machines it is given, or made with the secret in force for a few minutes. What
+the numbers mean is decided by the callers.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Token = Callable[[str], str | None]
 """For a URL; None: without one."""
 
 
-class Why(Enum):
-    """There is no answer."""
+class NoAnswer(Enum):
+    """Why there is no answer."""
 
     AWAY = auto()
     """Nobody is there, or does not answer: it may be back."""
@@ -47,76 +47,80 @@ class Why(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NodeAnswer:
     """One node's answer."""
 
     url: str
     stats: Stats | None = None
     sentence: str = ""
     """Why there are no numbers."""
-    why: Why | None = None
+    why: NoAnswer | None = None
 
 
-async def ask_all(client: httpx2.AsyncClient, urls: Sequence[str], token: Token) -> list[Asked]:
+async def ask_nodes(client: httpx2.AsyncClient, urls: Sequence[str], token: Token) -> list[NodeAnswer]:
     """In the order of the URLs, each within `DEADLINE`."""
-    return list(await asyncio.gather(*(ask(client, url, token) for url in urls)))
+    return list(await asyncio.gather(*(ask_node(client, url, token) for url in urls)))
 
 
-async def ask(client: httpx2.AsyncClient, url: str, token: Token) -> Asked:
+async def ask_node(client: httpx2.AsyncClient, url: str, token: Token) -> NodeAnswer:
     bearer = token(url)
     headers = {} if bearer is None else {"authorization": f"Bearer {bearer}"}
     try:
         async with asyncio.timeout(DEADLINE):
             answer = await client.get(f"{url}/api/v1/stats", headers=headers)
     except (TimeoutError, httpx2.TimeoutException):
-        return Asked(
+        return NodeAnswer(
             url,
             sentence=f"{url} takes connections but does not answer within {DEADLINE:g} s: the process hangs or is "
             "frozen.",
-            why=Why.AWAY,
+            why=NoAnswer.AWAY,
         )
     except httpx2.ConnectError as error:
         return _unreached(url, error)
     except httpx2.HTTPError as error:
-        return Asked(url, sentence=f"{url} broke off ({str(error) or type(error).__name__}).", why=Why.AWAY)
+        return NodeAnswer(
+            url, sentence=f"{url} broke off ({str(error) or type(error).__name__}).", why=NoAnswer.AWAY
+        )
     return _read(url, answer)
 
 
-def _unreached(url: str, error: Exception) -> Asked:
+def _unreached(url: str, error: Exception) -> NodeAnswer:
     """A certificate that is not trusted will not be later."""
     said = str(error)
     if "certificate" in said.lower():
-        return Asked(url, sentence=f"{url} has a certificate that is not trusted here.", why=Why.REFUSED)
+        return NodeAnswer(
+            url, sentence=f"{url} has a certificate that is not trusted here.", why=NoAnswer.REFUSED
+        )
     if "name" in said.lower() or "address associated" in said.lower():
-        return Asked(url, sentence=f"{url}: the name of that host is not known.", why=Why.REFUSED)
-    return Asked(url, sentence=f"{url} cannot be reached: nothing listens there.", why=Why.AWAY)
+        return NodeAnswer(url, sentence=f"{url}: the name of that host is not known.", why=NoAnswer.REFUSED)
+    return NodeAnswer(url, sentence=f"{url} cannot be reached: nothing listens there.", why=NoAnswer.AWAY)
 
 
-def _read(url: str, answer: httpx2.Response) -> Asked:
+def _read(url: str, answer: httpx2.Response) -> NodeAnswer:
     from herenow.api.ops.stats import Stats
 
     match answer.status_code:
         case 200:
             try:
-                return Asked(url, msgspec.json.decode(answer.content, type=Stats))
+                return NodeAnswer(url, msgspec.json.decode(answer.content, type=Stats))
             except msgspec.DecodeError:
-                return Asked(
-                    url, sentence=f"{url} is no herenow, or one of another version.", why=Why.REFUSED
+                return NodeAnswer(
+                    url, sentence=f"{url} is no herenow, or one of another version.", why=NoAnswer.REFUSED
                 )
         case 401 | 403:
-            return Asked(
+            return NodeAnswer(
                 url,
                 sentence=f"{url} refuses the token ({_code(answer)}): give one that herenow token NAME --scope service "
                 "prints with the secret of that server.",
-                why=Why.REFUSED,
+                why=NoAnswer.REFUSED,
             )
         case 502 | 503 | 504:
-            return Asked(url, sentence=f"{url} is not ready ({_code(answer)}).", why=Why.AWAY)
+            return NodeAnswer(url, sentence=f"{url} is not ready ({_code(answer)}).", why=NoAnswer.AWAY)
         case status:
-            return Asked(
+            return NodeAnswer(
                 url,
                 sentence=f"{url} answers with {status}: that is no address of a herenow.",
-                why=Why.REFUSED,
+                why=NoAnswer.REFUSED,
             )
 
 

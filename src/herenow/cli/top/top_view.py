@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from herenow.cli.asking import Asked
+from herenow.cli.node_client import NodeAnswer
 
 if TYPE_CHECKING:
     from herenow.api.ops.stats import Process, Stats, StoreMember
@@ -42,7 +42,7 @@ class Line:
     """One of `CODES`; empty: plain."""
 
 
-def problems(asked: Sequence[Asked]) -> list[Problem]:
+def problems(asked: Sequence[NodeAnswer]) -> list[Problem]:
     """Each once, with all who suffer from it; nodes that do not answer first."""
     found: dict[tuple[str, str], list[str]] = {}
     for node in asked:
@@ -51,7 +51,7 @@ def problems(asked: Sequence[Asked]) -> list[Problem]:
     return [Problem(tuple(where), *what) for what, where in found.items()]
 
 
-def _problems_of(node: Asked) -> Iterator[tuple[str, str]]:
+def _problems_of(node: NodeAnswer) -> Iterator[tuple[str, str]]:
     stats = node.stats
     if stats is None:
         yield node.sentence, ""
@@ -69,7 +69,7 @@ def _problems_of(node: Asked) -> Iterator[tuple[str, str]]:
         )
 
 
-def lines(asked: Sequence[Asked], width: int) -> Iterator[Line]:
+def lines(asked: Sequence[NodeAnswer], width: int) -> Iterator[Line]:
     yield from _words(problems(asked), len(asked))
     answers = [(node, node.stats) for node in asked if node.stats is not None]
     if not answers:
@@ -117,7 +117,7 @@ def _sums(each: Sequence[Stats]) -> Iterator[Line]:
     yield Line(f"errors    {_rate(errors[0])} of the store · {_rate(errors[1])} of the ledger, a second")
 
 
-def _nodes(answers: Sequence[tuple[Asked, Stats]], width: int) -> Iterator[Line]:
+def _nodes(answers: Sequence[tuple[NodeAnswer, Stats]], width: int) -> Iterator[Line]:
     """One row per node, and one per worker where there are several."""
     columns = TABLE if width >= 100 else NARROW
     rows: list[tuple[dict[str, str], str]] = [({name: name for name in TABLE}, "dim")]
@@ -132,7 +132,7 @@ def _nodes(answers: Sequence[tuple[Asked, Stats]], width: int) -> Iterator[Line]
         yield Line("  ".join(cells).rstrip(), style)
 
 
-def _node_row(node: Asked, stats: Stats) -> dict[str, str]:
+def _node_row(node: NodeAnswer, stats: Stats) -> dict[str, str]:
     processes = stats.processes
     held = all(process.lease_held for process in processes)
     renewed = [process.lease_renewed_ago for process in processes]

@@ -2,8 +2,8 @@
 
 What a node would find out by failing is found out before: whether the store takes writes, has room, forgets, has lost
 something, keeps the time, whether the nodes whose leases lie there still renew them, and whether one with these settings
-would be let in by them (`doctor_terms`). Nothing is changed: that it takes
-writes is tried by removing a lease that nobody has.
+would be let in by them (`terms_check`). Nothing is changed: that it takes writes is
+tried by removing a lease that nobody has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from herenow.cli.doctor.findings import Finding, advice, fine, problem
-from herenow.cli.doctor.terms import agreement
+from herenow.cli.doctor.terms_check import agreement
 from herenow.errors import ConfigurationError, HerenowError, Unavailable, UnknownOutcome
 from herenow.settings import Settings
 from herenow.settings.model import without_password

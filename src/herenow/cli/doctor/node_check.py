@@ -1,7 +1,7 @@
 """Does a node run here, and what does it say of itself? For `herenow doctor`.
 
-Every trouble that a node knows of comes with its remedy (`api.troubles`); here it is only passed on. Nobody at home is no
-problem: the doctor is also asked before the first start.
+Every trouble that a node knows of comes with its remedy (`api.ops.degraded`); here it is only passed on. No node is no
+problem: the doctor is also run before the first start.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import httpx2
 
-from herenow.cli.asking import Asked, Why, ask, own_certificate, own_url, tokens
 from herenow.cli.doctor.findings import Finding, advice, fine, problem
+from herenow.cli.node_client import NoAnswer, NodeAnswer, ask_node, own_certificate, own_url, tokens
 from herenow.settings import Settings
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def node(settings: Settings) -> Iterator[Finding]:
     asked = asyncio.run(_asked(settings))
     if asked.stats is not None:
         yield from said(asked.url, asked.stats)
-    elif asked.why is Why.REFUSED:
+    elif asked.why is NoAnswer.REFUSED:
         yield advice("node", f"It cannot be asked how it is: {asked.sentence}")
     elif "cannot be reached" in asked.sentence:
         yield fine("node", f"None runs here with these settings: nothing listens on {asked.url}.")
@@ -64,7 +64,7 @@ def said(url: str, stats: Stats) -> Iterator[Finding]:
         yield fine("node", f"{url} answers, has {stats.connections} connections and knows of no trouble.")
 
 
-async def _asked(settings: Settings) -> Asked:
+async def _asked(settings: Settings) -> NodeAnswer:
     verify = own_certificate(settings)
     async with httpx2.AsyncClient(verify=verify, trust_env=False) as client:
-        return await ask(client, own_url(settings), tokens(settings, None))
+        return await ask_node(client, own_url(settings), tokens(settings, None))

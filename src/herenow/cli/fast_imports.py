@@ -1,6 +1,6 @@
-"""How does a process that stays for long come to its node quickly? Much of a start is importing.
+"""Faster imports for commands that run a node: much of a start is importing.
 
-Only for commands that run a node: it changes how the whole process imports, which is nobody's business but a program's own.
+It changes how the whole process imports, which only a program of its own may do.
 """
 
 import gc
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def quickly() -> Iterator[None]:
+def fast_imports() -> Iterator[None]:
     """Import the composition root within this."""
     # What modules are made of stays: the collector would walk it again and again and find nothing.
     gc.disable()

@@ -14,7 +14,7 @@ from herenow.ledgers.sql.schema import changes
 from herenow.ports import LedgerChange
 
 
-class Changes:
+class ChangeTable:
     def __init__(self, dialect: Dialect) -> None:
         told = (changes.c.kind, changes.c.a, changes.c.b)
         self._tell = insert(changes).from_select(

@@ -2,7 +2,7 @@
 
 On a terminal the screen is drawn anew as often as asked for, and given back as it was at the end. Anywhere else (a file, a
 pipe, `--once`) the same lines follow each other without colours. What they say is decided in `top_view`, what nodes answer
-is read in `asking`.
+is read in `node_client`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,18 @@ import click
 import httpx2
 import msgspec
 
-from herenow.cli.asking import Asked, Token, Why, ask_all, checked_url, own_certificate, own_url, tokens
 from herenow.cli.flags import with_settings
-from herenow.cli.top.view import Line, fitted, lines, printed, problems
+from herenow.cli.node_client import (
+    NoAnswer,
+    NodeAnswer,
+    Token,
+    ask_nodes,
+    checked_url,
+    own_certificate,
+    own_url,
+    tokens,
+)
+from herenow.cli.top.top_view import Line, fitted, lines, printed, problems
 from herenow.errors import ConfigurationError
 from herenow.settings import Settings
 
@@ -40,7 +49,7 @@ TOP, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TopOptions:
     urls: tuple[str, ...]
     token: Token
     every: float
@@ -91,7 +100,7 @@ def top(
             f"--every = {every:g} is not allowed: it must be from {SHORTEST:g} to 3600 s."
         )
     named = tuple(dict.fromkeys(map(checked_url, urls))) or (own_url(settings),)
-    wanted = Wanted(named, tokens(settings, token), every, once, as_json)
+    wanted = TopOptions(named, tokens(settings, token), every, once, as_json)
     verify = True if urls else own_certificate(settings)
     try:
         ctx.exit(asyncio.run(_run(wanted, verify=verify)))
@@ -102,9 +111,9 @@ def top(
         ctx.exit(0)
 
 
-async def _run(wanted: Wanted, *, verify: ssl.SSLContext | bool) -> int:
+async def _run(wanted: TopOptions, *, verify: ssl.SSLContext | bool) -> int:
     async with httpx2.AsyncClient(verify=verify, trust_env=False, follow_redirects=False) as client:
-        asked = await ask_all(client, wanted.urls, wanted.token)
+        asked = await ask_nodes(client, wanted.urls, wanted.token)
         if not any(node.stats for node in asked) and not wanted.json:
             return _nobody(asked)
         if wanted.once:
@@ -115,15 +124,15 @@ async def _run(wanted: Wanted, *, verify: ssl.SSLContext | bool) -> int:
         return await _Screen(client, wanted).run(asked)
 
 
-def _nobody(asked: Sequence[Asked]) -> int:
+def _nobody(asked: Sequence[NodeAnswer]) -> int:
     for node in asked:
         click.echo(f"Error: {node.sentence}", err=True)
     return _verdict(asked)
 
 
-def _verdict(asked: Sequence[Asked]) -> int:
+def _verdict(asked: Sequence[NodeAnswer]) -> int:
     """0: all is well; 1: something is wrong; 2: somebody was asked in a wrong way."""
-    if any(node.why is Why.REFUSED for node in asked):
+    if any(node.why is NoAnswer.REFUSED for node in asked):
         return 2
     return int(bool(problems(asked)))
 
@@ -131,7 +140,7 @@ def _verdict(asked: Sequence[Asked]) -> int:
 # --- One after the other
 
 
-async def _follow(client: httpx2.AsyncClient, wanted: Wanted, asked: list[Asked]) -> int:
+async def _follow(client: httpx2.AsyncClient, wanted: TopOptions, asked: list[NodeAnswer]) -> int:
     stop = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(each, stop.set)
@@ -142,10 +151,10 @@ async def _follow(client: httpx2.AsyncClient, wanted: Wanted, asked: list[Asked]
                 await stop.wait()
         if stop.is_set():
             return 0
-        asked = await ask_all(client, wanted.urls, wanted.token)
+        asked = await ask_nodes(client, wanted.urls, wanted.token)
 
 
-def _print(asked: Sequence[Asked], wanted: Wanted) -> None:
+def _print(asked: Sequence[NodeAnswer], wanted: TopOptions) -> None:
     """Whole at once, and at once: who reads at the other end of a pipe does not wait for a buffer to fill."""
     if wanted.json:
         text = _json(asked)
@@ -156,13 +165,13 @@ def _print(asked: Sequence[Asked], wanted: Wanted) -> None:
     sys.stdout.flush()
 
 
-def _json(asked: Sequence[Asked]) -> str:
+def _json(asked: Sequence[NodeAnswer]) -> str:
     nodes = [{"url": node.url, "stats": node.stats, "error": node.sentence or None} for node in asked]
     found = [{"nodes": p.where, "problem": p.sentence, "fix": p.fix} for p in problems(asked)]
     return msgspec.json.encode({"at": round(time.time() * 1000), "problems": found, "nodes": nodes}).decode()
 
 
-def _head(wanted: Wanted) -> Line:
+def _head(wanted: TopOptions) -> Line:
     nodes = wanted.urls[0] if len(wanted.urls) == 1 else f"{len(wanted.urls)} nodes"
     return Line(f"herenow top · {nodes} · {time.strftime('%H:%M:%S')}", "bold")
 
@@ -173,13 +182,13 @@ def _head(wanted: Wanted) -> Line:
 class _Screen:
     """Until q, Ctrl-C or SIGTERM. A terminal that changes its size is drawn again at once."""
 
-    def __init__(self, client: httpx2.AsyncClient, wanted: Wanted) -> None:
+    def __init__(self, client: httpx2.AsyncClient, wanted: TopOptions) -> None:
         self._client = client
         self._wanted = wanted
-        self._asked: list[Asked] = []
+        self._asked: list[NodeAnswer] = []
         self._stop = asyncio.Event()
 
-    async def run(self, asked: list[Asked]) -> int:
+    async def run(self, asked: list[NodeAnswer]) -> int:
         self._asked = asked
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -201,7 +210,7 @@ class _Screen:
                 async with asyncio.timeout(self._wanted.every):
                     await self._stop.wait()
                     return
-            asking = asyncio.ensure_future(ask_all(self._client, self._wanted.urls, self._wanted.token))
+            asking = asyncio.ensure_future(ask_nodes(self._client, self._wanted.urls, self._wanted.token))
             stopping = asyncio.ensure_future(self._stop.wait())
             await asyncio.wait((asking, stopping), return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
