@@ -11,7 +11,7 @@ from weakref import WeakSet
 from tests.redis_servers import trim
 
 from herenow.engines.redis import RedisEngine, ShardKeys
-from herenow.engines.redis.client import Connection, parse_url
+from herenow.engines.redis.client import RedisConnection, parse_url
 from herenow.engines.redis.codec import record_of, user_of
 from herenow_testing.world.manual_clock import LoopClock
 
@@ -48,13 +48,13 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
 def watch_links(monkeypatch):
     """Every connection that is made is known to its loop."""
-    made = Connection.connection_made
+    made = RedisConnection.connection_made
 
     def known(link, transport):
         asyncio.get_running_loop().links.add(link)  # type: ignore[attr-defined]
         made(link, transport)
 
-    monkeypatch.setattr(Connection, "connection_made", known)
+    monkeypatch.setattr(RedisConnection, "connection_made", known)
 
 
 class RedisStore:

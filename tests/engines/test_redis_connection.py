@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from herenow.engines.redis.client.connection import (
+from herenow.engines.redis.client.redis_connection import (
     AHEAD,
     PORTION,
     PORTIONS,

@@ -11,7 +11,7 @@ from tests.redis_servers import ClusterGroup, SentinelGroup, running, wait_for
 
 from herenow.engines import make_engine
 from herenow.engines.redis import ShardKeys
-from herenow.engines.redis.client import Connection, connect, redis_server, sentinel
+from herenow.engines.redis.client import RedisConnection, connect, redis_server, sentinel
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ports import Committed, Fenced, Lease, Loaded, Write
 from herenow_testing.contracts.engine import (
@@ -326,13 +326,13 @@ async def test_a_sentinel_that_vanished_without_a_word_is_listened_to_again(grou
 async def test_a_quiet_sentinel_is_not_left(group, monkeypatch):
     monkeypatch.setattr(sentinel, "LISTEN_QUIET", 0.05)
     asked = []
-    send = Connection.send
+    send = RedisConnection.send
 
     def counted(connection, command):
         asked.append(connection)
         send(connection, command)
 
-    monkeypatch.setattr(Connection, "send", counted)
+    monkeypatch.setattr(RedisConnection, "send", counted)
     async with opened(group.url):
         async with asyncio.timeout(PATIENCE):
             while len(asked) < 12:

@@ -7,7 +7,7 @@ import pytest
 from herenow.core.visibility import PreferencesEdit, Visibility
 from herenow.ledgers.sql import SqlLedger
 from herenow.ledgers.sqlite import SqliteLedger
-from herenow.ledgers.sqlite.pair_facts import WALK, WALK_FROM
+from herenow.ledgers.sqlite.pair_facts_query import WALK, WALK_FROM
 from herenow.ports import BlockRow, RelationRow
 from herenow_testing.contracts.ledger import NOW, contact, follow, mutual, room
 

@@ -12,13 +12,22 @@ from dataclasses import dataclass
 
 import hiredis
 
-from herenow.engines.redis.client import Cluster, Lost, Refused, Server, Servers, Target, Topology, refusal
+from herenow.engines.redis.client import (
+    Cluster,
+    Lost,
+    RedisTarget,
+    Refused,
+    Server,
+    Servers,
+    Topology,
+    refusal,
+)
 from herenow.errors import ConfigurationError, Unavailable
 
 OLDEST = (6, 2)
 
 
-async def check(servers: Servers, target: Target, slots: Sequence[int]) -> None:
+async def check(servers: Servers, target: RedisTarget, slots: Sequence[int]) -> None:
     """Opens them. Raises `ConfigurationError`, or `Unavailable` when nobody answers."""
     try:
         await servers.open()
@@ -58,13 +67,13 @@ class ServerState:
         return self.policy.startswith("volatile")
 
 
-async def states(servers: Servers, target: Target) -> list[ServerState]:
+async def states(servers: Servers, target: RedisTarget) -> list[ServerState]:
     """Of those that are asked, after `check`. A server that hides INFO is left out."""
     told = [(server, await _info(server)) for server in servers.masters()]
     return [_state(server, said, target) for server, said in told if said and said.get("role") != "slave"]
 
 
-def _state(server: Server, said: dict[str, str], target: Target) -> ServerState:
+def _state(server: Server, said: dict[str, str], target: RedisTarget) -> ServerState:
     return ServerState(
         address=str(server.address),
         used_memory=int(said.get("used_memory", "0")),
@@ -77,7 +86,7 @@ def _state(server: Server, said: dict[str, str], target: Target) -> ServerState:
     )
 
 
-async def _check_server(server: Server, target: Target) -> None:
+async def _check_server(server: Server, target: RedisTarget) -> None:
     said = await _info(server)
     where = server.address
     version = tuple(int(part) for part in said.get("redis_version", "9.9").split(".")[:2])
@@ -118,11 +127,11 @@ async def _info(server: Server) -> dict[str, str]:
     return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
-def _wrong(target: Target, why: str) -> ConfigurationError:
+def _wrong(target: RedisTarget, why: str) -> ConfigurationError:
     return ConfigurationError(unusable(target, why))
 
 
-def unusable(target: Target, why: str) -> str:
+def unusable(target: RedisTarget, why: str) -> str:
     """One sentence with the setting's name, never the password. What a server says of itself may end as one does."""
     why = why.rstrip(" .")
     return f"engine {target.said!r} cannot be used: {why}{'' if why.endswith(('?', '!')) else '.'}"

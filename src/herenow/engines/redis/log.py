@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Se
 
 import hiredis
 
-from herenow.engines.redis.client import DEADLINE, Command, Commands, Connection, Lost, Reply, Server
+from herenow.engines.redis.client import DEADLINE, Command, Commands, Lost, RedisConnection, Reply, Server
 from herenow.engines.redis.codec import record_of, user_of
 from herenow.engines.redis.keys import ShardKeys
 from herenow.engines.redis.scripts import script_request
@@ -46,7 +46,7 @@ class Waiter:
         self._keys = {each.shard: each for each in keys}
         self._by_key = {each.log: each.shard for each in keys}
         self._server: Server | None = None
-        self._connection: Connection | None = None
+        self._connection: RedisConnection | None = None
         self._read: asyncio.Task[list[LogPart] | None] | None = None
         self._cursors: Cursors = {}
         self._again_at = 0.0
@@ -119,7 +119,7 @@ class Waiter:
             raise Unavailable(f"{server.address} refuses: {reply}")
         return self._parts(cursors, reply)
 
-    async def _dedicated(self, server: Server) -> Connection:
+    async def _dedicated(self, server: Server) -> RedisConnection:
         try:
             return await server.dedicated()
         except Unavailable:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from herenow.engines.redis.client import Connection, Reply, Servers
+from herenow.engines.redis.client import RedisConnection, Reply, Servers
 from herenow.errors import Unavailable
 from herenow.kit.notifier import Notifier
 
@@ -25,7 +25,7 @@ class PubSub:
         self._servers = servers
         self._slot = slot
         self._channel = channel
-        self._connection: Connection | None = None
+        self._connection: RedisConnection | None = None
         self._messages: deque[bytes] = deque(maxlen=LIMIT)
         self._filled = Notifier()
         self._heard_at = 0.0

@@ -56,7 +56,7 @@ class Wanted:
         self.shortened = True
 
 
-class Question:
+class ShardRead:
     """What is asked of one shard, and what it said."""
 
     __slots__ = ("_places", "_wanted", "_words", "bodies", "halves", "keys", "settled")
@@ -139,9 +139,9 @@ class Words:
         return b"".join(words)
 
 
-def questions(
+def shard_reads(
     users: Sequence[str], shards: Sequence[ShardKeys], words: Words
-) -> tuple[list[Question], Wanted]:
+) -> tuple[list[ShardRead], Wanted]:
     """One for each shard that has somebody of them."""
     count = len(shards)
     wanted = Wanted([user.encode() for user in users])
@@ -156,12 +156,12 @@ def questions(
         for place, user in enumerate(users):
             if len(wanted.fields[place]) > LONGEST:
                 wanted.shorten(place, field_of(user))
-    return [Question(shards[shard], words, wanted, some) for shard, some in places.items()], wanted
+    return [ShardRead(shards[shard], words, wanted, some) for shard, some in places.items()], wanted
 
 
-def question_for(fields: list[bytes], shard: ShardKeys, words: Words) -> Question:
+def read_of(fields: list[bytes], shard: ShardKeys, words: Words) -> ShardRead:
     """Of one shard."""
-    return Question(shard, words, Wanted(fields), range(len(fields)))
+    return ShardRead(shard, words, Wanted(fields), range(len(fields)))
 
 
 _LENGTHS = [b"%d\r\n" % length for length in range(LONGEST + 1)]

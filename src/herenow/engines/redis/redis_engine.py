@@ -18,12 +18,12 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from herenow.engines.redis.checks import ServerState, check, states, unusable
-from herenow.engines.redis.client import Argument, Commands, Reply, Request, Target, servers_of
+from herenow.engines.redis.client import Argument, Commands, RedisTarget, Reply, Request, servers_of
 from herenow.engines.redis.codec import body_of, field_of, laid, record_of, user_of
 from herenow.engines.redis.keys import Keys, ShardKeys, buckets_for
 from herenow.engines.redis.log import Logs
 from herenow.engines.redis.pubsub import PubSub
-from herenow.engines.redis.reads import Question, Words, question_for, questions
+from herenow.engines.redis.reads import ShardRead, Words, read_of, shard_reads
 from herenow.engines.redis.replies import bytes_of, list_of
 from herenow.engines.redis.script_args import KEPT, SET, TAKEN, Rows, stored, text, time
 from herenow.engines.redis.scripts import script_request
@@ -61,7 +61,7 @@ class RedisEngine:
     """One node's handle; see `herenow.ports.Engine` for what each method promises."""
 
     def __init__(
-        self, target: Target, *, namespace: str = "herenow", shards: int = 16, capacity: int = 1_000_000
+        self, target: RedisTarget, *, namespace: str = "herenow", shards: int = 16, capacity: int = 1_000_000
     ) -> None:
         self._target = target
         self._keys = Keys(namespace, shards)
@@ -134,22 +134,22 @@ class RedisEngine:
     # Records
 
     async def load(self, users: Sequence[str]) -> list[Loaded]:
-        asked, wanted = questions(users, self._keys.shards, self._words)
+        asked, wanted = shard_reads(users, self._keys.shards, self._words)
         await self._read(asked)
         return wanted.found
 
-    async def _read(self, asked: Sequence[Question]) -> None:
-        await self._commands.all([question.asked() for question in asked])
-        halves = [question for question in asked if question.halves]
-        wholes = await self._commands.all([self._wholes(question) for question in halves])
-        for question, reply in zip(halves, wholes, strict=True):
-            question.complete(list_of(reply))
+    async def _read(self, asked: Sequence[ShardRead]) -> None:
+        await self._commands.all([read.asked() for read in asked])
+        halves = [read for read in asked if read.halves]
+        wholes = await self._commands.all([self._wholes(read) for read in halves])
+        for read, reply in zip(halves, wholes, strict=True):
+            read.complete(list_of(reply))
 
-    def _wholes(self, question: Question) -> Request:
-        keys = question.keys
+    def _wholes(self, read: ShardRead) -> Request:
+        keys = read.keys
         rows = self._rows(keys, [keys.header, keys.tails])
-        fields = question.fields
-        for index in question.halves:
+        fields = read.fields
+        for index in read.halves:
             rows.add(fields[index])
         return script_request(keys.slot, "load", rows.keys, [rows.packed()])
 
@@ -273,9 +273,9 @@ class RedisEngine:
         fields = list_of(await self._commands.one(request, writes=False))
         if not fields:
             return []
-        question = question_for(fields, keys, self._words)
-        await self._read([question])
-        return list(_records(part for pair in zip(fields, question.bodies, strict=True) for part in pair))
+        read = read_of(fields, keys, self._words)
+        await self._read([read])
+        return list(_records(part for pair in zip(fields, read.bodies, strict=True) for part in pair))
 
     async def saved(self, shard: int, rows: Sequence[tuple[str, bytes, bool]]) -> None:
         keys = self._keys.shards[shard]

@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers.sql import NEWEST, VERSION_TABLE, SqlLedger, Statements, read_id, revisions
-from herenow.ledgers.sqlite.pair_facts import pair_facts
+from herenow.ledgers.sqlite.pair_facts_query import pair_facts
 from herenow.ledgers.sqlite.sqlite_dialect import MINIMUM, SqliteDialect
 from herenow.ledgers.sqlite.sqlite_errors import at_open, is_locked, while_running
 from herenow.ledgers.sqlite.sqlite_process_lock import SqliteProcessLock

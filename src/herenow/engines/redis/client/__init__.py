@@ -2,14 +2,14 @@
 
 from herenow.engines.redis.client.cluster_map import Cluster
 from herenow.engines.redis.client.commands import Commands, Pipeline, Request
-from herenow.engines.redis.client.connection import (
+from herenow.engines.redis.client.redis_connection import (
     DEADLINE,
     Address,
     Argument,
     Command,
-    Connection,
     Login,
     Lost,
+    RedisConnection,
     Refused,
     Reply,
     connect,
@@ -17,7 +17,7 @@ from herenow.engines.redis.client.connection import (
     refusal,
 )
 from herenow.engines.redis.client.redis_server import Server
-from herenow.engines.redis.client.redis_url import Target, Topology, parse_url, without_password
+from herenow.engines.redis.client.redis_url import RedisTarget, Topology, parse_url, without_password
 from herenow.engines.redis.client.script import Script
 from herenow.engines.redis.client.servers import Servers, servers_of
 
@@ -28,17 +28,17 @@ __all__ = [
     "Cluster",
     "Command",
     "Commands",
-    "Connection",
     "Login",
     "Lost",
     "Pipeline",
+    "RedisConnection",
+    "RedisTarget",
     "Refused",
     "Reply",
     "Request",
     "Script",
     "Server",
     "Servers",
-    "Target",
     "Topology",
     "connect",
     "packed",

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 import hiredis
 
-from herenow.engines.redis.client.connection import Address, Lost, refusal
+from herenow.engines.redis.client.redis_connection import Address, Lost, refusal
 from herenow.engines.redis.client.redis_server import BREATH, Server
-from herenow.engines.redis.client.redis_url import Target
+from herenow.engines.redis.client.redis_url import RedisTarget
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.kit.single_flight import SingleFlight
 
@@ -20,7 +20,7 @@ from herenow.kit.single_flight import SingleFlight
 class Cluster:
     single_server = False
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: RedisTarget) -> None:
         self._target = target
         self._servers: dict[Address, Server] = {}
         self._of_slot: dict[int, Address] = {}

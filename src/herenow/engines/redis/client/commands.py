@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import hiredis
 
-from herenow.engines.redis.client.connection import Address, Argument, Command, Lost, Reply, packed
+from herenow.engines.redis.client.redis_connection import Address, Argument, Command, Lost, Reply, packed
 from herenow.engines.redis.client.redis_server import Server
 from herenow.engines.redis.client.script import Script
 from herenow.engines.redis.client.servers import Servers

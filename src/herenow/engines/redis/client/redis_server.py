@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import hiredis
 
-from herenow.engines.redis.client.connection import (
+from herenow.engines.redis.client.redis_connection import (
     Address,
     Command,
-    Connection,
     Login,
     Lost,
+    RedisConnection,
     Reply,
     connect,
     refusal,
@@ -31,7 +31,7 @@ class Server:
         self.address = address
         self._login = login
         self._must_be_master = must_be_master
-        self._connection: Connection | None = None
+        self._connection: RedisConnection | None = None
         self._connect = SingleFlight(self._connected, f"connecting to {address}", BREATH)
         self._closed = False
 
@@ -47,35 +47,35 @@ class Server:
     ) -> None:
         await (await self._open_connection()).ask_in_parts(parts, total, take)
 
-    async def _open_connection(self) -> Connection:
+    async def _open_connection(self) -> RedisConnection:
         connection = self._connection
         return connection if connection is not None and connection.is_open else await self._connect()
 
-    async def dedicated(self) -> Connection:
+    async def dedicated(self) -> RedisConnection:
         """A connection of one's own: for calls that block."""
         return await self._let_in()
 
-    async def subscribed(self, channel: str, listener: Callable[[Reply], None]) -> Connection:
+    async def subscribed(self, channel: str, listener: Callable[[Reply], None]) -> RedisConnection:
         """A connection that hears everything that is published there from now on."""
         connection = await self._let_in()
         with closed_on_error(connection):
             await subscribe(connection, channel, listener)
         return connection
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> RedisConnection:
         if self._closed:
             raise Unavailable(f"{self.address} is no longer the one to ask")
         self._connection = await self._let_in()
         return self._connection
 
-    async def _let_in(self) -> Connection:
+    async def _let_in(self) -> RedisConnection:
         connection = await connect(self.address, self._login)
         if self._must_be_master:
             with closed_on_error(connection):
                 await self._check(connection)
         return connection
 
-    async def _check(self, connection: Connection) -> None:
+    async def _check(self, connection: RedisConnection) -> None:
         try:
             [role] = await connection.ask([("ROLE",)])
         except Lost as error:
@@ -95,7 +95,7 @@ class Server:
         self.drop()
 
 
-async def subscribe(connection: Connection, channel: str, listener: Callable[[Reply], None]) -> None:
+async def subscribe(connection: RedisConnection, channel: str, listener: Callable[[Reply], None]) -> None:
     try:
         [reply] = await connection.ask([("SUBSCRIBE", channel)])
     except Lost as error:
@@ -106,7 +106,7 @@ async def subscribe(connection: Connection, channel: str, listener: Callable[[Re
 
 
 @contextmanager
-def closed_on_error(connection: Connection) -> Iterator[None]:
+def closed_on_error(connection: RedisConnection) -> Iterator[None]:
     try:
         yield
     except BaseException:

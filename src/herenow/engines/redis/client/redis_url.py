@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from urllib.parse import parse_qsl, unquote
 
-from herenow.engines.redis.client.connection import Address, Login
+from herenow.engines.redis.client.redis_connection import Address, Login
 from herenow.errors import ConfigurationError
 
 PORT = 6379
@@ -35,7 +35,7 @@ SCHEMES = tuple(topology.value for topology in Topology)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RedisTarget:
     """What a URL says."""
 
     topology: Topology
@@ -47,7 +47,7 @@ class Target:
     """The URL without its password, for sentences."""
 
 
-def parse_url(url: str) -> Target:
+def parse_url(url: str) -> RedisTarget:
     scheme, separator, rest = url.partition("://")
     said = without_password(url)
     if scheme not in SCHEMES or not separator:
@@ -75,7 +75,9 @@ def parse_url(url: str) -> Target:
         _database(database, said),
         _tls(options.get("ca"), said) if topology is Topology.SINGLE_TLS else None,
     )
-    return Target(topology, addresses, login, unquote(path) if topology is Topology.SENTINEL else "", said)
+    return RedisTarget(
+        topology, addresses, login, unquote(path) if topology is Topology.SENTINEL else "", said
+    )
 
 
 def without_password(url: str) -> str:

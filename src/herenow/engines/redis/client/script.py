@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import sha1
 
-from herenow.engines.redis.client.connection import Argument, Command
+from herenow.engines.redis.client.redis_connection import Argument, Command
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,19 +14,19 @@ from dataclasses import replace
 import hiredis
 import structlog
 
-from herenow.engines.redis.client.connection import (
+from herenow.engines.redis.client.redis_connection import (
     Address,
     Command,
-    Connection,
     Login,
     Lost,
+    RedisConnection,
     Refused,
     Reply,
     connect,
     refusal,
 )
 from herenow.engines.redis.client.redis_server import BREATH, Server, closed_on_error, subscribe
-from herenow.engines.redis.client.redis_url import Target
+from herenow.engines.redis.client.redis_url import RedisTarget
 from herenow.errors import Unavailable
 from herenow.kit.single_flight import SingleFlight
 
@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 class Sentinel:
     single_server = True
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: RedisTarget) -> None:
         self._target = target
         self._server: Server | None = None
         self._find = SingleFlight(self._found, f"asking the sentinels of {target.said}", BREATH)
@@ -104,7 +104,7 @@ class Sentinel:
             raise refusal(address, reply)
         return Address(reply[0].decode(), int(reply[1])) if isinstance(reply, list) else None
 
-    async def _connect(self, address: Address) -> Connection:
+    async def _connect(self, address: Address) -> RedisConnection:
         """Without a password first: a sentinel that has none refuses one."""
         login = Login()
         connection = await connect(address, login)
@@ -136,7 +136,7 @@ class Sentinel:
                 pass
             await asyncio.sleep(LISTEN_AGAIN)
 
-    async def _until_unresponsive(self, connection: Connection) -> None:
+    async def _until_unresponsive(self, connection: RedisConnection) -> None:
         said = asyncio.Event()
 
         def heard(message: Reply) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from herenow.engines.redis.client.cluster_map import Cluster
-from herenow.engines.redis.client.connection import Address
+from herenow.engines.redis.client.redis_connection import Address
 from herenow.engines.redis.client.redis_server import Server
-from herenow.engines.redis.client.redis_url import Target, Topology
+from herenow.engines.redis.client.redis_url import RedisTarget, Topology
 from herenow.engines.redis.client.sentinel import Sentinel
 
 
@@ -38,7 +38,7 @@ class Servers(Protocol):
         """A server said that this slot is served there."""
 
 
-def servers_of(target: Target) -> Servers:
+def servers_of(target: RedisTarget) -> Servers:
     match target.topology:
         case Topology.SINGLE | Topology.SINGLE_TLS:
             return Single(target)
@@ -51,7 +51,7 @@ def servers_of(target: Target) -> Servers:
 class Single:
     single_server = True
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: RedisTarget) -> None:
         self._server = Server(target.addresses[0], target.login)
 
     async def open(self) -> None:

@@ -101,10 +101,10 @@ class Login:
         return said
 
 
-async def connect(address: Address, login: Login, deadline: float = CONNECT) -> Connection:
+async def connect(address: Address, login: Login, deadline: float = CONNECT) -> RedisConnection:
     """A connection that was let in. Raises `Refused` when the server says no, `Unavailable` when there is no answer."""
     loop = asyncio.get_running_loop()
-    connection = Connection(address)
+    connection = RedisConnection(address)
     try:
         async with asyncio.timeout(deadline):
             await loop.create_connection(lambda: connection, address.host, address.port, ssl=login.tls)
@@ -122,7 +122,7 @@ async def connect(address: Address, login: Login, deadline: float = CONNECT) -> 
     return connection
 
 
-class Connection(asyncio.Protocol):
+class RedisConnection(asyncio.Protocol):
     """See the module. After `close`, or when the peer is gone, every request fails."""
 
     def __init__(self, address: Address) -> None:
