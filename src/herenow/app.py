@@ -26,8 +26,7 @@ from herenow import __version__
 from herenow.announcement import announcement
 from herenow.api.app import make_app
 from herenow.api.ops.stats import report_of
-from herenow.core.bucket import Rate
-from herenow.core.pacing import Crowds
+from herenow.core.limits import FanoutLimits, Rate
 from herenow.core.settle import Timings
 from herenow.demo import Demo
 from herenow.engines import make_engine
@@ -268,7 +267,7 @@ def node_settings(settings: Settings) -> NodeSettings:
         typing_for=settings.typing_for,
         typing_min=settings.typing_min,
         stuck_after=settings.stuck_after,
-        crowds=Crowds(settings.pace_above, settings.push_ceiling),
+        crowds=FanoutLimits(settings.pace_above, settings.push_ceiling),
         flush_every=settings.flush_every,
         ledger_flush=settings.ledger_flush,
         max_subscriptions=settings.max_subscriptions,

@@ -7,7 +7,7 @@ from tests.api.world import NOW, SERVICE, problem, serving
 
 from herenow.core.model import Platform
 from herenow.core.settle import Timings
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.errors import Unavailable, UnknownOutcome
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -4,7 +4,7 @@ import pytest
 import pytest_asyncio
 from tests.api.world import SERVICE, problem, serving
 
-from herenow.core.bucket import Rate
+from herenow.core.limits import Rate
 from herenow.node.viewing import polling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

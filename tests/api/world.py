@@ -12,10 +12,10 @@ import httpx2 as httpx
 import jsonschema_rs
 
 from herenow.api.app import make_app
-from herenow.core.bucket import Rate
+from herenow.core.limits import Rate
 from herenow.core.model import Platform
 from herenow.core.settle import Timings
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger
 from herenow.node import Node, NodeSettings, make_context

@@ -16,9 +16,9 @@ import pytest
 from tests.transport.issuer import jwks, public_jwk
 
 from herenow.app import terms
-from herenow.cli.doctor.command import EXPECTED_FILES, LEAST_FILES, clock, files
+from herenow.cli.doctor.doctor_command import EXPECTED_FILES, LEAST_FILES, clock, files
 from herenow.cli.doctor.findings import Weight
-from herenow.cli.doctor.terms import agreement
+from herenow.cli.doctor.terms_check import agreement
 from herenow.settings import load
 
 NOW = 1_790_000_000.0

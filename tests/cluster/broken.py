@@ -6,7 +6,7 @@ and as what the checker must find it.
 
 from herenow.core.record import decode
 from herenow.core.values import replace
-from herenow.core.visibility import Sight
+from herenow.core.visibility import ViewScope
 from herenow.node.authority import Authority
 from herenow.ports import Committed, Loaded
 
@@ -146,7 +146,9 @@ def shows_the_hidden(node):
     """Everybody who may see something sees the truth."""
     hub = node.delivery.hub
     channel = hub._channel
-    hub._channel = lambda person, sight: channel(person, Sight.TRUTH if sight is Sight.FULL else sight)
+    hub._channel = lambda person, sight: channel(
+        person, ViewScope.TRUTH if sight is ViewScope.FULL else sight
+    )
 
 
 def asserts_what_was_signed_out(node):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from herenow.core.visibility import Sight
+from herenow.core.visibility import ViewScope
 from herenow.node.delivery import viewer_sets
 from herenow.node.delivery.channels import Channel
 from herenow.node.delivery.outbox import Outbox
@@ -25,7 +25,7 @@ def viewers():
 
 
 def channel(user, viewers):
-    made = Channel(People(shards=1, clock=LoopClock()).get(user), Sight.FULL)
+    made = Channel(People(shards=1, clock=LoopClock()).get(user), ViewScope.FULL)
     made.outboxes = dict.fromkeys(viewers)
     return made
 

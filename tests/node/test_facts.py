@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herenow.core.visibility import Block, Facts, Preferences, Sight, Visibility, judge
+from herenow.core.visibility import Block, Facts, Preferences, ViewScope, Visibility, judge
 from herenow.node.access import pair_facts
 from herenow.node.access.pair_facts import PairFacts, block_between, pair_fact
 from herenow.ports import BlockRow, Relation
@@ -36,7 +36,7 @@ pairs = st.lists(st.tuples(relations, st.booleans(), blocks, preferences), min_s
 def test_every_way_to_ask_gives_the_verdict_of_the_rules(pairs, theirs):
     known = PairFacts()
     known.learn_preferences("target", theirs)
-    expected = {"target": Sight.TRUTH, "unknown": Sight.NONE}
+    expected = {"target": ViewScope.TRUTH, "unknown": ViewScope.NONE}
     for number, (relation, room, block, mine) in enumerate(pairs):
         viewer = f"v{number}"
         known.learn_preferences(viewer, mine)
@@ -54,13 +54,13 @@ def test_every_way_to_ask_gives_the_verdict_of_the_rules(pairs, theirs):
         )
         assert known.verdict(viewer, "target", NOW) == verdict
         assert known.sights(viewer, ["target", viewer], NOW) == {
-            "target": verdict.sight,
-            viewer: Sight.TRUTH,
+            "target": verdict.scope,
+            viewer: ViewScope.TRUTH,
         }
         explained = known.facts(viewer, "target", NOW)
         assert explained is not None
         assert judge(explained) == verdict
-        expected[viewer] = verdict.sight
+        expected[viewer] = verdict.scope
     assert known.sights_of("target", list(expected), NOW) == expected
 
 
@@ -70,11 +70,11 @@ def test_what_is_not_known_gives_no_verdict():
     known.learn_preferences("ana", None)
     assert known.verdict("bob", "ana", NOW) is None  # bob's own preferences are missing
     assert known.facts("bob", "ana", NOW) is None
-    assert known.sights("bob", ["ana"], NOW) == {"ana": Sight.NONE}
-    assert known.sights_of("ana", ["bob"], NOW) == {"bob": Sight.NONE}
+    assert known.sights("bob", ["ana"], NOW) == {"ana": ViewScope.NONE}
+    assert known.sights_of("ana", ["bob"], NOW) == {"bob": ViewScope.NONE}
     assert known.unasked(["ana", "bob", "bob"]) == ["bob"]
     known.learn_preferences("bob", None)
-    assert known.sights("bob", ["ana"], NOW) == {"ana": Sight.FULL}
+    assert known.sights("bob", ["ana"], NOW) == {"ana": ViewScope.FULL}
     for forget in (
         lambda: known.forget_pair("ana", "bob"),
         lambda: known.forget_facts_of("ana"),
@@ -189,19 +189,19 @@ def test_what_stands_between_two_is_what_was_learned_last_and_not_forgotten_sinc
             sights = [
                 None
                 if what is None
-                else judge(what.facts(pair_facts.UNDECIDED, pair_facts.UNDECIDED, NOW)).sight
+                else judge(what.facts(pair_facts.UNDECIDED, pair_facts.UNDECIDED, NOW)).scope
                 for what in expected.values()
             ]
             assert known.untied(viewer, others) == untied
             assert known.known_sights(viewer, others, NOW) == sights
             assert known.sights(viewer, others, NOW) == {
-                target: sight or Sight.NONE for target, sight in zip(others, sights, strict=True)
+                target: sight or ViewScope.NONE for target, sight in zip(others, sights, strict=True)
             }
             for target, sight in zip(others, sights, strict=True):
-                assert known.sights_of(target, [viewer], NOW) == {viewer: sight or Sight.NONE}
+                assert known.sights_of(target, [viewer], NOW) == {viewer: sight or ViewScope.NONE}
                 assert known.untied_to(target, [viewer]) == ([viewer] if sight is None else [])
                 verdict = known.verdict(viewer, target, NOW)
-                assert (verdict and verdict.sight) == sight
+                assert (verdict and verdict.scope) == sight
 
 
 def test_the_ids_of_those_who_are_watched_take_no_room_of_their_own():
@@ -235,10 +235,10 @@ def test_of_many_at_once_each_gets_the_verdict_they_get_alone(others, mine, room
             if relation is not None:
                 known.learn_facts("viewer", {target: pair_fact(relation, shares_room=False, block=block)})
         alone = [known.verdict("viewer", target, NOW) for target in targets]
-        expected = [None if verdict is None else verdict.sight for verdict in alone]
+        expected = [None if verdict is None else verdict.scope for verdict in alone]
         assert known.known_sights("viewer", targets, NOW) == expected
         assert known.sights("viewer", targets, NOW) == {
-            target: sight or Sight.NONE for target, sight in zip(targets, expected, strict=True)
+            target: sight or ViewScope.NONE for target, sight in zip(targets, expected, strict=True)
         }
         assert known.untied("viewer", targets) == [
             target for target, (relation, *_) in zip(targets[1:], others, strict=True) if relation is None
@@ -259,5 +259,5 @@ def test_one_who_hides_among_many_takes_no_more_judging_than_nobody(hides):
     with mock.patch.object(known, "verdict", wraps=known.verdict) as verdict:
         sights = known.known_sights("viewer", targets, NOW)
     assert verdict.call_count == 1
-    assert (sights[7] == Sight.FULL) == (hides == "nobody does")
-    assert sights.count(Sight.FULL) == 20 - (hides != "nobody does")
+    assert (sights[7] == ViewScope.FULL) == (hides == "nobody does")
+    assert sights.count(ViewScope.FULL) == 20 - (hides != "nobody does")

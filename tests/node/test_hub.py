@@ -9,13 +9,12 @@ import random
 
 import msgspec
 import pytest
+from herenow.engines.memory import MemoryEngine, MemoryStore
 
+from herenow.core.limits import LONGEST_WAVE, DeliveryMode, FanoutLimits, Shed
 from herenow.core.model import Idle, Mode, Presence, Session, Status
-from herenow.core.pacing import LONGEST, Crowds, Delivery
-from herenow.core.shedding import Shed
 from herenow.core.values import replace
-from herenow.core.visibility import Sight
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.core.visibility import ViewScope
 from herenow.kit.clock import NodeClock
 from herenow.node import NodeSettings, make_context
 from herenow.node.delivery import viewer_sets
@@ -29,7 +28,7 @@ from herenow_testing.world.memory_ledger import MemoryLedger
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 PEOPLE = ("ana", "bob", "cem")
-SIGHTS = (Sight.FULL, Sight.TRUTH, Sight.NONE)
+SIGHTS = (ViewScope.FULL, ViewScope.TRUTH, ViewScope.NONE)
 
 
 class Viewer:
@@ -63,7 +62,7 @@ class Stage:
         context = make_context(
             MemoryEngine(MemoryStore(2)),
             MemoryLedger(),
-            NodeSettings(crowds=crowds or Crowds()),
+            NodeSettings(crowds=crowds or FanoutLimits()),
             clock=NodeClock(START, monotonic=asyncio.get_running_loop().time),
         )
         self.people = context.people
@@ -79,7 +78,7 @@ class Stage:
         some = self.random.sample(PEOPLE, self.random.choice([1, 1, 1, 3]))
         self.looks(self.anybody(), *some, sight=self.random.choice(SIGHTS))
 
-    def looks(self, viewer, *users, sight=Sight.FULL):
+    def looks(self, viewer, *users, sight=ViewScope.FULL):
         channels = self.hub.watch(viewer.outbox, [(self.people.get(user), sight) for user in users])
         for user, channel in zip(users, channels, strict=True):
             viewer.has[user] = _body_value(channel.body)  # the answer to the subscribe
@@ -138,15 +137,15 @@ class Stage:
         self.hub.shed(Shed.NOTHING)
         for viewer in self.viewers:
             self.hub.resume(viewer.outbox)
-        await asyncio.sleep(LONGEST + 3 * WIDEST_TICK)
+        await asyncio.sleep(LONGEST_WAVE + 3 * WIDEST_TICK)
 
 
 CROWDS = {
-    "at once": Crowds(),
-    "in waves": Crowds(pace_above=2),
-    "often in waves": Crowds(pace_above=1),
-    "on demand": Crowds(pace_above=1, push_ceiling=2),
-    "on demand or at once": Crowds(pace_above=2, push_ceiling=1),
+    "at once": FanoutLimits(),
+    "in waves": FanoutLimits(pace_above=2),
+    "often in waves": FanoutLimits(pace_above=1),
+    "on demand": FanoutLimits(pace_above=1, push_ceiling=2),
+    "on demand or at once": FanoutLimits(pace_above=2, push_ceiling=1),
 }
 
 
@@ -173,7 +172,7 @@ async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_
             for user in viewer.outbox.watching:
                 channel = watched_by(viewer.outbox, stage.people.get(user))
                 assert viewer.outbox in channel.outboxes
-                if channel.delivery is Delivery.POLL:
+                if channel.delivery is DeliveryMode.POLL:
                     assert viewer.has[user]["delivery"] == "poll", f"seed {seed}"
                 else:
                     assert viewer.has[user] == _body_value(channel.body), f"seed {seed}"
@@ -270,7 +269,7 @@ def _body_value(body):
 
 async def crowd(size, **limits):
     """Many viewers of ana; every third is active."""
-    stage = Stage(0, Crowds(**limits))
+    stage = Stage(0, FanoutLimits(**limits))
     ana = stage.people.get("ana")
     viewers = [Viewer(f"w{number}", stage.people) for number in range(size)]
     for number, viewer in enumerate(viewers):
@@ -385,7 +384,7 @@ async def test_on_demand_and_back_within_a_wave_is_no_news():
     frames = [viewer.frames for viewer in viewers[20:]]
     for viewer in viewers[:20]:
         stage.hub.unwatch(viewer.outbox, ["ana"])
-    assert stage.hub.popular == {Delivery.PACED: 1, Delivery.POLL: 0}
+    assert stage.hub.popular == {DeliveryMode.PACED: 1, DeliveryMode.POLL: 0}
     for viewer in viewers[:20]:
         stage.looks(viewer, "ana")
     becomes(stage, ana, Status.BUSY)

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 from tests.node.scenes import meet
 
+from herenow.core.limits import Shed
 from herenow.core.model import Mode
-from herenow.core.shedding import Shed
 from herenow.node.sessions import TURN
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)

@@ -6,8 +6,8 @@ Here four viewers are a crowd, and a wave takes two seconds: those who are activ
 import pytest
 from structlog.testing import capture_logs
 
+from herenow.core.limits import FanoutLimits
 from herenow.core.model import Mode
-from herenow.core.pacing import Crowds
 from herenow.core.visibility import PreferencesEdit, Visibility
 from herenow.node import NodeSettings
 from herenow_testing.world.world import World
@@ -23,7 +23,9 @@ TURN = 0.05
 @pytest.fixture
 async def world():
     with capture_logs() as logs:
-        world = World(settings=NodeSettings(embedded=False, crowds=Crowds(pace_above=2, push_ceiling=5)))
+        world = World(
+            settings=NodeSettings(embedded=False, crowds=FanoutLimits(pace_above=2, push_ceiling=5))
+        )
         yield world
         await world.close()
     assert not [

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from herenow.core.model import Mode
-from herenow.core.visibility import Sight
+from herenow.core.visibility import ViewScope
 from herenow.errors import Unavailable
 from herenow.node.viewing.subscriptions import MUTED
 from herenow.ports import LedgerChange, Relation
@@ -204,7 +204,7 @@ async def test_told_while_an_answer_from_before_is_on_its_way_it_does_not_count(
         await tell(node, (kind, a, b))
         await looking
         verdict = node.node.access.verdict("bob", "ana")
-        assert verdict is None or verdict.sight == Sight.NONE
+        assert verdict is None or verdict.scope == ViewScope.NONE
         await world.sleep(2)
         assert bob.last("ana").status == "offline"
         app.delay = 0.0

@@ -6,7 +6,7 @@ from itertools import islice
 import pytest
 
 from herenow.core.shards import shard_of
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import NodeClock
 from herenow.node import NodeSettings, make_context

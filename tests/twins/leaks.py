@@ -9,7 +9,7 @@ import asyncio
 from herenow.api.ops import degraded, health
 from herenow.core.model import Status, truth
 from herenow.core.values import replace
-from herenow.core.visibility import Sight
+from herenow.core.visibility import ViewScope
 from herenow.errors import ProtocolError
 from herenow.node.delivery import channels
 from herenow.node.viewing import typing, views
@@ -47,7 +47,9 @@ def spoil_seen(monkeypatch, module, spoil):
 @leak("socket")
 def the_truth_is_pushed(stage, monkeypatch):
     spoil_seen(
-        monkeypatch, channels, lambda presence, view, sight: truth(presence) if sight == Sight.FULL else view
+        monkeypatch,
+        channels,
+        lambda presence, view, sight: truth(presence) if sight == ViewScope.FULL else view,
     )
 
 
@@ -152,7 +154,7 @@ class Counted:
 
 @leak("socket")
 def the_hidden_type(stage, monkeypatch):
-    monkeypatch.setattr(typing, "may_hear_typing", lambda _presence, sight: sight == Sight.FULL)
+    monkeypatch.setattr(typing, "may_hear_typing", lambda _presence, sight: sight == ViewScope.FULL)
 
 
 @leak("socket")

@@ -16,7 +16,7 @@ from tests.twins.leaks import LEAKS
 
 from herenow.api.app import CONTRACT
 from herenow.api.description.page import Description
-from herenow.core.pacing import Crowds
+from herenow.core.limits import FanoutLimits
 from herenow.core.visibility import Kind
 from herenow.wire import shapes
 from herenow.wire.shapes import SERVER_TYPES
@@ -98,13 +98,13 @@ def test_nobody_can_tell_who_shows_themselves_to_nobody_from_the_gone(history):
 
 # --- Beside a crowd --------------------------------------------------------------------------------------------------
 
-PACED, ON_DEMAND = Crowds(pace_above=1), Crowds(pace_above=1, push_ceiling=2)
+PACED, ON_DEMAND = FanoutLimits(pace_above=1), FanoutLimits(pace_above=1, push_ceiling=2)
 CROWDS = (
     PACED,
     ON_DEMAND,
-    Crowds(pace_above=4),
-    Crowds(pace_above=6),
-    Crowds(pace_above=2, push_ceiling=6),
+    FanoutLimits(pace_above=4),
+    FanoutLimits(pace_above=6),
+    FanoutLimits(pace_above=2, push_ceiling=6),
 )
 """The target has five viewers, and newcomers come and go: they make the last two change the way of delivery."""
 

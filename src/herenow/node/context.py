@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from herenow.core.bucket import Rate
-from herenow.core.pacing import Crowds
+from herenow.core.limits import FanoutLimits, Rate
 from herenow.core.settle import Timings
 from herenow.kit.clock import NodeClock
 from herenow.kit.tasks import Tasks
@@ -48,7 +47,7 @@ class NodeSettings:
     stuck_after: float = 10.0
     flush_every: float = 0.0
     """0: the flush interval adapts itself."""
-    crowds: Crowds = field(default_factory=Crowds)
+    crowds: FanoutLimits = field(default_factory=FanoutLimits)
     ledger_flush: float = 1.0
     max_subscriptions: int = 500
     max_connections_per_user: int = 20

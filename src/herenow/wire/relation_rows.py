@@ -16,12 +16,23 @@ from dataclasses import dataclass
 import msgspec
 
 from herenow.errors import ProtocolError
-from herenow.ports import RelationRow
 from herenow.wire.ids import parse_id
 from herenow.wire.instants import parse_instant
 
 KINDS = ("follow", "contact", "room")
 KEYS = ("kind", "a", "b", "until")
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRow:
+    """A row of an import or of `POST /relations`. kind `follow`: a follows b; `contact`: a and b are in contact
+    (until); `room`: b is a member of room a. `remove` takes the edge away."""
+
+    kind: str
+    a: str
+    b: str
+    until: int | None = None
+    remove: bool = False
 
 
 @dataclass(frozen=True, slots=True)

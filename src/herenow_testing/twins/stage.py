@@ -17,10 +17,10 @@ from urllib.parse import quote
 from starlette.types import Message, Receive, Send
 
 from herenow.api.app import make_app
-from herenow.core.bucket import Rate
+from herenow.core.limits import Rate
 from herenow.core.record import EPOCH_BYTES
 from herenow.core.settle import Timings
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.kit.clock import NodeClock
 from herenow.node import Node, NodeSettings, make_context
 from herenow.ports import RelationRow

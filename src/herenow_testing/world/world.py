@@ -30,7 +30,7 @@ import msgspec
 from herenow.core.model import Platform, Presence, Status
 from herenow.core.record import EPOCH_BYTES, decode
 from herenow.core.settle import Timings
-from herenow.engines.memory.engine import MemoryStore
+from herenow.engines.memory import MemoryStore
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.kit.clock import NodeClock
 from herenow.kit.tasks import Tasks

@@ -38,7 +38,7 @@ async def explain(call: Call) -> Response:
     """GET /explain?viewer=&target="""
     viewer, target = _named(call, "viewer"), _named(call, "target")
     found = await call.node.admin.explain(viewer, target)
-    sight = cast('Literal["truth", "full", "blurred", "offline"]', found.verdict.sight.word)
+    sight = cast('Literal["truth", "full", "blurred", "offline"]', found.verdict.scope.word)
     return answered(
         Explanation(
             viewer,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from herenow.core.shedding import Shed
+from herenow.core.limits import Shed
 from herenow.node import Node
 from herenow.transport.auth.auth import Auth
 

@@ -1,4 +1,4 @@
-"""Threads in front of a blocking database: one hop per transaction, or one for all that is asked in a turn of the loop.
+"""Threads in front of a blocking database: one hop per transaction, or one for all queries of a turn of the loop.
 
 SQLite blocks, so it lives in threads. A driver that hops once per call (aiosqlite makes about a dozen hops for a small
 transaction) pays for each with a handover of the interpreter lock: measured, a one-row write takes 2.2 ms that way and
@@ -10,7 +10,7 @@ while an earlier hop is under way, goes there together (`ask`), and a thread kee
 from the pool for every hop, in a transaction, took half of the hop's time. A transaction that writes goes alone (`run`), for
 its caller waits for its own disk sync and for no other's.
 
-A lane knows threads and an engine, not what is asked nor what the driver's errors mean.
+`WorkerThreads` knows threads and an engine, not what is asked nor what the driver's errors mean.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine
 
 from herenow.errors import Unavailable
-from herenow.ledgers.sqlite.threads import Threads
+from herenow.ledgers.sqlite.thread_pool import ThreadPool
 
 T = TypeVar("T")
 
@@ -44,13 +44,13 @@ _Answers = list[tuple[Any, Exception | None]]
 _UNASKED: tuple[Any, Exception | None] = (None, None)
 
 
-class Lane:
+class WorkerThreads:
     """Every piece of work gets a connection of the engine: what is run, in a transaction (what that means, the engine says);
     what is asked, outside of any."""
 
     def __init__(self, engine: Engine, threads: int, name: str) -> None:
         self._engine = engine
-        self._threads = Threads(threads, name, self._let_go)
+        self._threads = ThreadPool(threads, name, self._let_go)
         self._kept = local()
         """Each thread's connection for questions."""
         self._asked: list[_Asked] = []
@@ -85,7 +85,7 @@ class Lane:
         self._closed = True
         self._send()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ending = Threads(1, "herenow-ledger-end", _nothing)  # it waits for the others, which we may not
+        ending = ThreadPool(1, "herenow-ledger-end", _nothing)  # it waits for the others, which we may not
         ending.do(self._end, partial(_tell, done))
         await done
         ending.close()

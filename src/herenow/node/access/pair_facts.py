@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from herenow.core.visibility import Block, Facts, Preferences, Sight, Verdict, earliest, judge
+from herenow.core.visibility import Block, Facts, Preferences, Verdict, ViewScope, earliest, judge
 from herenow.kit.idset import MANY, NO_IDS, Ids, having, holds, lacking
 from herenow.ports import IN_CONTACT, MUTUAL, BlockRow, Relation
 from herenow.ports import STRANGERS as UNRELATED
@@ -267,36 +267,36 @@ class PairFacts:
             return None
         return self._judged(what, theirs, mine, now)
 
-    def known_sights(self, viewer: str, targets: Sequence[str], now: int) -> list[Sight | None]:
+    def known_sights(self, viewer: str, targets: Sequence[str], now: int) -> list[ViewScope | None]:
         """What this user may see of each, in order; None: not known. What it takes must not tell that one of them hides:
         who is not as most are costs no more than their own judgement, and somebody is judged in any case."""
         ties, mine = self._ties.get(viewer), self._preferences.get(viewer)
         if len(targets) < MANY or ties is None or mine is None:
             return [self._known_sight(viewer, target, now) for target in targets]
-        preferences, usual = self._preferences, self._judged(ties.usual, UNDECIDED, mine, now).sight
+        preferences, usual = self._preferences, self._judged(ties.usual, UNDECIDED, mine, now).scope
         odd = ties.unusual(targets).union([t for t in targets if preferences.get(t) is not UNDECIDED])
         judged = odd or targets[:1]
         return [usual if t not in judged else self._known_sight(viewer, t, now) for t in targets]
 
-    def _known_sight(self, viewer: str, target: str, now: int) -> Sight | None:
+    def _known_sight(self, viewer: str, target: str, now: int) -> ViewScope | None:
         verdict = self.verdict(viewer, target, now)
-        return None if verdict is None else verdict.sight
+        return None if verdict is None else verdict.scope
 
-    def sights(self, viewer: str, targets: Sequence[str], now: int) -> dict[str, Sight]:
+    def sights(self, viewer: str, targets: Sequence[str], now: int) -> dict[str, ViewScope]:
         """What this user may see of each; unknown is nothing."""
-        known, none = self.known_sights(viewer, targets, now), Sight.NONE
+        known, none = self.known_sights(viewer, targets, now), ViewScope.NONE
         return {t: none if sight is None else sight for t, sight in zip(targets, known, strict=True)}
 
-    def sights_of(self, target: str, viewers: Iterable[str], now: int) -> dict[str, Sight]:
+    def sights_of(self, target: str, viewers: Iterable[str], now: int) -> dict[str, ViewScope]:
         """The other way round: what each of these users may see of one."""
         theirs = self._preferences.get(target)
         if theirs is None:
-            return {viewer: ONESELF.sight if viewer == target else Sight.NONE for viewer in viewers}
+            return {viewer: ONESELF.scope if viewer == target else ViewScope.NONE for viewer in viewers}
         ties, preferences = self._ties, self._preferences
-        plain: list[Sight | None] = [None] * 4
+        plain: list[ViewScope | None] = [None] * 4
         """Of those without a block: by whether they are related, and whether they share."""
-        sights: dict[str, Sight] = {}
-        usual = self._judged(FRIENDS, theirs, UNDECIDED, now).sight
+        sights: dict[str, ViewScope] = {}
+        usual = self._judged(FRIENDS, theirs, UNDECIDED, now).scope
         for viewer in viewers:
             known, mine, what = ties.get(viewer), preferences.get(viewer), None
             if known is not None:
@@ -309,14 +309,14 @@ class PairFacts:
             if mine is UNDECIDED and (what is FRIENDS or what is CONTACTS):
                 sights[viewer] = usual
             elif what is None or mine is None:
-                sights[viewer] = ONESELF.sight if viewer == target else Sight.NONE
+                sights[viewer] = ONESELF.scope if viewer == target else ViewScope.NONE
             elif what.block is not None:
-                sights[viewer] = self._judged(what, theirs, mine, now).sight
+                sights[viewer] = self._judged(what, theirs, mine, now).scope
             else:
                 kind = 2 * (what.until > now) + mine.share_last_seen
                 sight = plain[kind]
                 if sight is None:
-                    sight = plain[kind] = self._judged(what, theirs, mine, now).sight
+                    sight = plain[kind] = self._judged(what, theirs, mine, now).scope
                 sights[viewer] = sight
         return sights
 

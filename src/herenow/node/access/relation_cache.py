@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 
-from herenow.core.visibility import Facts, Preferences, Sight, Verdict
+from herenow.core.visibility import Facts, Preferences, Verdict, ViewScope
 from herenow.errors import Unavailable
 from herenow.kit.deadline import LEDGER_DEADLINE, reading
 from herenow.kit.idset import Ids
@@ -126,12 +126,12 @@ class RelationCache:
     async def start(self) -> None:
         await self._feed.start()
 
-    async def view_scopes(self, viewer: str, targets: Sequence[str]) -> dict[str, Sight]:
+    async def view_scopes(self, viewer: str, targets: Sequence[str]) -> dict[str, ViewScope]:
         """What this user may see of each target now. Unknown counts as nothing."""
         await self.relate(viewer, targets)
         return self.sights(viewer, targets)
 
-    async def view_scopes_of(self, target: str, viewers: Sequence[str]) -> dict[str, Sight]:
+    async def view_scopes_of(self, target: str, viewers: Sequence[str]) -> dict[str, ViewScope]:
         """What each of these users may see of one target now."""
         await self.relate_to(target, viewers)
         return self.sights_of(target, viewers)
@@ -226,7 +226,7 @@ class RelationCache:
         if others and not related:
             found = await self._from_source(self._source.between(one, others, now))
         known = await self._from_ledger(
-            self._ledger.acquaintance(one, others, users, now, related=related, rooms=self.rooms_relate)
+            self._ledger.pair_facts(one, others, users, now, related=related, rooms=self.rooms_relate)
         )
         rows: dict[str, list[BlockRow]] = defaultdict(list)
         for row in known.blocks:
@@ -295,26 +295,26 @@ class RelationCache:
             return ONESELF
         return self._facts.verdict(viewer, target, self._clock.now()) if self._trusted else None
 
-    def known_sights(self, viewer: str, targets: Sequence[str]) -> Sequence[Sight | None]:
+    def known_sights(self, viewer: str, targets: Sequence[str]) -> Sequence[ViewScope | None]:
         """As `verdict`, of many and in their order."""
         if not self._trusted:
-            return [ONESELF.sight if target == viewer else None for target in targets]
+            return [ONESELF.scope if target == viewer else None for target in targets]
         return self._facts.known_sights(viewer, targets, self._clock.now())
 
     def among_ids(self, viewer: str, users: Ids) -> Ids:
         """The same users, if it can be in room that is taken already."""
         return self._facts.among_ids(viewer, users)
 
-    def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, Sight]:
+    def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, ViewScope]:
         """Unknown is nothing; `relate` them first."""
         if not self._trusted:
-            return {target: ONESELF.sight if target == viewer else Sight.NONE for target in targets}
+            return {target: ONESELF.scope if target == viewer else ViewScope.NONE for target in targets}
         return self._facts.sights(viewer, targets, self._clock.now())
 
-    def sights_of(self, target: str, viewers: Sequence[str]) -> dict[str, Sight]:
+    def sights_of(self, target: str, viewers: Sequence[str]) -> dict[str, ViewScope]:
         """What each of these may see of one; `relate_to` them first."""
         if not self._trusted:
-            return {viewer: ONESELF.sight if target == viewer else Sight.NONE for viewer in viewers}
+            return {viewer: ONESELF.scope if target == viewer else ViewScope.NONE for viewer in viewers}
         return self._facts.sights_of(target, viewers, self._clock.now())
 
     async def facts(self, viewer: str, target: str, *, invisible: bool = False) -> Facts:

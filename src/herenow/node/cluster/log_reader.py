@@ -97,7 +97,7 @@ class LogReader:
         self.trouble = None
         for part in parts:
             await self._take(part, cursors[part.shard], asked)
-        silent = self._engine.silent
+        silent = self._engine.unresponsive
         self._silent_since = {shard: self._silent_since.get(shard, self._heard_at) for shard in silent}
         self._heard_at = self._clock.monotonic()
         if back := self._deaf - silent:

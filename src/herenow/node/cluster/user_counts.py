@@ -73,7 +73,7 @@ class UserCounts:
             raise failed
 
     def _next(self) -> int | None:
-        silent = self._engine.silent
+        silent = self._engine.unresponsive
         return next((shard for shard in self._wanted if shard not in silent), None)
 
     async def _conclude_all(self, cursors: Mapping[int, int]) -> None:

@@ -7,7 +7,7 @@ flush interval (`flush`), paced over seconds where thousands watch (`fanout`, `p
 
 from __future__ import annotations
 
-from herenow.core.pacing import Delivery as DeliveryMode
+from herenow.core.limits import DeliveryMode
 from herenow.node.context import Context
 from herenow.node.delivery.channels import Channel, Channels, watched_by
 from herenow.node.delivery.connection import Connection

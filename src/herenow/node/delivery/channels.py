@@ -4,16 +4,16 @@ Viewers with the same sight of a target see the same bytes, so they share a `Cha
 what they say from here too, so that nobody learns more by asking than by waiting: the same day, the same doubts, and as
 coarse where changes are not pushed.
 
-Does not know who is told of a change, nor when (`hub`, `ticks`), nor why somebody may see what they see: a `Sight` is given.
+Does not know who is told of a change, nor when (`hub`, `ticks`), nor why a viewer may see it: a `ViewScope` is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from herenow.core.limits import DeliveryMode
 from herenow.core.model import View
-from herenow.core.pacing import Delivery
-from herenow.core.visibility import Kind, Sight, coarse, day_of, seen
+from herenow.core.visibility import Kind, ViewScope, coarse, day_of, seen
 from herenow.kit.clock import Clock
 from herenow.node.delivery.outbox import Outbox
 from herenow.node.people import People, Person
@@ -29,7 +29,7 @@ from herenow.wire.shapes import (
 FEW = 64
 """Viewers that a channel keeps in a list, which has a fifth of a dictionary's size; who leaves is searched for there."""
 
-_POLL, _TRUTH = Delivery.POLL, Kind.TRUTH  # an attribute of an enum is slow to get
+_POLL, _TRUTH = DeliveryMode.POLL, Kind.TRUTH  # an attribute of an enum is slow to get
 
 ASKS = b""
 """What a viewer had who was told to ask: we do not know."""
@@ -40,7 +40,7 @@ class Channel:
 
     __slots__ = ("body", "delivery", "outboxes", "person", "shown", "sight")
 
-    def __init__(self, person: Person, sight: Sight) -> None:
+    def __init__(self, person: Person, sight: ViewScope) -> None:
         self.person = person
         self.sight = sight
         self.shown = person.record.presence
@@ -48,7 +48,7 @@ class Channel:
         self.body = b""
         self.outboxes: list[Outbox] | dict[Outbox, None] = []
         """In the order they came."""
-        self.delivery: Delivery | None = None
+        self.delivery: DeliveryMode | None = None
         """How changes reach the viewers, when not at once: the same for everybody who looks at this person."""
 
     def add(self, outbox: Outbox) -> None:
@@ -72,7 +72,7 @@ class Channel:
     def said(self) -> bytes:
         """The body as viewers get it. That changes are paced is told with a change, not for its own sake; that they are
         not pushed at all has to be known, and is part of the body."""
-        if self.delivery is Delivery.PACED:
+        if self.delivery is DeliveryMode.PACED:
             return with_delivery(self.body, self.delivery)
         return self.body
 
@@ -85,14 +85,14 @@ class Channels:
         """Shards that may show what was, and since when."""
         self.today = day_of(clock.now())
         """What buckets are counted from, here and in every answer: it moves for all at once, with `new_day`."""
-        self.deliveries: dict[str, Delivery] = {}
+        self.deliveries: dict[str, DeliveryMode] = {}
         """Who has so many viewers that changes are not told at once (`popular` decides)."""
         self.behind: dict[Channel, None] = {}
         """Whose body is old on purpose: the difference waits until the node has caught up (`hub`)."""
 
     # Bytes
 
-    def open(self, person: Person, sight: Sight) -> Channel:
+    def open(self, person: Person, sight: ViewScope) -> Channel:
         """The first one looks at this person through these eyes."""
         channel = Channel(person, sight)
         channel.delivery = None if sight.kind is _TRUTH else self.deliveries.get(person.user)
@@ -133,12 +133,12 @@ class Channels:
         sight = self._sight(channel)
         return seen(channel.shown, sight, self.today), seen(channel.person.record.presence, sight, self.today)
 
-    def _sight(self, channel: Channel) -> Sight:
+    def _sight(self, channel: Channel) -> ViewScope:
         return coarse(channel.sight) if channel.delivery is _POLL else channel.sight
 
     # Answers
 
-    def body(self, person: Person, sight: Sight) -> bytes:
+    def body(self, person: Person, sight: ViewScope) -> bytes:
         """A status body for an answer: the channel's if there is one. An answer says nothing about delivery."""
         for channel in person.watchers.channels:
             if channel.sight == sight and channel.delivery is not _POLL:
@@ -149,9 +149,9 @@ class Channels:
             person.user, seen(person.record.presence, sight, self.today), stale=self._says_stale(person)
         )
 
-    def as_answered(self, sights: Mapping[str, Sight]) -> Mapping[str, Sight]:
+    def as_answered(self, sights: Mapping[str, ViewScope]) -> Mapping[str, ViewScope]:
         """What is on demand is told less exactly, whoever asks by whichever way."""
-        if Delivery.POLL not in self.deliveries.values():
+        if DeliveryMode.POLL not in self.deliveries.values():
             return sights
         return {
             user: coarse(sight) if self.deliveries.get(user) is _POLL else sight

@@ -1,13 +1,13 @@
 """Somebody is watched by very many here: how do their changes reach the viewers?
 
 At once, as anybody's; or in waves (`waves`), which leaves everybody else their milliseconds; or beyond a ceiling not at
-all, and viewers ask when they look. From how many on is a rule of `core.pacing`. It is chosen whenever somebody comes or
+all, and viewers ask when they look. From how many on is a rule of `core.limits`. It is chosen whenever somebody comes or
 goes, for a person and not for one kind of eyes: else the way in which one hears of something would tell what others see.
 """
 
 from __future__ import annotations
 
-from herenow.core.pacing import Crowds, Delivery
+from herenow.core.limits import DeliveryMode, FanoutLimits
 from herenow.core.visibility import Kind
 from herenow.node.delivery.channels import ASKS, Channel, Channels, is_news, viewers
 from herenow.node.delivery.flush import FlushScheduler
@@ -17,7 +17,9 @@ from herenow.node.people import People, Person
 
 
 class FanoutPolicy:
-    def __init__(self, people: People, channels: Channels, flush: FlushScheduler, crowds: Crowds) -> None:
+    def __init__(
+        self, people: People, channels: Channels, flush: FlushScheduler, crowds: FanoutLimits
+    ) -> None:
         self._people = people
         self._channels = channels
         self._flush = flush
@@ -36,7 +38,7 @@ class FanoutPolicy:
         if chosen is not present:
             self._deliver(person, present, chosen)
 
-    def _deliver(self, person: Person, present: Delivery | None, chosen: Delivery | None) -> None:
+    def _deliver(self, person: Person, present: DeliveryMode | None, chosen: DeliveryMode | None) -> None:
         if chosen is None:
             del self._channels.deliveries[person.user]
         else:
@@ -46,10 +48,10 @@ class FanoutPolicy:
                 continue
             self._flush.remember(channel)
             channel.delivery = chosen
-            if Delivery.POLL in (present, chosen):  # that has to be known: who is not told, must ask
+            if DeliveryMode.POLL in (present, chosen):  # that has to be known: who is not told, must ask
                 had = channel.body
                 self._channels.encode(channel)
-                self.pace(channel, ASKS if present is Delivery.POLL else had)
+                self.pace(channel, ASKS if present is DeliveryMode.POLL else had)
         if chosen is None:
             self.paced.finish(person)
 
@@ -62,7 +64,7 @@ class FanoutPolicy:
         """This one alone sees through other eyes now. Beside a crowd its turn comes as for any other change, and does not
         tell the reason; what is on demand is not pushed for this reason either."""
         person = channel.person
-        asks = before.delivery is Delivery.POLL
+        asks = before.delivery is DeliveryMode.POLL
         if channel.delivery is None:
             waited = self.paced.withdraw(person, outbox)
             had = waited if waited is not None else ASKS if asks else before.body
@@ -72,7 +74,7 @@ class FanoutPolicy:
                 self._flush.send(channel, [outbox])
             else:
                 outbox.misses(channel, had)
-        elif channel.body != before.body and not (asks and channel.delivery is Delivery.POLL):
+        elif channel.body != before.body and not (asks and channel.delivery is DeliveryMode.POLL):
             self.paced.add(person, [outbox], before.body, self._crowds.lasts(viewers(person)))
 
     def hasten(self, viewer: Person) -> None:

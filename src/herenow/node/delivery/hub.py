@@ -6,16 +6,15 @@ Answers: somebody's record changed; which connections of this node must hear of 
         ─▶ ticks       who is ready is told at once, the others at the end of a tick
         ─▶ popular     whom very many watch: in waves, or when viewers ask
 
-What a node that cannot keep up gives up (`core.shedding`) waits here until it can.
+What a node that cannot keep up gives up (`core.limits`) waits here until it can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from herenow.core.pacing import Delivery
-from herenow.core.shedding import Shed, may_wait
-from herenow.core.visibility import Sight, seen_by_oneself
+from herenow.core.limits import DeliveryMode, Shed, may_wait
+from herenow.core.visibility import ViewScope, seen_by_oneself
 from herenow.kit.idset import NO_IDS, among, having, lacking
 from herenow.node.context import Context
 from herenow.node.delivery.channels import Channel, Channels, is_news, viewers, watched_by
@@ -48,7 +47,7 @@ class Hub:
 
     # Watching
 
-    def watch(self, outbox: Outbox, wanted: Sequence[tuple[Person, Sight]]) -> list[Channel]:
+    def watch(self, outbox: Outbox, wanted: Sequence[tuple[Person, ViewScope]]) -> list[Channel]:
         """From now on this connection gets what changes about these people, each named once. The caller sends the
         channels' bodies first, in this very step, so that clean means up to date."""
         watching = among(outbox.watching, [person.user for person, _ in wanted])
@@ -104,7 +103,7 @@ class Hub:
         self._leave(outbox, channel)
         self._fanout.choose(person)
 
-    def change_scope(self, outbox: Outbox, person: Person, sight: Sight) -> None:
+    def change_scope(self, outbox: Outbox, person: Person, sight: ViewScope) -> None:
         """The rules now give this viewer another view of the same target: it hears of it if that looks different."""
         old = watched_by(outbox, person)
         if old.sight == sight:
@@ -148,7 +147,7 @@ class Hub:
         for user in watched:
             self._look_away(outbox, user)
 
-    def _channel(self, person: Person, sight: Sight) -> Channel:
+    def _channel(self, person: Person, sight: ViewScope) -> Channel:
         for channel in person.watchers.channels:
             if channel.sight is sight or channel.sight == sight:
                 if channel in self._channels.behind:  # who comes now gets the truth, and so does everybody
@@ -217,7 +216,7 @@ class Hub:
             return
         if channel.delivery is None:
             self._flush.tell(channel, had)
-        elif channel.delivery is Delivery.PACED:
+        elif channel.delivery is DeliveryMode.PACED:
             self._fanout.pace(channel, had)
 
     # A node that is late
@@ -274,10 +273,10 @@ class Hub:
         return 0 if person is None else viewers(person)
 
     @property
-    def popular(self) -> dict[Delivery, int]:
+    def popular(self) -> dict[DeliveryMode, int]:
         """How many people are delivered in which way, if not at once."""
         ways = list(self._channels.deliveries.values())
-        return {delivery: ways.count(delivery) for delivery in Delivery}
+        return {delivery: ways.count(delivery) for delivery in DeliveryMode}
 
     @property
     def paced_waiting(self) -> int:

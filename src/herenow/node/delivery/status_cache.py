@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from herenow.core.model import Presence
-from herenow.core.visibility import Sight, seen
+from herenow.core.visibility import ViewScope, seen
 from herenow.wire.shapes import status_body
 
 USERS = 50_000
 SIGHTS = 4
 """Of one user, the latest: mostly there are one or two, a service's and that of contacts."""
 
-_Kept = tuple[Sight, Presence, bool, int, bytes]
+_Kept = tuple[ViewScope, Presence, bool, int, bytes]
 
 
 class StatusCache:
@@ -27,7 +27,7 @@ class StatusCache:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def body(self, user: str, sight: Sight, presence: Presence, today: int, *, stale: bool) -> bytes:
+    def body(self, user: str, sight: ViewScope, presence: Presence, today: int, *, stale: bool) -> bytes:
         """`today`: see `visibility.day_of`. `stale`: nobody knows whether it is still so."""
         kept = self._kept.get(user, ())
         for by, shown, said_stale, day, body in kept:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from herenow.core.bucket import take
+from herenow.core.limits import take_token
 from herenow.node.context import Context
 from herenow.node.records import Records
 
@@ -34,7 +34,7 @@ class Polling:
         if self._rate.every == 0 or self._is_here(user):
             return 0
         now = self._clock.now()
-        full_at, wait = take(self._full_at.get(user), now, self._rate)
+        full_at, wait = take_token(self._full_at.get(user), now, self._rate)
         if wait == 0:
             self._forget(now)
             self._full_at[user] = full_at

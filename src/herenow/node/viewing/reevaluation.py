@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from herenow.core.model import NOBODY_HERE
-from herenow.core.visibility import Sight
+from herenow.core.visibility import ViewScope
 from herenow.errors import Unavailable
 from herenow.kit.idset import among
 from herenow.node.access import RelationCache
@@ -169,7 +169,7 @@ class Reevaluation:
                 outbox.pending_targets if targets is None else outbox.pending_targets.intersection(targets)
             )
             sights = await self._access.view_scopes(person.user, pending) if pending else {}
-            visible = [user for user in pending if sights[user] != Sight.NONE]
+            visible = [user for user in pending if sights[user] != ViewScope.NONE]
             if not visible:
                 continue
             granted = await self._subscriptions.subscribe(outbox, visible)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from herenow.core.visibility import Kind, Sight
+from herenow.core.visibility import Kind, ViewScope
 from herenow.errors import Unavailable
 from herenow.kit.idset import among, holds
 from herenow.kit.loop_budget import Turns
@@ -92,11 +92,11 @@ class Subscriptions:
         return granted
 
     def _admit(
-        self, outbox: Outbox, targets: Sequence[str], sights: Sequence[Sight | None], granted: Granted
-    ) -> list[tuple[Person, Sight | None]]:
+        self, outbox: Outbox, targets: Sequence[str], sights: Sequence[ViewScope | None], granted: Granted
+    ) -> list[tuple[Person, ViewScope | None]]:
         """Who may be watched, as things stand, and is worth being read."""
-        admitted: list[tuple[Person, Sight | None]] = []
-        watching, get, full = among(outbox.watching, targets), self._people.get, Sight.FULL
+        admitted: list[tuple[Person, ViewScope | None]] = []
+        watching, get, full = among(outbox.watching, targets), self._people.get, ViewScope.FULL
         room = self._max - len(outbox.watching)
         denied = [sight for sight in sights if sight is not full and _is_nothing(sight)]
         if not watching and len(targets) <= room and not denied:
@@ -123,7 +123,7 @@ class Subscriptions:
     def _grant(
         self,
         outbox: Outbox,
-        admitted: list[tuple[Person, Sight | None]],
+        admitted: list[tuple[Person, ViewScope | None]],
         granted: Granted,
         *,
         following: bool,
@@ -131,7 +131,7 @@ class Subscriptions:
         if outbox.closed:
             return
         watching = among(outbox.watching, [person.user for person, _ in admitted])
-        room, wanted = self._max - len(outbox.watching), list[tuple[Person, Sight]]()
+        room, wanted = self._max - len(outbox.watching), list[tuple[Person, ViewScope]]()
         for person, sight in admitted:
             if following and not wants_contact(outbox, person.user):
                 continue  # as wanted now, not as it was when we began to read
@@ -143,10 +143,10 @@ class Subscriptions:
                     granted.denied.append((person.user, "too_many_subscriptions"))
                     continue
                 room -= 1
-            wanted.append((person, Sight.NONE if sight is None else sight))
+            wanted.append((person, ViewScope.NONE if sight is None else sight))
         self._watch(outbox, wanted, granted)
 
-    def _watch(self, outbox: Outbox, wanted: list[tuple[Person, Sight]], granted: Granted) -> None:
+    def _watch(self, outbox: Outbox, wanted: list[tuple[Person, ViewScope]], granted: Granted) -> None:
         watching = among(outbox.watching, [person.user for person, _ in wanted])
         channels = self._delivery.watch(outbox, wanted)  # which may have told another just now
         granted.statuses = granted.news = self._delivery.said_now(channels)
@@ -180,7 +180,7 @@ class Subscriptions:
 
     def _may_come_back(self, outbox: Outbox, target: str) -> bool:
         """By following contacts. Others need not be remembered, so that rubbish takes no room."""
-        return holds(outbox.watching, target) or self.scope(outbox.user, target) != Sight.NONE
+        return holds(outbox.watching, target) or self.scope(outbox.user, target) != ViewScope.NONE
 
     async def unsubscribe_contacts(self, outbox: Outbox) -> list[str]:
         """Those who are contacts, and those who were: the graph may bring them back."""
@@ -192,29 +192,29 @@ class Subscriptions:
             [
                 user
                 for user in outbox.watching
-                if user in contacts or watched_by(outbox, self._people.get(user)).sight == Sight.NONE
+                if user in contacts or watched_by(outbox, self._people.get(user)).sight == ViewScope.NONE
             ],
         )
 
-    def scope(self, viewer: str, target: str) -> Sight:
+    def scope(self, viewer: str, target: str) -> ViewScope:
         verdict = self._access.verdict(viewer, target)
-        return Sight.NONE if verdict is None else verdict.sight
+        return ViewScope.NONE if verdict is None else verdict.scope
 
-    def _known_sights(self, outbox: Outbox, targets: Sequence[str]) -> Sequence[Sight | None]:
+    def _known_sights(self, outbox: Outbox, targets: Sequence[str]) -> Sequence[ViewScope | None]:
         """Of each, in order. None: we do not know it, which is no reason to deny anything."""
         if outbox.truth:
-            return [Sight.TRUTH] * len(targets)
+            return [ViewScope.TRUTH] * len(targets)
         return self._access.known_sights(outbox.user, targets)
 
 
-_NONE = Sight.NONE
+_NONE = ViewScope.NONE
 
 
-def _is_nothing(sight: Sight | None) -> bool:
+def _is_nothing(sight: ViewScope | None) -> bool:
     return sight is not None and sight.kind is Kind.NONE
 
 
-def _is_frozen(sight: Sight | None) -> bool:
+def _is_frozen(sight: ViewScope | None) -> bool:
     return sight is not None and sight.kind is Kind.FROZEN
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import msgspec
 
-from herenow.core.visibility import Sight, may_hear_typing
+from herenow.core.visibility import ViewScope, may_hear_typing
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.kit.idset import holds
 from herenow.node.access import RelationCache
@@ -143,7 +143,7 @@ class TypingRooms:
         """A stranger is refused as in `presence.subscribe`; who hides, or who cannot be known now, is not told apart."""
         await self._access.relate(user, [to])
         verdict = self._access.verdict(user, to)
-        if verdict is not None and verdict.sight == Sight.NONE:
+        if verdict is not None and verdict.scope == ViewScope.NONE:
             raise ProtocolError(
                 "not_mutual_followers", f"{to} and you neither follow each other nor are in contact."
             )

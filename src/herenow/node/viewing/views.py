@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from herenow.core.model import Bucket, Presence, Status, View
-from herenow.core.visibility import Facts, Kind, Sight, judge, seen, seen_by_oneself
+from herenow.core.visibility import Facts, Kind, ViewScope, judge, seen, seen_by_oneself
 from herenow.node.access import RelationCache
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery, StatusCache
@@ -49,7 +49,7 @@ class Views:
         ]
 
     async def _look(
-        self, users: Sequence[str], sights: Mapping[str, Sight]
+        self, users: Sequence[str], sights: Mapping[str, ViewScope]
     ) -> Sequence[tuple[Presence, bool]]:
         """(presence, is it known to be fresh) of each; of who may not be seen, that of nobody."""
         none = _NONE
@@ -97,7 +97,7 @@ class Views:
         preferences = await self._access.preferences(user)
         if not preferences.public:
             return None
-        sights = self._delivery.as_answered({user: judge(Facts(contact=True, target=preferences)).sight})
+        sights = self._delivery.as_answered({user: judge(Facts(contact=True, target=preferences)).scope})
         [known] = await self._records.read([user], hidden_users=_frozen(sights))
         shard = self._people.shard_of(user)
         body = self._open_status(user, sights[user], known, stale=self._delivery.is_stale(shard))
@@ -112,12 +112,14 @@ class Views:
             for user, (presence, _) in zip(contacts, found, strict=True)
         ]
 
-    async def _sights(self, viewer: str | None, users: Sequence[str]) -> Mapping[str, Sight]:
+    async def _sights(self, viewer: str | None, users: Sequence[str]) -> Mapping[str, ViewScope]:
         if viewer is None:
-            return dict.fromkeys(users, Sight.TRUTH)
+            return dict.fromkeys(users, ViewScope.TRUTH)
         return self._delivery.as_answered(await self._access.view_scopes(viewer, users))
 
-    def _open_status(self, user: str, sight: Sight, known: tuple[Presence, bool], *, stale: bool) -> bytes:
+    def _open_status(
+        self, user: str, sight: ViewScope, known: tuple[Presence, bool], *, stale: bool
+    ) -> bytes:
         person, kind = self._people.find(user), sight.kind
         if person is not None and person.watchers.channels and kind is not _NONE:
             return self._delivery.body(person, sight)
@@ -131,7 +133,7 @@ _UNSEEN = Presence(), True
 _NONE, _FROZEN = Kind.NONE, Kind.FROZEN
 
 
-def _frozen(sights: Mapping[str, Sight]) -> set[str]:
+def _frozen(sights: Mapping[str, ViewScope]) -> set[str]:
     """Who is hidden from this viewer, whatever their record says."""
     frozen = _FROZEN
     return {user for user, sight in sights.items() if sight.kind is frozen}
