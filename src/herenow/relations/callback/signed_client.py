@@ -14,7 +14,8 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 import httpx2
 
 from herenow import __version__
-from herenow.kit.circuit_breaker import Rest
+from herenow.kit.circuit_breaker import CircuitBreaker
+from herenow.kit.retry import Backoff
 from herenow.ports import SourceHealth
 from herenow.relations.callback.failures import Failed
 from herenow.relations.callback.signature import signed
@@ -32,6 +33,12 @@ MOST_BYTES = 4 << 20
 TRIES = 2
 """A kept connection may have been closed at the other end in the very moment we used it; a question may be asked twice."""
 
+FAILURES = 3
+"""Failures in a row after which the application is left alone."""
+
+PAUSES = Backoff(0.5, 5.0)
+"""For so long; the longest is also how late it is noticed that the application is back."""
+
 BUSY = frozenset({429, 502, 503, 504})
 """Statuses by which the application, or a proxy before it, says that it cannot now."""
 
@@ -44,7 +51,7 @@ class Messenger:
         self._secret = secret
         self._now = now
         self._turns = asyncio.Semaphore(AT_A_TIME)
-        self._rest = Rest()
+        self._circuit = CircuitBreaker(FAILURES, PAUSES)
         self._reports = Reports(health, silent=silent)
         self._client = httpx2.AsyncClient(
             headers={
@@ -88,20 +95,20 @@ class Messenger:
 
     async def _admitted(self, body: bytes, deadline: float) -> bytes:
         """Our turn has come, but perhaps the others have learnt meanwhile that nobody answers."""
-        if not self._rest.admits(_time()):
+        if not self._circuit.allows(_time()):
             raise self.failed(Failed("resting", "The application failed several times and is left alone."))
         try:
             answer = await self._within(deadline, body)
         except Failed as failed:
             if failed.away:
-                self._rest.failed(_time())
+                self._circuit.failed(_time())
             else:
-                self._rest.answered()
+                self._circuit.succeeded()
             raise self.failed(failed) from None
         except BaseException:
-            self._rest.given_up()
+            self._circuit.abandoned()
             raise
-        self._rest.answered()
+        self._circuit.succeeded()
         return answer
 
     async def _within(self, deadline: float, body: bytes) -> bytes:
