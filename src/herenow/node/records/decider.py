@@ -22,7 +22,7 @@ from herenow.core.record import UnknownFormat, encode
 from herenow.core.settle import Edit, Held, Outcome, Timings, droppable, settle
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
-from herenow.kit.shared_timeout import Patience
+from herenow.kit.shared_timeout import SharedTimeout
 from herenow.kit.tasks import Tasks
 from herenow.node.delivery.hub import Hub
 from herenow.node.metrics import Metrics
@@ -94,7 +94,7 @@ class Decider:
         """Shard → who is to be decided there, when their task begins."""
         self._waiting: dict[Person, None] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._patience = Patience(PATIENCE)
+        self._timeout = SharedTimeout(PATIENCE)
         self._trouble = ""
 
     def touch(self, person: Person) -> None:
@@ -133,7 +133,7 @@ class Decider:
         person.asks += (ask,)
         try:
             self.touch(person)
-            await self._patience.wait_for(ask.done)
+            await self._timeout.wait_for(ask.done)
             return person.presence
         except TimeoutError:
             person.asks = without(person.asks, ask)
@@ -227,7 +227,7 @@ class Decider:
         return self._trouble if self._waiting and self._trouble else None
 
     def close(self) -> None:
-        self._patience.close()
+        self._timeout.close()
         if self._timer is not None:
             self._timer.cancel()
 
