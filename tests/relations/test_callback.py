@@ -11,10 +11,8 @@ from tests.relations.application import SECRET, answer, application
 from herenow.errors import Unavailable
 from herenow.kit.retry import Backoff
 from herenow.ports import Relation, SourceHealth
-from herenow.relations.callback import signed_client
-from herenow.relations.callback.failures import Failed
+from herenow.relations.callback import CallbackRelations, Failed, signed_client
 from herenow.relations.callback.questions import MOST_CONTACTS, MOST_PAIRS
-from herenow.relations.callback.source import CallbackRelations
 
 NOW = 1_800_000_000_000
 MUTUAL = Relation(mutual_follow=True)
@@ -168,7 +166,7 @@ async def test_few_requests_are_under_way_at_a_time(app, source):
 
 
 async def test_too_many_questions_are_refused_at_once(app, source, monkeypatch):
-    monkeypatch.setattr("herenow.relations.callback.batcher.MOST_WAITING", 10)
+    monkeypatch.setattr("herenow.relations.callback.source.MOST_WAITING", 10)
     with pytest.raises(Failed, match="wait"):
         await source.between("ana", [f"user-{n}" for n in range(11)], NOW)
     await asyncio.sleep(0.02)

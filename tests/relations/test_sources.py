@@ -4,10 +4,9 @@ import pytest
 
 from herenow.errors import ConfigurationError
 from herenow.ports import Relation, SourceHealth
-from herenow.relations import SourceOptions, open_relations
+from herenow.relations import OpenRelations, SourceOptions, open_relations
+from herenow.relations.callback import CallbackRelations
 from herenow.relations.callback.signature import signature
-from herenow.relations.callback.source import CallbackRelations
-from herenow.relations.open import OpenRelations
 from herenow_testing.world.memory_ledger import MemoryLedger
 
 
