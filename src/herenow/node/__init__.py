@@ -22,7 +22,7 @@ from herenow.core.pacing import Crowds
 from herenow.core.settle import Edit, Timings
 from herenow.errors import HerenowError, Unavailable
 from herenow.kit.clock import NodeClock
-from herenow.kit.deadline import writing
+from herenow.kit.deadline import write_within
 from herenow.kit.tasks import Tasks
 from herenow.node.access.relation_cache import POLL, Acquaintances
 from herenow.node.admin.explain import Inquiries
@@ -495,7 +495,7 @@ class Node:
     # Between the parts
 
     async def _send(self, message: bytes) -> None:
-        await writing(self.engine.send(message))
+        await write_within(self.engine.send(message))
 
     def _ended(self, session: HeldSession, why: str) -> None:
         self.sessions.ended(session, why)

@@ -23,11 +23,12 @@ import structlog
 from herenow.core.visibility import Facts, Preferences, Sight, Verdict
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
-from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
+from herenow.kit.deadline import read_within, write_within
 from herenow.kit.idset import Ids
 from herenow.node.access.pair_facts import CONTACTS, FOREVER, ONESELF, Known, Tie, block_between, tie
 from herenow.node.access.refresh import Ages
 from herenow.node.access.unanswered import Doubts
+from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.node.metrics import Metrics
 from herenow.ports import IN_CONTACT, BlockRow, Ledger, LedgerChange, Relation, Relations
 
@@ -116,7 +117,7 @@ class Acquaintances:
         return self._trusted
 
     async def start(self) -> None:
-        self._cursor = await reading(self._ledger.changes_head(), LEDGER_DEADLINE)
+        self._cursor = await read_within(self._ledger.changes_head(), LEDGER_DEADLINE)
         self._heard = self._clock.monotonic()
 
     # Getting to know
@@ -232,11 +233,11 @@ class Acquaintances:
     async def _from_source(self, call: Coroutine[Any, Any, Answer]) -> Answer:
         if self._source is self._ledger:
             return await self._from_ledger(call)
-        return await reading(call, LEDGER_DEADLINE)  # it keeps its own count of failures
+        return await read_within(call, LEDGER_DEADLINE)  # it keeps its own count of failures
 
     async def _from_ledger(self, call: Coroutine[Any, Any, Answer]) -> Answer:
         try:
-            return await reading(call, LEDGER_DEADLINE)
+            return await read_within(call, LEDGER_DEADLINE)
         except Unavailable:
             self._metrics.ledger_errors += 1
             raise
@@ -362,7 +363,9 @@ class Acquaintances:
     async def _poll(self) -> None:
         try:
             while True:
-                changes, cursor = await reading(self._ledger.changes(self._cursor, CHANGES), LEDGER_DEADLINE)
+                changes, cursor = await read_within(
+                    self._ledger.changes(self._cursor, CHANGES), LEDGER_DEADLINE
+                )
                 self._heard = self._clock.monotonic()
                 await self._hear(changes)
                 self._cursor = cursor
@@ -399,7 +402,7 @@ class Acquaintances:
         if self._old is None:
             self._old = self._heard, self._cursor
         elif self._heard - self._old[0] > KEEP_CHANGES:
-            await writing(self._ledger.forget_changes(self._old[1]), LEDGER_DEADLINE)
+            await write_within(self._ledger.forget_changes(self._old[1]), LEDGER_DEADLINE)
             self._old = None
 
     def changed(self, change: LedgerChange) -> None:

@@ -25,11 +25,12 @@ from herenow.core.model import Presence
 from herenow.core.settle import Edit, droppable
 from herenow.core.values import replace
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.clock import SKEW, Clock
-from herenow.kit.deadline import LEDGER_DEADLINE, writing
+from herenow.kit.clock import Clock
+from herenow.kit.deadline import write_within
 from herenow.kit.tasks import Tasks
 from herenow.node.access.relation_cache import Acquaintances
 from herenow.node.admin.revocations import Revocations
+from herenow.node.deadlines import CLOCK_SKEW, LEDGER_DEADLINE
 from herenow.node.people import People, Person, lacking
 from herenow.node.records.authority import Standing
 from herenow.node.records.decider import Decider
@@ -119,7 +120,7 @@ class Users:
         will, and asking again does no harm."""
         now = self._clock.now()
         void = self._revocations.made(user, now, erased=now)
-        changes = await writing(self._ledger.erase(void), LEDGER_DEADLINE)
+        changes = await write_within(self._ledger.erase(void), LEDGER_DEADLINE)
         self._revocations.learn(void)
         await self._tell_void(void)
         try:
@@ -188,13 +189,13 @@ class Users:
             await self._tell(VoidMessage(self._origin, void.user, void.before, void.until, void.erased))
 
     async def _tell(self, message: EndMessage | VoidMessage) -> None:
-        await writing(self._engine.send(msgspec.json.encode(message)))
+        await write_within(self._engine.send(msgspec.json.encode(message)))
 
 
 def _since(lost: Presence, erased: int) -> Presence | None:
     """What of it is not from before: what is only a little younger may be by another clock."""
-    chosen = lost if lost.chosen >= erased + SKEW else _NOBODY
-    seen = lost.last_seen if (lost.last_seen or 0) >= erased + SKEW else None
+    chosen = lost if lost.chosen >= erased + CLOCK_SKEW else _NOBODY
+    seen = lost.last_seen if (lost.last_seen or 0) >= erased + CLOCK_SKEW else None
     return lacking(_NOBODY, replace(chosen, last_seen=seen))
 
 
@@ -203,6 +204,6 @@ _NOBODY = Presence()
 
 def _is_from_before(presence: Presence, erased: int) -> bool:
     """Version 0: the ledger's word, which has nothing from before."""
-    if not 0 < presence.version < erased + SKEW or (presence.erased_at or 0) >= erased:
+    if not 0 < presence.version < erased + CLOCK_SKEW or (presence.erased_at or 0) >= erased:
         return False
     return not (droppable(presence) and presence.last_seen is None and presence.idle_after is None)

@@ -15,7 +15,7 @@ import structlog
 from herenow.core.edits import retire
 from herenow.core.model import UNLEASED
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
-from herenow.kit.deadline import reading, writing
+from herenow.kit.deadline import read_within, write_within
 from herenow.node.people import People
 from herenow.node.records.decider import Decider
 from herenow.node.records.pages import pages
@@ -74,7 +74,7 @@ class Sweep:
 
     async def _fence(self, shard: int, dead: Mapping[str, int]) -> None:
         for epoch in dead:
-            await writing(self._engine.retire(shard, epoch))
+            await write_within(self._engine.retire(shard, epoch))
 
     async def _walk(self, shard: int, dead: Mapping[str, int]) -> None:
         await self._lose(
@@ -85,12 +85,12 @@ class Sweep:
         """After a shard lost its memory: sessions in it whose holder has no living row. The rows are read last: whoever
         has committed something had one before. Where the row is lost too, they lived until its last renewal that we saw."""
         found = [(user, holders) async for user, holders in self._holders(shard)]
-        alive = {lease.epoch for lease in await reading(self._engine.leases()) if not lease.dead}
+        alive = {lease.epoch for lease in await read_within(self._engine.leases()) if not lease.dead}
         orphaned = {
             epoch: self._renewed.get(epoch, 0) for _, holders in found for epoch in sorted(holders - alive)
         }
         for epoch in orphaned:
-            await writing(self._engine.retire(shard, epoch))
+            await write_within(self._engine.retire(shard, epoch))
         await self._lose(orphaned, [user for user, holders in found if holders & orphaned.keys()])
 
     async def own(self, shard: int, epoch: str) -> None:

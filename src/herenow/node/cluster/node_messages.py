@@ -10,7 +10,7 @@ import asyncio
 import msgspec
 
 from herenow.errors import Unavailable
-from herenow.kit.deadline import DEADLINE, reading
+from herenow.kit.deadline import DEADLINE, read_within
 from herenow.kit.tasks import Tasks
 from herenow.node.admin.users import EndMessage, Users, VoidMessage
 from herenow.node.cluster.reaper_assignment import ReapsMessage, Shares
@@ -47,7 +47,7 @@ class Mail:
 
     async def receive(self) -> None:
         try:
-            messages = await reading(self._engine.receive(LISTEN), LISTEN + DEADLINE)
+            messages = await read_within(self._engine.receive(LISTEN), LISTEN + DEADLINE)
         except Unavailable:
             await asyncio.sleep(LISTEN_AGAIN)
             return

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from herenow.errors import Unavailable
 from herenow.kit.clock import Clock
-from herenow.kit.deadline import reading
+from herenow.kit.deadline import read_within
 from herenow.kit.tasks import Tasks
 from herenow.node.cluster.reaper_assignment import NEVER, Reaping, Shares
 from herenow.node.metrics import Metrics
@@ -73,7 +73,7 @@ class Reaper:
     async def _look_at(self, shards: list[int], delay: int) -> float:
         """Those of which the same is ours: what is due since `delay` milliseconds."""
         now, asked = self._until(delay), self._clock.monotonic()
-        found = await reading(self._engine.due(shards, now, self._batch))
+        found = await read_within(self._engine.due(shards, now, self._batch))
         for shard, due in found.items():
             if not due.settled:
                 self._on_loss(shard, None, asked)
@@ -100,7 +100,7 @@ class Reaper:
                     break
                 before = due.users
                 await self._sleep(0)
-                due = (await reading(self._engine.due([shard], self._until(delay), self._batch)))[shard]
+                due = (await read_within(self._engine.due([shard], self._until(delay), self._batch)))[shard]
         except Unavailable:
             self._metrics.engine_errors += 1
         finally:

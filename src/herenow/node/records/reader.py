@@ -28,7 +28,8 @@ from herenow.core.values import replace
 from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable
 from herenow.kit.clock import Clock
-from herenow.kit.deadline import LEDGER_DEADLINE, reading
+from herenow.kit.deadline import read_within
+from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.node.metrics import Metrics
 from herenow.node.people import People, Person
 from herenow.node.records.authority import OnLoss
@@ -114,7 +115,7 @@ class Reader:
             return
         users = [person.user for person in people]
         asked = self._clock.monotonic()
-        loaded = await reading(self._engine.load(users))
+        loaded = await read_within(self._engine.load(users))
         absent = [user for user, found in zip(users, loaded, strict=True) if found.record is None]
         decoys = self._decoys(users, loaded, frozen) if discreetly else ()
         cold = await self._remembered(absent, decoys)
@@ -176,7 +177,7 @@ class Reader:
         """Read them again, because something may have been missed; answers who is different."""
         before = [(person.record, person.presence) for person in people]
         asked = self._clock.monotonic()
-        loaded = await reading(self._engine.load([person.user for person in people]))
+        loaded = await read_within(self._engine.load([person.user for person in people]))
         for person, (expected, _), found in zip(people, before, loaded, strict=True):
             if not found.settled:
                 self._on_loss(person.shard, None, asked)
@@ -243,7 +244,7 @@ class Reader:
 
     async def _look_up(self, users: list[str], frozen: Collection[str]) -> dict[str, tuple[Presence, bool]]:
         try:
-            loaded = await reading(self._engine.load(users))
+            loaded = await read_within(self._engine.load(users))
         except Unavailable:
             self._metrics.engine_errors += 1
             cold = await self._remembered(users, sure=True)
@@ -325,7 +326,7 @@ class Reader:
         question = object()
         self._asking.update(dict.fromkeys(missing, question))
         try:
-            rows = await reading(self._ledger.remembered([*missing, *decoys]), LEDGER_DEADLINE)
+            rows = await read_within(self._ledger.remembered([*missing, *decoys]), LEDGER_DEADLINE)
         except Unavailable:
             self._metrics.ledger_errors += 1
             if sure:

@@ -13,7 +13,8 @@ from herenow.core.edits import sign_out
 from herenow.core.model import Idle, Platform, Presence
 from herenow.core.settle import Timings
 from herenow.errors import ProtocolError
-from herenow.kit.clock import SKEW, Clock
+from herenow.kit.clock import Clock
+from herenow.node.deadlines import CLOCK_SKEW
 from herenow.node.delivery.connection import Connection
 from herenow.node.delivery.hub import Hub
 from herenow.node.delivery.outbox import Outbox
@@ -152,7 +153,7 @@ class Sessions:
         ]
         signed_out_at = max(notes, default=presence.version)
         for before, connection in enumerate(session.connections):
-            if connection.again_at > signed_out_at + SKEW:
+            if connection.again_at > signed_out_at + CLOCK_SKEW:
                 return session.connections[before:]  # in the order they came
         return ()
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from herenow.core.edits import set_custom, set_idle_after, set_mode
 from herenow.core.model import Custom, Mode, Presence
 from herenow.core.settle import Edit, Timings
-from herenow.kit.deadline import LEDGER_DEADLINE, writing
+from herenow.kit.deadline import write_within
+from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.node.records.decider import Decider
 from herenow.node.records.ledger_writer import Recorder
 from herenow.ports import Ledger
@@ -39,7 +40,7 @@ class Choices:
         return await self._choose(user, both, saved=saved)
 
     async def set_idle_after(self, user: str, idle_after: int | None) -> Presence:
-        await writing(self._ledger.set_idle_after(user, idle_after), LEDGER_DEADLINE)
+        await write_within(self._ledger.set_idle_after(user, idle_after), LEDGER_DEADLINE)
         return await self._decider.ask(user, set_idle_after(idle_after))
 
     async def _choose(self, user: str, edit: Edit, *, saved: bool) -> Presence:

@@ -14,8 +14,9 @@ from herenow.core.visibility import (
     outlasts_a_block,
 )
 from herenow.kit.clock import Clock
-from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
+from herenow.kit.deadline import read_within, write_within
 from herenow.node.access.relation_cache import Acquaintances
+from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.node.records.reader import Reader
 from herenow.node.viewing.relation_events import News
 from herenow.ports import BlockRow, Ledger, LedgerChange
@@ -32,7 +33,7 @@ class Privacy:
         self._clock = clock
 
     async def preferences(self, user: str) -> Preferences:
-        found = await reading(self._ledger.preferences([user]), LEDGER_DEADLINE)
+        found = await read_within(self._ledger.preferences([user]), LEDGER_DEADLINE)
         return found.get(user, _UNDECIDED)
 
     async def change(self, user: str, edit: PreferencesEdit) -> Preferences:
@@ -40,12 +41,12 @@ class Privacy:
         [(presence, _)] = await self._reader.look([user])
         now = self._clock.now()
         last_seen = last_seen_if_gone(presence, now)
-        after = await writing(self._ledger.set_preferences(user, edit, now, last_seen), LEDGER_DEADLINE)
+        after = await write_within(self._ledger.set_preferences(user, edit, now, last_seen), LEDGER_DEADLINE)
         await self._news.spread([LedgerChange("preferences", user, "")])
         return after
 
     async def blocked(self, user: str) -> list[str]:
-        return await reading(self._ledger.blocked(user), LEDGER_DEADLINE)
+        return await read_within(self._ledger.blocked(user), LEDGER_DEADLINE)
 
     async def block(self, user: str, other: str) -> None:
         """Neither sees the other from now on. Whether the other exists makes no difference."""
@@ -62,14 +63,14 @@ class Privacy:
             blocker_seen=last_seen_when_blocked(mine, of_user, now),
             blocked_seen=last_seen_when_blocked(theirs, of_other, now),
         )
-        await writing(self._ledger.block(row), LEDGER_DEADLINE)
+        await write_within(self._ledger.block(row), LEDGER_DEADLINE)
         await self._news.spread([changed])
 
     async def unblock(self, user: str, other: str) -> None:
-        known = await reading(self._ledger.preferences([user, other]), LEDGER_DEADLINE)
+        known = await read_within(self._ledger.preferences([user, other]), LEDGER_DEADLINE)
         remember = any(map(outlasts_a_block, known.values()))
         lifted_at = self._clock.now() if remember else None
-        await writing(self._ledger.unblock(user, other, lifted_at), LEDGER_DEADLINE)
+        await write_within(self._ledger.unblock(user, other, lifted_at), LEDGER_DEADLINE)
         await self._news.spread([LedgerChange("relation", user, other)])
 
     def _forget(self, change: LedgerChange) -> None:

@@ -15,7 +15,7 @@ from secrets import token_urlsafe
 import msgspec
 
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.deadline import writing
+from herenow.kit.deadline import write_within
 from herenow.node.access.relation_cache import WHOLE, Acquaintances
 from herenow.node.viewing.subscriptions import Subscriptions
 from herenow.node.viewing.typing import TypingRooms
@@ -65,7 +65,7 @@ class News:
         if 0 < len(changes) <= MOST:
             message = ChangedMessage(self._origin, [(c.kind, c.a, c.b) for c in changes])
             with suppress(Unavailable, UnknownOutcome):
-                await writing(self._engine.send(msgspec.json.encode(message)))
+                await write_within(self._engine.send(msgspec.json.encode(message)))
 
     def receive(self, message: ChangedMessage) -> None:
         """From another node."""

@@ -17,7 +17,7 @@ import msgspec
 from herenow.core.visibility import Sight, may_hear_typing
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
-from herenow.kit.deadline import writing
+from herenow.kit.deadline import write_within
 from herenow.kit.idset import holds
 from herenow.kit.tasks import Tasks
 from herenow.node.access.relation_cache import Acquaintances
@@ -154,7 +154,7 @@ class TypingRooms:
         with suppress(
             Unavailable, UnknownOutcome
         ):  # best effort: the viewers elsewhere miss a few seconds of dots
-            await writing(self._engine.send(msgspec.json.encode(message)))
+            await write_within(self._engine.send(msgspec.json.encode(message)))
 
     async def _may_address(self, user: str, to: str) -> bool:
         """A stranger is refused as in `presence.subscribe`; who hides, or who cannot be known now, is not told apart."""
