@@ -24,14 +24,16 @@ class Backoff:
     """Seconds between attempts: `first`, then twice as long each time, but at most `longest`."""
 
     first: float
-    longest: float = 0.0
-    """Less than `first`: every pause is `first`."""
+    longest: float | None = None
+    """None: every pause is `first`."""
     jitter: float = 0.0
     """The part of each pause, 0 to 1, that is left to chance: callers that failed together do not come back together."""
 
     def pause(self, failures: int) -> float:
         """After so many failures in a row, at least one."""
-        pause = min(self.first * 2.0 ** min(failures - 1, DOUBLINGS), max(self.first, self.longest))
+        pause = self.first
+        if self.longest is not None:
+            pause = min(pause * 2.0 ** min(failures - 1, DOUBLINGS), self.longest)
         return pause if self.jitter == 0.0 else pause * (1.0 - self.jitter * random.random())
 
 
