@@ -172,3 +172,15 @@ async def test_a_batch_that_was_cancelled_does_not_stay_open():
     await batcher.close()
     await asyncio.gather(ask, return_exceptions=True)
     assert await batcher.ask(2) == 4
+
+
+async def test_finish_waits_for_all_that_was_asked():
+    squares = Squares(takes=0.0)
+    batcher = squares.batcher(delay=5.0, most=2)
+    asks = [asyncio.create_task(batcher.ask(key)) for key in range(5)]
+    await asyncio.sleep(0)
+    await batcher.finish()
+    assert await asyncio.gather(*asks) == [0, 1, 4, 9, 16]
+    assert squares.asked == [(0, 1), (2, 3), (4,)]
+    assert squares.at == [0, 0, 0]
+    assert batcher.waiting == 0

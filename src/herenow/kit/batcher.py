@@ -49,7 +49,7 @@ class Batcher(Generic[Key, Answer]):
         self._patience = patience
         self._tasks = Tasks()
         self._open: _Batch[Key, Answer] | None = None
-        self._under_way = 0
+        self._under_way: set[_Batch[Key, Answer]] = set()
         self._sent_at = float("-inf")
         self.waiting = 0
         """Keys that wait for an answer."""
@@ -58,8 +58,10 @@ class Batcher(Generic[Key, Answer]):
         """Raises the exception that is the answer."""
         answers = await self._join(key).waiter()
         answer = answers[key]
+        if isinstance(answer, HerenowError):
+            raise answer.with_traceback(None)  # perhaps shared: it would gather the tracebacks of all callers
         if isinstance(answer, Exception):
-            raise answer.with_traceback(None)  # shared with others: it would gather their tracebacks
+            raise answer
         return answer
 
     async def ask_all(self, keys: Iterable[Key]) -> dict[Key, Answer | Exception]:
@@ -74,12 +76,20 @@ class Batcher(Generic[Key, Answer]):
             found.update((key, answers[key]) for key in wanted)
         return found
 
+    async def finish(self) -> None:
+        """Send the open batch and wait until everything that was asked is answered."""
+        self._send_open()
+        for waiter in [batch.waiter() for batch in self._under_way]:
+            await waiter
+
     async def close(self) -> None:
         """Cancel all batches; their callers get `Unavailable`."""
-        batch = self._open
-        if batch is not None and not batch.sent:
-            self._send(batch)
+        self._send_open()
         await self._tasks.end()
+
+    def _send_open(self) -> None:
+        if self._open is not None and not self._open.sent:
+            self._send(self._open)
 
     def _join(self, key: Key) -> _Batch[Key, Answer]:
         batch = self._open
@@ -113,7 +123,7 @@ class Batcher(Generic[Key, Answer]):
             batch.timer.cancel()
         if self._spacing:
             self._sent_at = asyncio.get_running_loop().time()
-        self._under_way += 1
+        self._under_way.add(batch)
         task = self._tasks.spawn(self._run(batch), self._name)
         task.add_done_callback(lambda _: self._ended(batch))
 
@@ -134,7 +144,7 @@ class Batcher(Generic[Key, Answer]):
 
     def _settle(self, batch: _Batch[Key, Answer], answers: Answers[Key, Answer]) -> None:
         batch.answer(answers)
-        self._under_way -= 1
+        self._under_way.discard(batch)
         self.waiting -= len(batch.keys)
         if self._patience and self._open is not None and not self._open.sent:
             assert self._open.timer is not None
