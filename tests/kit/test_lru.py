@@ -85,6 +85,8 @@ def expiring():
 def test_an_entry_is_there_until_its_time(expiring):
     assert expiring.get("a", 99) == "A"
     assert expiring.get("a", 100) is None
+    assert expiring.peek("a") == "A"
+    assert expiring.peek("x") is None
     assert expiring.get("b", 100) == "B"
     assert expiring.get("x", 0) is None
 

@@ -75,6 +75,11 @@ class ExpiringLru(Generic[Key, Value]):
         entry = self._entries.get(key)
         return None if entry is None or entry[0] <= now else entry[1]
 
+    def peek(self, key: Key) -> Value | None:
+        """Without regard to the time: an entry that has ended may still be there."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry[1]
+
     def put(self, key: Key, value: Value, until: float) -> None:
         """The entry becomes the newest one. It is read as absent from `until` on."""
         entries = self._entries

@@ -9,7 +9,6 @@ no cache to invalidate, only people that are followed by the tail or forgotten.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +17,7 @@ from herenow.core.record import decode
 from herenow.core.settle import Edit, Held
 from herenow.core.shards import shard_of
 from herenow.core.values import replace
+from herenow.kit.lru import ExpiringLru
 
 if TYPE_CHECKING:
     from herenow.node.delivery.channels import Channel
@@ -293,7 +293,7 @@ class People:
         self._people: dict[str, Person] = {}
         self.find: Callable[[str], Person | None] = self._people.get
         """Who is known here; the dictionary's own method, because a bulk read asks a thousand times."""
-        self._recent: OrderedDict[str, tuple[int, Person]] = OrderedDict()
+        self._recent: ExpiringLru[str, Person] = ExpiringLru(RECENT)
 
     def __len__(self) -> int:
         return len(self._people)
@@ -311,8 +311,8 @@ class People:
         person = self._people.get(user)
         if person is None:
             person = self._people[user] = Person(user, shard_of(user, self._shards))
-            if user in self._recent:  # what we knew when they left us, until they are read
-                person.lost = self._recent[user][1].presence
+            if (left := self._recent.peek(user)) is not None:
+                person.lost = left.presence  # what we knew when they left us, until they are read
         return person
 
     def spelled(self, users: Iterable[str]) -> list[str]:
@@ -326,8 +326,7 @@ class People:
             return
         del self._people[person.user]
         if person.record is not None:
-            self._recent[person.user] = (now, person)
-            self._recent.move_to_end(person.user)
+            self._recent.put(person.user, person, now + REMEMBER_ENDED)
         self.forget_old(now)
 
     def in_shard(self, shard: int) -> list[Person]:
@@ -338,15 +337,11 @@ class People:
         self.forget_old(now)
         here = [p for p in self.in_shard(shard) if p.record is not None]
         yield from sorted(here, key=lambda p: not p.channels)
-        for user, (_, person) in list(self._recent.items()):
+        for user, person in self._recent.items():
             # Who left us while they were read has a record no more, if that read found none.
             if person.shard == shard and person.record is not None and user not in self._people:
                 yield person
 
     def forget_old(self, now: int) -> None:
         """Who left us long enough ago. Called now and then, also when nobody comes or goes."""
-        while self._recent:
-            user, (at, _) = next(iter(self._recent.items()))
-            if at + REMEMBER_ENDED > now and len(self._recent) <= RECENT:
-                return
-            del self._recent[user]
+        self._recent.expire(now)

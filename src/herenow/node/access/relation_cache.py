@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import read_within, write_within
 from herenow.kit.idset import Ids
+from herenow.kit.lru import Lru
 from herenow.node.access.pair_facts import CONTACTS, FOREVER, ONESELF, Known, Tie, block_between, tie
 from herenow.node.access.refresh import Ages
 from herenow.node.access.unanswered import Doubts
@@ -96,7 +97,7 @@ class Acquaintances:
         self._on_over = on_over
         self.rooms_relate = rooms_relate
         self._known = Known()
-        self._members: OrderedDict[tuple[str, str], bool] = OrderedDict()
+        self._members: Lru[tuple[str, str], bool] = Lru(MEMBERS)
         self._ends: list[tuple[int, str, str]] = []
         self._changes = _Changes()
         self._ages: Ages[str | tuple[str, str]] = Ages(ttl, clock.monotonic)
@@ -341,10 +342,8 @@ class Acquaintances:
                 self._doubts.add("member", user, room)
                 raise
             if changed.isdisjoint(((room, user), (room, ""), (ANYBODY, user), EVERYTHING)):
-                self._members[room, user] = member
+                self._members.put((room, user), member)
                 self._ages.asked_anew((room, user), asked)
-        if len(self._members) > MEMBERS:
-            self._members.popitem(last=False)
         return member
 
     # Hearing otherwise

@@ -16,6 +16,7 @@ from herenow.core.edits import retire
 from herenow.core.model import UNLEASED
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.kit.deadline import read_within, write_within
+from herenow.kit.lru import Lru
 from herenow.node.people import People
 from herenow.node.records.decider import Decider
 from herenow.node.records.pages import pages
@@ -37,16 +38,13 @@ class Sweep:
         self._decider = decider
         self._swept: dict[str, set[int]] = {}
         """Epoch → shards where nothing of it is left, while others are still to be done."""
-        self._renewed: dict[str, int] = {}
+        self._renewed: Lru[str, int] = Lru(REMEMBER)
         """Epoch → its last renewal that we saw, should the store lose its row."""
 
     def saw(self, leases: Iterable[Lease]) -> None:
         """As they stand now."""
         for lease in leases:
-            self._renewed.pop(lease.epoch, None)
-            self._renewed[lease.epoch] = lease.renewed_at
-        while len(self._renewed) > REMEMBER:
-            del self._renewed[next(iter(self._renewed))]
+            self._renewed.put(lease.epoch, lease.renewed_at)
 
     async def retire(self, dead: Mapping[str, int]) -> None:
         """Epoch → its last renewal. The fence first: afterwards nothing of it can be committed any more. A shard that is

@@ -17,7 +17,6 @@ something (see `healing`). What we know then stays as it is until the shard has 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +28,7 @@ from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import read_within
+from herenow.kit.lru import ExpiringLru, Lru
 from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.node.metrics import Metrics
 from herenow.node.people import People, Person
@@ -68,13 +68,13 @@ class Reader:
         self._clock = clock
         self._metrics = metrics
         self._on_loss = on_loss
-        self._cold: OrderedDict[str, tuple[int, Presence]] = OrderedDict()
+        self._cold: ExpiringLru[str, Presence] = ExpiringLru(COLD_USERS)
         self._asking: dict[str, object] = {}
         """Whom the ledger is being asked about, as long as nothing was heard of them meanwhile, and by which question."""
-        self._asked: OrderedDict[str, int] = OrderedDict()
-        """Who is in the store and looks offline, and until when the ledger need not be asked for them all the same. What
+        self._asked: ExpiringLru[str, bool] = ExpiringLru(COLD_USERS)
+        """Who is in the store and looks offline, as long as the ledger need not be asked for them all the same. What
         happens to them does not shorten it: somebody hidden may be busy."""
-        self._decoded: OrderedDict[str, tuple[bytes, Presence]] = OrderedDict()
+        self._decoded: Lru[str, tuple[bytes, Presence]] = Lru(DECODED)
         self._guesses: dict[Person, None] = {}
         self.on_news: Callable[[Person], None] = _nothing
         """Called with somebody who was known and is watched here, of whom a read said something that the log has not yet:
@@ -263,7 +263,7 @@ class Reader:
 
     def forget(self, user: str) -> None:
         """Something happened to this user: what the ledger said is old."""
-        self._cold.pop(user, None)
+        self._cold.pop(user)
         self._asking.pop(user, None)
 
     def forget_all(self) -> None:
@@ -281,14 +281,11 @@ class Reader:
             user
             for user, found in zip(users, loaded, strict=True)
             if found.record is not None
-            and self._asked.get(user, 0) <= now
+            and self._asked.get(user, now) is None
             and (user in frozen or self._looks_offline(user, found.record))
         ]
         for user in decoys:
-            self._asked[user] = now + KEEP_COLD
-            self._asked.move_to_end(user)
-        while len(self._asked) > COLD_USERS:
-            self._asked.popitem(last=False)
+            self._asked.put(user, value=True, until=now + KEEP_COLD)
         return decoys
 
     def _looks_offline(self, user: str, record: bytes) -> bool:
@@ -303,9 +300,7 @@ class Reader:
         if kept is not None and kept[0] == record:
             return kept[1]
         presence = decode(record)
-        self._decoded[user] = record, presence
-        if len(self._decoded) > DECODED:
-            self._decoded.popitem(last=False)
+        self._decoded.put(user, (record, presence))
         return presence
 
     async def _remembered(
@@ -316,9 +311,9 @@ class Reader:
         known: dict[str, Presence] = {}
         missing: list[str] = []
         for user in users:
-            kept = self._cold.get(user)
-            if kept is not None and kept[0] > now:
-                known[user] = kept[1]
+            kept = self._cold.get(user, now)
+            if kept is not None:
+                known[user] = kept
             else:
                 missing.append(user)
         if not missing and not decoys:
@@ -338,9 +333,7 @@ class Reader:
                 self._asking.pop(user, None)
         known |= {user: from_ledger(rows.get(user)) for user in missing}
         for user in latest:
-            self._cold[user] = now + KEEP_COLD, known[user]
-        while len(self._cold) > COLD_USERS:
-            self._cold.popitem(last=False)
+            self._cold.put(user, known[user], now + KEEP_COLD)
         return known
 
 

@@ -16,6 +16,7 @@ from herenow.core.model import Idle, Session
 from herenow.core.sessions import idle_limit
 from herenow.core.settle import Timings
 from herenow.kit.clock import Clock
+from herenow.kit.loop_budget import LoopBudget
 from herenow.kit.wheel import Wheel
 from herenow.node.people import HeldSession, People, without
 from herenow.node.records.authority import Standing
@@ -39,8 +40,8 @@ ROUNDS = 3
 """Turns of the event loop before whoever seems silent is looked at again: in each of them it reads tens of thousands of
 sockets, so that what had arrived is read by then."""
 
-PORTION = 200
-"""How many are lost in one turn of the loop, about 20 ms of work: ten thousand at once would hold it for seconds, and
+BUDGET = 200
+"""How many are lost in one iteration of the loop, about 20 ms of work: ten thousand at once would hold it for seconds, and
 every other time-out with it."""
 
 AFTER_FAILURE = 1_000
@@ -74,6 +75,7 @@ class Silence:
         self._suspects: list[HeldSession] = []
         """Whose time has come by the wheel."""
         self._losing = False
+        self._budget = LoopBudget(BUDGET)
         self.on_silent: Callable[[HeldSession, int], None] = _nothing
         """Called with a leased session and the time at which it is lost."""
 
@@ -108,11 +110,9 @@ class Silence:
             for _ in range(ROUNDS):
                 await asyncio.sleep(0)
             suspects, self._suspects = self._suspects, []
-            for start in range(0, len(suspects), PORTION):
-                now = self._clock.now()
-                for session in suspects[start : start + PORTION]:
-                    self._look_for_sure(session, now)
-                await asyncio.sleep(0)
+            for session in suspects:
+                await self._budget.take()
+                self._look_for_sure(session, self._clock.now())
         finally:
             self._losing = False
 

@@ -163,7 +163,7 @@ class Keyring:
         until = self._clock.monotonic() + self._source.patience
         for kid in asked:
             if kid is None or kid not in self._kids:
-                self._absent.put(kid, True, until)
+                self._absent.put(kid, value=True, until=until)
 
     def _failed(self, error: BadKeys) -> None:
         self._failures += 1
