@@ -91,7 +91,7 @@ def at_rest(world, nodes, clients):
         for person in node.node.people:
             if person.deciding or person.dirty or person.asks or person.committing:
                 yield ("unfinished", person.user)
-        if node.node.decider._touched or len(node.node.decider._patience):
+        if node.node.decider._touched or len(node.node.decider._timeout):
             yield ("left over", node.name)
 
 

@@ -16,16 +16,15 @@ something (see `healing`). What we know then stays as it is until the shard has 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from herenow.core.model import Presence, Status
 from herenow.core.record import UnknownFormat, decode, version_of
 from herenow.core.settle import droppable
 from herenow.core.values import replace
 from herenow.core.visibility import status_in_public
-from herenow.errors import HerenowError, Unavailable
+from herenow.errors import Unavailable
+from herenow.kit.batcher import Batcher
 from herenow.kit.clock import Clock
 from herenow.kit.deadline import read_within
 from herenow.kit.lru import ExpiringLru, Lru
@@ -42,14 +41,6 @@ COLD_USERS = 50_000
 DECODED = 50_000
 PART = 1_000
 """People who are read from the store at a time, where there may be any number."""
-
-
-@dataclass(slots=True)
-class _Company:
-    """People who are read together."""
-
-    people: list[Person]
-    read: asyncio.Future[None]
 
 
 class Reader:
@@ -79,32 +70,18 @@ class Reader:
         self.on_news: Callable[[Person], None] = _nothing
         """Called with somebody who was known and is watched here, of whom a read said something that the log has not yet:
         when it comes there, it is no news any more, and those who look would never hear of it."""
-        self._company: _Company | None = None
+        self._together: Batcher[Person, None] = Batcher(self._learn_together, "read")
 
     # People we follow
 
     async def learn_one(self, person: Person) -> None:
         """As `learn`, together with everybody else who is asked for in this turn of the loop: a storm of arrivals is a
         few reads."""
-        company = self._company
-        if company is not None:
-            company.people.append(person)
-            await asyncio.shield(company.read)
-            return
-        company = self._company = _Company([person], asyncio.get_running_loop().create_future())
-        try:
-            await asyncio.sleep(0)
-            self._company = None
-            await self.learn(company.people)
-        except BaseException as error:
-            self._company = None
-            failure = (
-                error if isinstance(error, HerenowError) else Unavailable(f"reading was given up: {error!r}")
-            )
-            company.read.set_exception(failure)
-            company.read.exception()  # perhaps nobody else waits
-            raise
-        company.read.set_result(None)
+        await self._together.ask(person)
+
+    async def _learn_together(self, people: tuple[Person, ...]) -> dict[Person, None]:
+        await self.learn(people)
+        return dict.fromkeys(people)
 
     async def learn(
         self, people: Sequence[Person], *, discreetly: bool = False, frozen: Collection[str] = ()
