@@ -5,7 +5,6 @@ import pytest_asyncio
 from tests.api.world import SERVICE, problem, serving
 
 from herenow.core.limits import Rate
-from herenow.node.viewing import polling
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -114,7 +113,7 @@ async def test_a_bucket_that_is_full_again_is_forgotten(world):
 
 
 async def test_memory_is_bounded(world, monkeypatch):
-    monkeypatch.setattr(polling, "POLLERS", 10)
+    monkeypatch.setattr(world.node.viewing.polling._full_at, "_size", 10)
     for number in range(50):
         await ask(world, f"u{number}")
     assert len(world.node.viewing.polling) <= 10

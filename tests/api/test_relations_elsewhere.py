@@ -7,7 +7,7 @@ from tests.api.world import SERVICE, problem, serving
 
 from herenow.api.endpoints.graph import MOST, MOST_WHOLE
 from herenow.errors import Unavailable
-from herenow.relations.open import OpenRelations
+from herenow.relations import OpenRelations
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -57,7 +57,7 @@ async def test_questions_and_transactions_take_turns_on_one_connection(threads):
 
 
 async def test_what_is_asked_soon_after_a_hop_goes_there_together(threads, monkeypatch):
-    monkeypatch.setattr("herenow.ledgers.sqlite.worker_threads.REST", 0.5)
+    monkeypatch.setattr(threads._questions, "_spacing", 0.5)
     sizes, answer = [], threads._answer
 
     def answered(together):

@@ -3,13 +3,13 @@
 import asyncio
 
 import pytest
-from herenow.engines.memory import MemoryEngine, MemoryStore
 from tests.node.scenes import meet, with_timings
 
 from herenow.core.model import Platform, Presence, Session, Status
 from herenow.core.record import encode
 from herenow.core.settle import Timings
 from herenow.core.shards import shard_of
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.node import Node, NodeSettings, make_context
 from herenow.node.delivery.connection import Connection
 from herenow.ports import Offer

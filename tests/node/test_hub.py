@@ -9,12 +9,12 @@ import random
 
 import msgspec
 import pytest
-from herenow.engines.memory import MemoryEngine, MemoryStore
 
 from herenow.core.limits import LONGEST_WAVE, DeliveryMode, FanoutLimits, Shed
 from herenow.core.model import Idle, Mode, Presence, Session, Status
 from herenow.core.values import replace
 from herenow.core.visibility import ViewScope
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.kit.clock import NodeClock
 from herenow.node import NodeSettings, make_context
 from herenow.node.delivery import viewer_sets

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from tests.node.scenes import Stalled, meet
 
 from herenow.core.model import Mode, Platform
-from herenow.node.sessions.liveness import PORTION
+from herenow.node.sessions.liveness import BUDGET
 from herenow.wire.inputs import Activity
 from herenow_testing.world.world import World
 
@@ -202,7 +202,7 @@ async def test_who_is_heard_when_the_time_is_over_but_before_all_was_read_is_not
 
 async def test_thousands_who_fall_silent_at_once_are_lost_a_portion_in_a_turn_of_the_loop(world):
     node, *_ = await meet(world)
-    for number in range(3 * PORTION):
+    for number in range(3 * BUDGET):
         connected = node.node.sessions.connect(
             f"user{number}",
             "d1",
@@ -222,14 +222,14 @@ async def test_thousands_who_fall_silent_at_once_are_lost_a_portion_in_a_turn_of
 
     node.node.sessions.liveness.on_silent = noted
     await world.sleep(91)
-    assert sum(turns) == 3 * PORTION
-    assert max(turns) <= PORTION
+    assert sum(turns) == 3 * BUDGET
+    assert max(turns) <= BUDGET
 
 
 async def test_a_mistake_with_one_of_the_silent_takes_no_other_for_alive():
     world = World()
     node = await world.start("n1")
-    clients = [world.client(f"user{number}") for number in range(PORTION + 2)]
+    clients = [world.client(f"user{number}") for number in range(BUDGET + 2)]
     for client in clients:
         await client.connect(node)
         client.vanish()

@@ -10,7 +10,7 @@ from herenow.core.visibility import ViewScope
 from herenow.errors import Unavailable
 from herenow.node.viewing.subscriptions import MUTED
 from herenow.ports import LedgerChange, Relation
-from herenow.relations.open import OpenRelations
+from herenow.relations import OpenRelations
 from herenow_testing.world.memory_ledger import MemoryLedger
 from herenow_testing.world.world import World
 

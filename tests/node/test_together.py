@@ -9,7 +9,7 @@ from tests.node.scenes import Stalled
 from herenow.core.edits import set_mode
 from herenow.core.model import Mode
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.deadline import _go_on
+from herenow.kit.deadline import resume
 from herenow.node.records.decider import BATCH as TOGETHER
 from herenow_testing.world.world import World
 
@@ -193,7 +193,7 @@ async def test_tasks_that_start_at_once_lose_nobody(world):
     lazily = tasks._create
 
     async def rest(work, waits_for):
-        return await _go_on(work, waits_for)
+        return await resume(work, waits_for)
 
     async def nothing(value):
         return value

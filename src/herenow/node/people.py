@@ -7,7 +7,6 @@ state is divided among the parts of the node: `record` is written by `records`, 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from herenow.core.model import Presence
 from herenow.core.shards import shard_of
 from herenow.kit.clock import Clock
+from herenow.kit.lru import ExpiringLru
 from herenow.node.local_session import LocalSession
 from herenow.node.record_state import RecordState
 
@@ -114,7 +114,7 @@ class People:
         self._people: dict[str, Person] = {}
         self.find: Callable[[str], Person | None] = self._people.get
         """The known user of this id, or None. The dictionary's own method, since a bulk read calls it a thousand times."""
-        self._released: OrderedDict[str, tuple[int, Person]] = OrderedDict()
+        self._released: ExpiringLru[str, Person] = ExpiringLru(RELEASED)
 
     def __len__(self) -> int:
         return len(self._people)
@@ -132,8 +132,8 @@ class People:
         something that makes it `needed`."""
         person = self._people.get(user)
         if person is None:
-            released = self._released.get(user)  # what was known then counts until the user is read
-            known = None if released is None else released[1].record.presence
+            released = self._released.peek(user)  # what was known then counts until the user is read
+            known = None if released is None else released.record.presence
             person = self._people[user] = Person(user, self.shard_of(user), known)
         return person
 
@@ -155,8 +155,7 @@ class People:
             return
         del self._people[person.user]
         if person.record.stored is not None:
-            self._released[person.user] = (self._clock.now(), person)
-            self._released.move_to_end(person.user)
+            self._released.put(person.user, person, self._clock.now() + REMEMBER_RELEASED)
         self.forget_old()
 
     def in_shard(self, shard: int) -> list[Person]:
@@ -167,19 +166,14 @@ class People:
         self.forget_old()
         here = [person for person in self.in_shard(shard) if person.record.stored is not None]
         yield from sorted(here, key=lambda person: not person.watchers.channels)
-        for user, (_, person) in list(self._released.items()):
+        for user, person in self._released.items():
             # A user who was released during a read has no record if that read found none.
             if person.shard == shard and person.record.stored is not None and user not in self._people:
                 yield person
 
     def forget_old(self) -> None:
         """Drop records that were released long ago. Call now and then, also when no user comes or goes."""
-        now = self._clock.now()
-        while self._released:
-            user, (at, _) = next(iter(self._released.items()))
-            if at + REMEMBER_RELEASED > now and len(self._released) <= RELEASED:
-                return
-            del self._released[user]
+        self._released.expire(self._clock.now())
 
 
 class Keeping:

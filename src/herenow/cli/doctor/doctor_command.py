@@ -167,7 +167,7 @@ def _signature_checked(settings: Settings, where: str) -> Finding:
 async def _asked_about_strangers(settings: Settings, secret: SecretStr | None) -> bool:
     """Whether they are related, according to the application."""
     from herenow.ports import Relation, SourceHealth
-    from herenow.relations.callback.source import CallbackRelations
+    from herenow.relations.callback import CallbackRelations
 
     one, other = (f"herenow-doctor-{secrets.token_hex(8)}" for _ in range(2))
     now = round(time.time() * 1000)

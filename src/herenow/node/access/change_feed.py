@@ -10,8 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
+from herenow.kit.deadline import read_within, write_within
 from herenow.node.context import Context
+from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.ports import LedgerChange
 
 POLL = 1.0
@@ -48,7 +49,7 @@ class ChangeFeed:
         """A position that every node will have passed, and the monotonic time at which this one was there."""
 
     async def start(self) -> None:
-        self._cursor = await reading(self._ledger.changes_head(), LEDGER_DEADLINE)
+        self._cursor = await read_within(self._ledger.changes_head(), LEDGER_DEADLINE)
         self.read_at = self._clock.monotonic()
 
     async def poll(self, apply: Callable[[Sequence[LedgerChange]], Awaitable[None]]) -> None:
@@ -62,7 +63,9 @@ class ChangeFeed:
     async def _poll(self, apply: Callable[[Sequence[LedgerChange]], Awaitable[None]]) -> None:
         try:
             while True:
-                changes, cursor = await reading(self._ledger.changes(self._cursor, CHANGES), LEDGER_DEADLINE)
+                changes, cursor = await read_within(
+                    self._ledger.changes(self._cursor, CHANGES), LEDGER_DEADLINE
+                )
                 self.read_at = self._clock.monotonic()
                 await apply(changes)
                 self._cursor = cursor
@@ -82,5 +85,5 @@ class ChangeFeed:
         if self._old is None:
             self._old = self.read_at, self._cursor
         elif self.read_at - self._old[0] > KEEP_CHANGES:
-            await writing(self._ledger.forget_changes(self._old[1]), LEDGER_DEADLINE)
+            await write_within(self._ledger.forget_changes(self._old[1]), LEDGER_DEADLINE)
             self._old = None

@@ -11,11 +11,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
 
 from herenow.core.visibility import Block, Facts, Preferences, Verdict, ViewScope, earliest, judge
 from herenow.kit.idset import MANY, NO_IDS, Ids, having, holds, lacking
+from herenow.kit.lru import Lru
 from herenow.ports import IN_CONTACT, MUTUAL, BlockRow, Relation
 from herenow.ports import STRANGERS as UNRELATED
 
@@ -23,10 +22,6 @@ VIEWERS = 50_000
 TARGETS_PER_VIEWER = 20_000
 USERS = 200_000
 CLASSES = 10_000
-
-PORTION = 100
-"""Of too many viewers or users, those are forgotten who were learned first, a hundredth at a time. One by one, a dictionary
-would walk past the places of all who were forgotten before; an OrderedDict does not, and takes a hundred bytes more each."""
 
 USUAL = 512
 """Targets with the usual tie that are kept as ids, which are copied when there is another. Beyond them, as with a viewer who
@@ -164,10 +159,10 @@ class ViewerFacts:
 
 class PairFacts:
     def __init__(self) -> None:
-        self._ties: dict[str, ViewerFacts] = {}
-        """Of each viewer, the oldest first."""
-        self._preferences: dict[str, Preferences] = {}
-        self._classes: dict[tuple[bool, Block | None, Preferences, bool], Verdict] = {}
+        self._ties: Lru[str, ViewerFacts] = Lru(VIEWERS)
+        """Of each viewer."""
+        self._preferences: Lru[str, Preferences] = Lru(USERS)
+        self._classes: Lru[tuple[bool, Block | None, Preferences, bool], Verdict] = Lru(CLASSES)
 
     # What is not known
 
@@ -192,14 +187,13 @@ class PairFacts:
         """Between this viewer and each of these targets."""
         ties = self._ties.get(viewer)
         if ties is None or len(ties) > TARGETS_PER_VIEWER:
-            ties = self._ties[viewer] = ViewerFacts()
-            _keep_newest(self._ties, VIEWERS)
+            ties = ViewerFacts()
+            self._ties.put(viewer, ties)
         ties.learn(what)
 
     def learn_preferences(self, user: str, preferences: Preferences | None) -> None:
         undecided = preferences is None or preferences == UNDECIDED
-        self._preferences[user] = UNDECIDED if undecided or preferences is None else preferences
-        _keep_newest(self._preferences, USERS)
+        self._preferences.put(user, UNDECIDED if undecided or preferences is None else preferences)
 
     def learn_all_preferences(self, users: Sequence[str], decided: Mapping[str, Preferences]) -> None:
         """Of these, who decided nothing is not among the decided."""
@@ -207,8 +201,7 @@ class PairFacts:
             for user in users:
                 self.learn_preferences(user, decided.get(user))
         else:
-            self._preferences.update(dict.fromkeys(users, UNDECIDED))
-            _keep_newest(self._preferences, USERS)
+            self._preferences.put_all(dict.fromkeys(users, UNDECIDED))
 
     # Forgetting
 
@@ -273,8 +266,8 @@ class PairFacts:
         ties, mine = self._ties.get(viewer), self._preferences.get(viewer)
         if len(targets) < MANY or ties is None or mine is None:
             return [self._known_sight(viewer, target, now) for target in targets]
-        preferences, usual = self._preferences, self._judged(ties.usual, UNDECIDED, mine, now).scope
-        odd = ties.unusual(targets).union([t for t in targets if preferences.get(t) is not UNDECIDED])
+        preferences, usual = self._preferences.get, self._judged(ties.usual, UNDECIDED, mine, now).scope
+        odd = ties.unusual(targets).union([t for t in targets if preferences(t) is not UNDECIDED])
         judged = odd or targets[:1]
         return [usual if t not in judged else self._known_sight(viewer, t, now) for t in targets]
 
@@ -292,13 +285,13 @@ class PairFacts:
         theirs = self._preferences.get(target)
         if theirs is None:
             return {viewer: ONESELF.scope if viewer == target else ViewScope.NONE for viewer in viewers}
-        ties, preferences = self._ties, self._preferences
+        ties, preferences = self._ties.get, self._preferences.get
         plain: list[ViewScope | None] = [None] * 4
         """Of those without a block: by whether they are related, and whether they share."""
         sights: dict[str, ViewScope] = {}
         usual = self._judged(FRIENDS, theirs, UNDECIDED, now).scope
         for viewer in viewers:
-            known, mine, what = ties.get(viewer), preferences.get(viewer), None
+            known, mine, what = ties(viewer), preferences(viewer), None
             if known is not None:
                 users = known.users  # as `ViewerFacts.get`, without a call
                 at = bisect_left(users, target)
@@ -324,16 +317,9 @@ class PairFacts:
         key = what.until > now, what.block, theirs, mine.share_last_seen
         verdict = self._classes.get(key)
         if verdict is None:
-            if len(self._classes) >= CLASSES:
-                self._classes.clear()
-            verdict = self._classes[key] = judge(what.facts(theirs, mine, now))
+            verdict = judge(what.facts(theirs, mine, now))
+            self._classes.put(key, verdict)
         return verdict
-
-
-def _keep_newest(kept: dict[str, Any], most: int) -> None:
-    if len(kept) > most:
-        for key in list(islice(kept, 1 + most // PORTION)):
-            del kept[key]
 
 
 def _once(users: list[str]) -> list[str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
@@ -22,8 +22,9 @@ import structlog
 
 from herenow.core.visibility import Facts, Preferences, Verdict, ViewScope
 from herenow.errors import Unavailable
-from herenow.kit.deadline import LEDGER_DEADLINE, reading
+from herenow.kit.deadline import read_within
 from herenow.kit.idset import Ids
+from herenow.kit.lru import Lru
 from herenow.node.access.change_feed import ChangeFeed
 from herenow.node.access.pair_facts import (
     CONTACTS,
@@ -37,6 +38,7 @@ from herenow.node.access.pair_facts import (
 from herenow.node.access.refresh import RefreshSchedule
 from herenow.node.access.unanswered import UnansweredLookups
 from herenow.node.context import Context
+from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.ports import IN_CONTACT, BlockRow, LedgerChange, Relation, Relations
 
 TRUST = 30.0
@@ -93,7 +95,7 @@ class RelationCache:
         self.rooms_relate = context.settings.rooms_relate
         """True: members of one room may see each other."""
         self._facts = PairFacts()
-        self._members: OrderedDict[tuple[str, str], bool] = OrderedDict()
+        self._members: Lru[tuple[str, str], bool] = Lru(MEMBERS)
         self._ends: list[tuple[int, str, str]] = []
         self._changes = _Changes()
         self._refresh: RefreshSchedule[str | tuple[str, str]] = RefreshSchedule(
@@ -249,11 +251,11 @@ class RelationCache:
     async def _from_source(self, call: Coroutine[Any, Any, Answer]) -> Answer:
         if self._source is self._ledger:
             return await self._from_ledger(call)
-        return await reading(call, LEDGER_DEADLINE)  # it keeps its own count of failures
+        return await read_within(call, LEDGER_DEADLINE)  # it keeps its own count of failures
 
     async def _from_ledger(self, call: Coroutine[Any, Any, Answer]) -> Answer:
         try:
-            return await reading(call, LEDGER_DEADLINE)
+            return await read_within(call, LEDGER_DEADLINE)
         except Unavailable:
             self._metrics.ledger_errors += 1
             raise
@@ -360,10 +362,8 @@ class RelationCache:
                 self._unanswered.add("member", user, room)
                 raise
             if changed.isdisjoint(((room, user), (room, ""), (ANYBODY, user), EVERYTHING)):
-                self._members[room, user] = member
+                self._members.put((room, user), member)
                 self._refresh.asked_anew((room, user), asked)
-        if len(self._members) > MEMBERS:
-            self._members.popitem(last=False)
         return member
 
     # Hearing otherwise

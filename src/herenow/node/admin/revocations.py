@@ -17,8 +17,9 @@ from collections.abc import Callable
 import structlog
 
 from herenow.errors import Unavailable
-from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
+from herenow.kit.deadline import read_within, write_within
 from herenow.node.context import Context
+from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.ports import LedgerChange, Void
 
 PAGE = 5_000
@@ -97,12 +98,12 @@ class Revocations:
 
     async def write(self, void: Void) -> None:
         """Raises `Unavailable` or `UnknownOutcome`: a revocation that is not durable is none."""
-        await writing(self._ledger.void(void), LEDGER_DEADLINE)
+        await write_within(self._ledger.void(void), LEDGER_DEADLINE)
         self.learn(void)
 
     async def forget_old(self) -> None:
         now = self._clock.now()
-        await writing(self._ledger.forget_voids(now), LEDGER_DEADLINE)
+        await write_within(self._ledger.forget_voids(now), LEDGER_DEADLINE)
         self._voids = {user: void for user, void in self._voids.items() if void.until > now}
 
     # How
@@ -110,7 +111,7 @@ class Revocations:
     async def _read(self, user: str) -> None:
         while True:
             try:
-                void = await reading(self._ledger.void_of(user), LEDGER_DEADLINE)
+                void = await read_within(self._ledger.void_of(user), LEDGER_DEADLINE)
             except Unavailable:
                 self._metrics.ledger_errors += 1
                 await asyncio.sleep(AGAIN)
@@ -130,7 +131,7 @@ class Revocations:
 
     async def _read_all(self) -> None:
         after = ""
-        while page := await reading(self._ledger.voids(after, PAGE), LEDGER_DEADLINE):
+        while page := await read_within(self._ledger.voids(after, PAGE), LEDGER_DEADLINE):
             for void in page:
                 self.learn(void)
             after = page[-1].user

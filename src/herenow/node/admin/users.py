@@ -24,12 +24,12 @@ from herenow.core.edits import erase, sign_out_all
 from herenow.core.model import Presence
 from herenow.core.settle import Edit, droppable
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.clock import SKEW
-from herenow.kit.deadline import LEDGER_DEADLINE, writing
+from herenow.kit.deadline import write_within
 from herenow.node.access import RelationCache
 from herenow.node.admin.revocations import Revocations
 from herenow.node.cluster import NodeMessages
 from herenow.node.context import Context
+from herenow.node.deadlines import CLOCK_SKEW, LEDGER_DEADLINE
 from herenow.node.people import Person
 from herenow.node.records import Records
 from herenow.node.sessions import Sessions
@@ -109,7 +109,7 @@ class Users:
         will, and asking again does no harm."""
         now = self._clock.now()
         void = self._revocations.made(user, now, erased=now)
-        changes = await writing(self._ledger.erase(void), LEDGER_DEADLINE)
+        changes = await write_within(self._ledger.erase(void), LEDGER_DEADLINE)
         self._revocations.learn(void)
         await self._tell_void(void)
         try:
@@ -184,6 +184,6 @@ class Users:
 
 def _is_from_before(presence: Presence, erased: int) -> bool:
     """Version 0: the ledger's word, which has nothing from before."""
-    if not 0 < presence.version < erased + SKEW or (presence.erased_at or 0) >= erased:
+    if not 0 < presence.version < erased + CLOCK_SKEW or (presence.erased_at or 0) >= erased:
         return False
     return not (droppable(presence) and presence.last_seen is None and presence.idle_after is None)

@@ -15,7 +15,8 @@ import structlog
 from herenow.core.edits import retire
 from herenow.core.model import UNLEASED
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
-from herenow.kit.deadline import reading, writing
+from herenow.kit.deadline import read_within, write_within
+from herenow.kit.lru import Lru
 from herenow.node.context import Context
 from herenow.node.records import Records, pages
 from herenow.ports import Lease
@@ -36,16 +37,13 @@ class DeadNodeSweep:
         self._records = records
         self._swept: dict[str, set[int]] = {}
         """Epoch → shards where nothing of it is left, while others are still to be done."""
-        self._renewed: dict[str, int] = {}
+        self._renewed: Lru[str, int] = Lru(REMEMBER)
         """Epoch → its last renewal that we saw, should the store lose its row."""
 
     def saw(self, leases: Iterable[Lease]) -> None:
         """As they stand now."""
         for lease in leases:
-            self._renewed.pop(lease.epoch, None)
-            self._renewed[lease.epoch] = lease.renewed_at
-        while len(self._renewed) > REMEMBER:
-            del self._renewed[next(iter(self._renewed))]
+            self._renewed.put(lease.epoch, lease.renewed_at)
 
     async def retire(self, dead: Mapping[str, int]) -> None:
         """Epoch → its last renewal. The fence first: afterwards nothing of it can be committed any more. A shard that is
@@ -73,7 +71,7 @@ class DeadNodeSweep:
 
     async def _fence(self, shard: int, dead: Mapping[str, int]) -> None:
         for epoch in dead:
-            await writing(self._engine.retire(shard, epoch))
+            await write_within(self._engine.retire(shard, epoch))
 
     async def _walk(self, shard: int, dead: Mapping[str, int]) -> None:
         await self._lose(
@@ -84,12 +82,12 @@ class DeadNodeSweep:
         """After a shard lost its memory: sessions in it whose holder has no living row. The rows are read last: whoever
         has committed something had one before. Where the row is lost too, they lived until its last renewal that we saw."""
         found = [(user, holders) async for user, holders in self._holders(shard)]
-        alive = {lease.epoch for lease in await reading(self._engine.leases()) if not lease.dead}
+        alive = {lease.epoch for lease in await read_within(self._engine.leases()) if not lease.dead}
         orphaned = {
             epoch: self._renewed.get(epoch, 0) for _, holders in found for epoch in sorted(holders - alive)
         }
         for epoch in orphaned:
-            await writing(self._engine.retire(shard, epoch))
+            await write_within(self._engine.retire(shard, epoch))
         await self._lose(orphaned, [user for user, holders in found if holders & orphaned.keys()])
 
     async def own(self, shard: int, epoch: str) -> None:

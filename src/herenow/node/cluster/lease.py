@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import structlog
 
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.deadline import reading, writing
+from herenow.kit.deadline import read_within, write_within
 from herenow.node.cluster.dead_nodes import DeadNodeSweep
 from herenow.node.cluster.staleness import Staleness, StaleReason
 from herenow.node.context import Context
@@ -109,12 +109,12 @@ class LeaseKeeper:
             return
         try:
             asked = self._clock.monotonic()
-            store_time = await reading(self._engine.store_time())
+            store_time = await read_within(self._engine.store_time())
             self._clock.follow(store_time, asked)
             if not await self._is_still_ours(store_time):
                 await self._begin_epoch()
             self._granted_at = store_time
-            await self._observe(await reading(self._engine.leases()))
+            await self._observe(await read_within(self._engine.leases()))
         except (Unavailable, UnknownOutcome) as error:
             self._observed.clear()  # what we see next is not an unbroken row of reads
             self._metrics.engine_errors += 1
@@ -146,7 +146,7 @@ class LeaseKeeper:
         """Somebody who cannot err says that the processes that wrote under these epochs have ended: nobody need wait until
         their leases do. Where the store is away, the usual way finds them."""
         try:
-            for lease in await reading(self._engine.leases()):
+            for lease in await read_within(self._engine.leases()):
                 if lease.epoch in epochs and lease.epoch != self._authority.epoch and not lease.dead:
                     await self._mark(lease)
         except (Unavailable, UnknownOutcome) as error:
@@ -159,26 +159,26 @@ class LeaseKeeper:
         self._authority.left = True  # whatever is refused from now on was not lost
         epoch = self._authority.epoch
         for shard in range(self._engine.shards):
-            await writing(self._engine.retire(shard, epoch))
-        await writing(self._engine.drop_lease(epoch))
+            await write_within(self._engine.retire(shard, epoch))
+        await write_within(self._engine.drop_lease(epoch))
 
     async def _cluster_time(self) -> int:
         """The store's time, unless those who are there have another."""
         rows = {lease.epoch: lease for lease in await self._living()}
         if not rows:
-            return await reading(self._engine.store_time())
+            return await read_within(self._engine.store_time())
         latest = max(lease.renewed_at for lease in rows.values())
-        store_time = await reading(self._engine.store_time())
+        store_time = await read_within(self._engine.store_time())
         if store_time - latest <= self._node_lease * 1000:
             return max(store_time, latest)
         await asyncio.sleep(self._node_lease / 3 + 1)
         moved = [row for row in await self._living() if row.epoch in rows and row != rows[row.epoch]]
         if not moved:  # all that is there was left behind
-            return await reading(self._engine.store_time())
+            return await read_within(self._engine.store_time())
         return max(lease.renewed_at for lease in moved)
 
     async def _living(self) -> list[Lease]:
-        return [lease for lease in await reading(self._engine.leases()) if not lease.dead]
+        return [lease for lease in await read_within(self._engine.leases()) if not lease.dead]
 
     async def _is_still_ours(self, store_time: int) -> bool:
         if self._authority.retired:
@@ -191,7 +191,7 @@ class LeaseKeeper:
         asked = self._clock.monotonic()
         self._counter += 1
         lease = Lease(self._authority.epoch, self._counter, self._clock.now())
-        granted = await writing(self._engine.renew(lease, begins=begins))
+        granted = await write_within(self._engine.renew(lease, begins=begins))
         if granted:
             self._authority.renewed = asked
             if not self._announced:
@@ -225,7 +225,7 @@ class LeaseKeeper:
         """Whoever marked us does the same; where our row is merely gone, nobody else would."""
         for shard in range(self._engine.shards):
             try:
-                await writing(self._engine.retire(shard, epoch))
+                await write_within(self._engine.retire(shard, epoch))
             except (Unavailable, UnknownOutcome) as error:
                 log.warning("retire.failed", epoch=epoch, shard=shard, error=str(error))
 
@@ -260,7 +260,7 @@ class LeaseKeeper:
 
     async def _mark(self, lease: Lease) -> None:
         self._mine.add(lease.epoch)
-        if await writing(self._engine.mark_dead(lease.epoch, lease.counter)):
+        if await write_within(self._engine.mark_dead(lease.epoch, lease.counter)):
             log.warning("node.dead", epoch=lease.epoch)
             self._retire(lease)
         else:
@@ -298,7 +298,7 @@ class LeaseKeeper:
         try:
             await self._sweep.retire(dead)
             for epoch in dead:
-                await writing(self._engine.drop_lease(epoch))
+                await write_within(self._engine.drop_lease(epoch))
         except (Unavailable, UnknownOutcome) as error:
             log.warning(
                 "retire.failed", epochs=list(dead), error=str(error)

@@ -17,7 +17,7 @@ import structlog
 
 from herenow.core.record import UnknownFormat
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.deadline import DEADLINE, reading
+from herenow.kit.deadline import DEADLINE, read_within
 from herenow.node.cluster.staleness import Staleness, StaleReason
 from herenow.node.cluster.user_counts import UserCounts
 from herenow.node.context import Context
@@ -79,7 +79,7 @@ class LogReader:
 
     async def start(self) -> None:
         """From now on: whom we get to know later is read then. Every log must answer: none can be read from nowhere on."""
-        heads = await reading(self._engine.heads())
+        heads = await read_within(self._engine.heads())
         if missing := self._engine.shards - len(heads):
             raise Unavailable(f"the logs of {missing} shards do not answer")
         self._cursors = heads
@@ -89,7 +89,7 @@ class LogReader:
         """One read of all logs; called again and again."""
         cursors, asked = dict(self._cursors), self._clock.monotonic()
         try:
-            parts = await reading(self._engine.tail(cursors, WAIT), WAIT + DEADLINE)
+            parts = await read_within(self._engine.tail(cursors, WAIT), WAIT + DEADLINE)
         except Unavailable as error:
             self._metrics.engine_errors += 1
             self.trouble = str(error)
@@ -125,7 +125,7 @@ class LogReader:
         """Is the tail silent though the logs grow? Then it has gone deaf without an error: treat it as a gap. A shard that
         does not answer is compared when it does."""
         cursors, asked = dict(self._cursors), self._clock.monotonic()
-        heads = await reading(self._engine.heads())
+        heads = await read_within(self._engine.heads())
         before, self._seen_heads = self._seen_heads, heads
         self.behind = sum(max(0, head - self._cursors[shard]) for shard, head in heads.items())
         for shard, head in heads.items():

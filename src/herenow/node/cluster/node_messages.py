@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from herenow.errors import Unavailable
-from herenow.kit.deadline import DEADLINE, reading, writing
+from herenow.kit.deadline import DEADLINE, read_within, write_within
 from herenow.ports import Engine
 
 LISTEN = 1.0
@@ -42,12 +42,12 @@ class NodeMessages:
 
     async def send(self, message: msgspec.Struct) -> None:
         """To all nodes. Raises `Unavailable` or `UnknownOutcome`."""
-        await writing(self._engine.send(msgspec.json.encode(message)))
+        await write_within(self._engine.send(msgspec.json.encode(message)))
 
     async def receive(self) -> None:
         """Wait for messages and hand them over; called again and again."""
         try:
-            messages = await reading(self._engine.receive(LISTEN), LISTEN + DEADLINE)
+            messages = await read_within(self._engine.receive(LISTEN), LISTEN + DEADLINE)
         except Unavailable:
             await asyncio.sleep(LISTEN_AGAIN)
             return

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from herenow.errors import Unavailable
-from herenow.kit.deadline import reading
+from herenow.kit.deadline import read_within
 from herenow.node.cluster.reaper_assignment import NEVER, ReaperAssignment
 from herenow.node.context import Context
 from herenow.node.records import Records
@@ -62,7 +62,7 @@ class Reaper:
     async def _look_at(self, shards: list[int], delay: int) -> float:
         """Those of which the same is ours: what is due since `delay` milliseconds."""
         now, asked = self._until(delay), self._clock.monotonic()
-        found = await reading(self._engine.due(shards, now, self._batch))
+        found = await read_within(self._engine.due(shards, now, self._batch))
         for shard, due in found.items():
             if not due.settled:
                 self._records.report_loss(shard, None, asked)
@@ -89,7 +89,7 @@ class Reaper:
                     break
                 before = due.users
                 await self._sleep(0)
-                due = (await reading(self._engine.due([shard], self._until(delay), self._batch)))[shard]
+                due = (await read_within(self._engine.due([shard], self._until(delay), self._batch)))[shard]
         except Unavailable:
             self._metrics.engine_errors += 1
         finally:

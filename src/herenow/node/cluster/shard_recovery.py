@@ -20,7 +20,7 @@ import structlog
 from herenow.core.record import version_of
 from herenow.core.settle import wake_at
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.deadline import reading, writing
+from herenow.kit.deadline import read_within, write_within
 from herenow.node.cluster.dead_nodes import DeadNodeSweep
 from herenow.node.cluster.log_reader import LogReader
 from herenow.node.cluster.staleness import Staleness, StaleReason
@@ -71,7 +71,7 @@ class ShardRecovery:
     async def start(self) -> None:
         """Before anything is known here: what is not settled now has lost nothing of ours. The store is new, or others, who
         say so themselves, are healing it."""
-        found = await reading(self._engine.due(range(self._engine.shards), 0, 1))
+        found = await read_within(self._engine.due(range(self._engine.shards), 0, 1))
         unsettled = [shard for shard, due in found.items() if not due.settled]
         if unsettled:
             log.info("store.settling", shards=len(unsettled))
@@ -121,7 +121,7 @@ class ShardRecovery:
             raise Unavailable("this node's epoch has ended, and another has not begun yet")
         too_late = True
         while too_late:
-            await writing(self._engine.unsettle(shard, self._clock.now()))
+            await write_within(self._engine.unsettle(shard, self._clock.now()))
             await self._offer(shard)
             too_late = await self._is_settled(shard)
         while not await self._is_settled(shard):
@@ -130,14 +130,14 @@ class ShardRecovery:
                 await self._offer(shard)
 
     async def _is_settled(self, shard: int) -> bool:
-        return await writing(self._engine.settle(shard, self._clock.now(), SETTLE))
+        return await write_within(self._engine.settle(shard, self._clock.now(), SETTLE))
 
     async def _offer(self, shard: int) -> None:
         """All we know, and then our row, as a receipt."""
         offers = [self._offered(person) for person in self._people.to_offer(shard)]
         for start in range(0, len(offers), PART):
             since = self._clock.now() - SETTLE + STILL_OFFERING
-            await writing(self._engine.offer(shard, offers[start : start + PART], since))
+            await write_within(self._engine.offer(shard, offers[start : start + PART], since))
         await self._records.rejoin(shard)
 
     def _offered(self, person: Person) -> Offer:

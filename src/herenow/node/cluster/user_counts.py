@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from herenow.core.model import Status
 from herenow.core.visibility import status_in_public
 from herenow.errors import Unavailable
-from herenow.kit.deadline import reading
+from herenow.kit.deadline import read_within
 from herenow.node.context import Context
 from herenow.node.records import pages
 from herenow.ports import Entry
@@ -79,7 +79,7 @@ class UserCounts:
     async def _conclude_all(self, cursors: Mapping[int, int]) -> None:
         """Those walks whose log has been read far enough."""
         if any(walk.head is None for walk in self._walks.values()):
-            heads = await reading(self._engine.heads())
+            heads = await read_within(self._engine.heads())
             for shard, walk in self._walks.items():
                 walk.head = heads.get(shard) if walk.head is None else walk.head
         for shard, walk in list(self._walks.items()):

@@ -7,10 +7,9 @@ what was encoded of it is found by looking, not by comparing. Who may see what i
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from herenow.core.model import Presence
 from herenow.core.visibility import ViewScope, seen
+from herenow.kit.lru import Lru
 from herenow.wire.shapes import status_body
 
 USERS = 50_000
@@ -22,7 +21,7 @@ _Kept = tuple[ViewScope, Presence, bool, int, bytes]
 
 class StatusCache:
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[_Kept, ...]] = OrderedDict()
+        self._kept: Lru[str, tuple[_Kept, ...]] = Lru(USERS)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -39,7 +38,5 @@ class StatusCache:
                 return body
         body = status_body(user, seen(presence, sight, today), stale=stale)
         others = [each for each in kept if each[0] != sight]
-        self._kept[user] = ((sight, presence, stale, today, body), *others[: SIGHTS - 1])
-        if len(self._kept) > USERS:
-            self._kept.popitem(last=False)
+        self._kept.put(user, ((sight, presence, stale, today, body), *others[: SIGHTS - 1]))
         return body

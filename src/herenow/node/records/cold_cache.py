@@ -9,14 +9,15 @@ answer is thrown away. Otherwise response times would tell a hidden user from on
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from herenow.core.model import Presence
 from herenow.core.values import replace
 from herenow.errors import Unavailable
-from herenow.kit.deadline import LEDGER_DEADLINE, reading
+from herenow.kit.deadline import read_within
+from herenow.kit.lru import ExpiringLru
 from herenow.node.context import Context
+from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.ports import Remembered
 
 KEEP = 60_000
@@ -32,16 +33,16 @@ class ColdCache:
         self._clock = context.clock
         self._metrics = context.metrics
         self._ledger = context.ledger
-        self._cold: OrderedDict[str, tuple[int, Presence]] = OrderedDict()
+        self._cold: ExpiringLru[str, Presence] = ExpiringLru(USERS)
         self._asking: dict[str, object] = {}
         """User → the query under way, removed when something about the user changes meanwhile."""
-        self._padded: OrderedDict[str, int] = OrderedDict()
-        """User in the store that looks offline → until when no padding lookup is needed. Changes of the user do not shorten
+        self._padded: ExpiringLru[str, bool] = ExpiringLru(USERS)
+        """Users in the store that look offline, while no padding lookup is needed. Changes of the user do not shorten
         it: a hidden user may be active."""
 
     def forget(self, user: str) -> None:
         """Something happened to this user: the ledger's answer is out of date."""
-        self._cold.pop(user, None)
+        self._cold.pop(user)
         self._asking.pop(user, None)
 
     def forget_all(self) -> None:
@@ -52,12 +53,9 @@ class ColdCache:
     def padding(self, users: Iterable[str]) -> list[str]:
         """Those of these users for which a padding lookup is due; they count as looked up from now on."""
         now = self._clock.now()
-        due = [user for user in users if self._padded.get(user, 0) <= now]
+        due = [user for user in users if self._padded.get(user, now) is None]
         for user in due:
-            self._padded[user] = now + KEEP
-            self._padded.move_to_end(user)
-        while len(self._padded) > USERS:
-            self._padded.popitem(last=False)
+            self._padded.put(user, value=True, until=now + KEEP)
         return due
 
     async def get(
@@ -69,9 +67,9 @@ class ColdCache:
         known: dict[str, Presence] = {}
         missing: list[str] = []
         for user in users:
-            kept = self._cold.get(user)
-            if kept is not None and kept[0] > now:
-                known[user] = kept[1]
+            kept = self._cold.get(user, now)
+            if kept is not None:
+                known[user] = kept
             else:
                 missing.append(user)
         if not missing and not padding:
@@ -79,7 +77,7 @@ class ColdCache:
         question = object()
         self._asking.update(dict.fromkeys(missing, question))
         try:
-            rows = await reading(self._ledger.remembered([*missing, *padding]), LEDGER_DEADLINE)
+            rows = await read_within(self._ledger.remembered([*missing, *padding]), LEDGER_DEADLINE)
         except Unavailable:
             self._metrics.ledger_errors += 1
             if sure:
@@ -91,9 +89,7 @@ class ColdCache:
                 self._asking.pop(user, None)
         known |= {user: from_ledger(rows.get(user)) for user in missing}
         for user in latest:
-            self._cold[user] = now + KEEP, known[user]
-        while len(self._cold) > USERS:
-            self._cold.popitem(last=False)
+            self._cold.put(user, known[user], now + KEEP)
         return known
 
 

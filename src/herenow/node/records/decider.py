@@ -18,7 +18,7 @@ from herenow.core.model import UNLEASED, Presence
 from herenow.core.record import UnknownFormat
 from herenow.core.settle import Edit
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
-from herenow.kit.shared_timeout import Patience
+from herenow.kit.shared_timeout import SharedTimeout
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
 from herenow.node.people import Person, without
@@ -59,7 +59,7 @@ class Decider:
         """Shard → users that the next batch of the shard decides."""
         self._waiting: dict[Person, None] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._timeout = Patience(WAIT)
+        self._timeout = SharedTimeout(WAIT)
         self._trouble = ""
 
     def mark_dirty(self, person: Person) -> None:

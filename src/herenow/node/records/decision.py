@@ -10,7 +10,7 @@ from herenow.core.sessions import later
 from herenow.core.settle import Edit, Held, Outcome, Timings
 from herenow.core.values import replace
 from herenow.core.visibility import status_in_public
-from herenow.kit.clock import SKEW
+from herenow.node.deadlines import CLOCK_SKEW
 from herenow.node.local_session import LocalSession
 from herenow.node.people import Person
 from herenow.node.record_state import PendingEdit, newest_missing
@@ -71,8 +71,8 @@ def restored(person: Person) -> list[Edit]:
 
 def kept_after_deletion(lost: Presence, erased: int) -> Presence | None:
     """The part of what the store lost that is younger than a deletion, beyond the clock difference of two nodes."""
-    chosen = lost if lost.chosen >= erased + SKEW else _NOBODY
-    seen = lost.last_seen if (lost.last_seen or 0) >= erased + SKEW else None
+    chosen = lost if lost.chosen >= erased + CLOCK_SKEW else _NOBODY
+    seen = lost.last_seen if (lost.last_seen or 0) >= erased + CLOCK_SKEW else None
     return newest_missing(_NOBODY, replace(chosen, last_seen=seen))
 
 

@@ -24,9 +24,10 @@ from herenow.core.settle import droppable
 from herenow.core.values import Value
 from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
-from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
+from herenow.kit.deadline import read_within, write_within
 from herenow.node.authority import new_epoch
 from herenow.node.context import Context
+from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.node.records.pages import pages
 from herenow.ports import Choice
 
@@ -147,7 +148,7 @@ class LedgerWriter:
         """Say that this run still runs."""
         if self._run is not None:
             try:
-                await writing(self._ledger.stamp_run(self._run, self._clock.now()), LEDGER_DEADLINE)
+                await write_within(self._ledger.stamp_run(self._run, self._clock.now()), LEDGER_DEADLINE)
             except (Unavailable, UnknownOutcome):
                 self._metrics.ledger_errors += 1
 
@@ -174,7 +175,7 @@ class LedgerWriter:
             await self.flush()
             if self._run is not None:
                 await self._see_off()
-                await writing(self._ledger.end_run(self._run), LEDGER_DEADLINE)
+                await write_within(self._ledger.end_run(self._run), LEDGER_DEADLINE)
         except HerenowError as error:
             log.warning("ledger.unavailable", error=str(error), backlog=len(self._rows))
 
@@ -183,7 +184,7 @@ class LedgerWriter:
         async for part in pages(self._engine):
             last_seen = {user: _last_evidence(p) for user, p in part if p.sessions and not p.hidden}
             if last_seen:
-                await writing(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)
+                await write_within(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)
 
     async def _save(self, rows: dict[str, _Row]) -> None:
         last_seen = {
@@ -191,9 +192,9 @@ class LedgerWriter:
         }
         choices = [_choice(user, row.presence) for user, row in rows.items() if row.presence.chosen]
         if last_seen:
-            await writing(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)
+            await write_within(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)
         if choices:
-            await writing(self._ledger.save_choices(choices), LEDGER_DEADLINE)
+            await write_within(self._ledger.save_choices(choices), LEDGER_DEADLINE)
         by_shard: dict[int, list[tuple[str, bytes, bool]]] = defaultdict(list)
         for user, row in rows.items():
             drop = droppable(row.presence)
@@ -202,7 +203,7 @@ class LedgerWriter:
         await self._of_each({shard: self._let_go(shard, saved) for shard, saved in by_shard.items()})
 
     async def _let_go(self, shard: int, saved: list[tuple[str, bytes, bool]]) -> None:
-        await writing(self._engine.saved(shard, saved))
+        await write_within(self._engine.saved(shard, saved))
         self._left(saved)
 
     async def _of_each(self, calls: Mapping[int, Coroutine[Any, Any, None]]) -> None:
@@ -239,7 +240,7 @@ class LedgerWriter:
         here = [user for user, is_here in marks.items() if is_here]
         gone = [user for user, is_here in marks.items() if not is_here]
         try:
-            await writing(self._ledger.open_marks(self._run, here, gone), LEDGER_DEADLINE)
+            await write_within(self._ledger.open_marks(self._run, here, gone), LEDGER_DEADLINE)
         except (Unavailable, UnknownOutcome):
             self._here = marks | self._here
             raise
@@ -249,7 +250,7 @@ class LedgerWriter:
         await self._of_each({shard: self._take_up(shard) for shard in range(self._engine.shards)})
 
     async def _take_up(self, shard: int) -> None:
-        for user, record in await reading(self._engine.unsaved(shard, PART)):
+        for user, record in await read_within(self._engine.unsaved(shard, PART)):
             if user in self._rows:
                 continue
             try:

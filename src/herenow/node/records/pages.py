@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 
 from herenow.core.model import Presence
 from herenow.core.record import UnknownFormat, decode, may_mention
-from herenow.kit.deadline import reading
+from herenow.kit.deadline import read_within
 from herenow.ports import Engine
 
 PAGE = 500
@@ -29,7 +29,7 @@ async def pages(
 async def page_of(
     engine: Engine, shard: int, cursor: str | None, limit: int, epoch: str | None = None
 ) -> tuple[list[tuple[str, Presence]], str | None]:
-    page = await reading(engine.walk(shard, cursor, limit))
+    page = await read_within(engine.walk(shard, cursor, limit))
     part: list[tuple[str, Presence]] = []
     for user, record in page.records:
         if epoch is not None and not may_mention(record, epoch):

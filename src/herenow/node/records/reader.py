@@ -16,18 +16,17 @@ something (see `healing`). What we know then stays as it is until the shard has 
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from herenow.core.model import Presence, Status
 from herenow.core.record import UnknownFormat, decode, version_of
 from herenow.core.settle import droppable
 from herenow.core.values import replace
 from herenow.core.visibility import status_in_public
-from herenow.errors import HerenowError, Unavailable
-from herenow.kit.deadline import reading
+from herenow.errors import Unavailable
+from herenow.kit.batcher import Batcher
+from herenow.kit.deadline import read_within
+from herenow.kit.lru import Lru
 from herenow.node.context import Context
 from herenow.node.people import Person
 from herenow.node.records.cold_cache import UNKNOWN_USER, ColdCache
@@ -39,14 +38,6 @@ PART = 1_000
 """People who are read from the store at a time, where there may be any number."""
 
 
-@dataclass(slots=True)
-class _Company:
-    """People who are read together."""
-
-    people: list[Person]
-    read: asyncio.Future[None]
-
-
 class Reader:
     def __init__(self, context: Context, cold: ColdCache, events: RecordEvents) -> None:
         self._people = context.people
@@ -55,34 +46,19 @@ class Reader:
         self._engine = context.engine
         self._cold = cold
         self._events = events
-        self._decoded: OrderedDict[str, tuple[bytes, Presence]] = OrderedDict()
+        self._decoded: Lru[str, tuple[bytes, Presence]] = Lru(DECODED)
         self._guesses: dict[Person, None] = {}
-        self._company: _Company | None = None
+        self._batcher: Batcher[Person, None] = Batcher(self._load_all, "read")
 
     # People we follow
 
     async def load_batched(self, person: Person) -> None:
-        """As `load`, together with everybody else who is asked for in this turn of the loop: a storm of arrivals is a
-        few reads."""
-        company = self._company
-        if company is not None:
-            company.people.append(person)
-            await asyncio.shield(company.read)
-            return
-        company = self._company = _Company([person], asyncio.get_running_loop().create_future())
-        try:
-            await asyncio.sleep(0)
-            self._company = None
-            await self.load(company.people)
-        except BaseException as error:
-            self._company = None
-            failure = (
-                error if isinstance(error, HerenowError) else Unavailable(f"reading was given up: {error!r}")
-            )
-            company.read.set_exception(failure)
-            company.read.exception()  # perhaps nobody else waits
-            raise
-        company.read.set_result(None)
+        """As `load`, together with all users that are asked for in this iteration of the event loop."""
+        await self._batcher.ask(person)
+
+    async def _load_all(self, people: tuple[Person, ...]) -> dict[Person, None]:
+        await self.load(people)
+        return dict.fromkeys(people)
 
     async def load(
         self, people: Sequence[Person], *, constant_time: bool = False, hidden_users: Collection[str] = ()
@@ -93,7 +69,7 @@ class Reader:
             return
         users = [person.user for person in people]
         asked = self._clock.monotonic()
-        loaded = await reading(self._engine.load(users))
+        loaded = await read_within(self._engine.load(users))
         absent = [user for user, found in zip(users, loaded, strict=True) if found.record is None]
         padding = self._padding_lookups(users, loaded, hidden_users) if constant_time else ()
         cold = await self._cold.get(absent, padding)
@@ -155,7 +131,7 @@ class Reader:
         """Read them again, because something may have been missed; answers who is different."""
         before = [(person.record.stored, person.record.presence) for person in people]
         asked = self._clock.monotonic()
-        loaded = await reading(self._engine.load([person.user for person in people]))
+        loaded = await read_within(self._engine.load([person.user for person in people]))
         for person, (expected, _), found in zip(people, before, loaded, strict=True):
             if not found.settled:
                 self._events.on_loss(person.shard, None, asked)
@@ -230,7 +206,7 @@ class Reader:
         self, users: list[str], hidden_users: Collection[str]
     ) -> dict[str, tuple[Presence, bool]]:
         try:
-            loaded = await reading(self._engine.load(users))
+            loaded = await read_within(self._engine.load(users))
         except Unavailable:
             self._metrics.engine_errors += 1
             cold = await self._cold.get(users, sure=True)
@@ -279,9 +255,7 @@ class Reader:
         if kept is not None and kept[0] == record:
             return kept[1]
         presence = decode(record)
-        self._decoded[user] = record, presence
-        if len(self._decoded) > DECODED:
-            self._decoded.popitem(last=False)
+        self._decoded.put(user, (record, presence))
         return presence
 
 

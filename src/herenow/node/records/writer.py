@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
-from herenow.kit.deadline import DEADLINE, writing
+from herenow.kit.deadline import DEADLINE, write_within
 from herenow.node.context import Context
 from herenow.node.records.events import RecordEvents
 from herenow.ports import Batch, Conflict, Fenced, Write, Written
@@ -99,7 +99,7 @@ class Writer:
         async with lane.turn:
             if lane.epoch != self._authority.epoch:
                 return False
-            row = await writing(self._engine.jump(shard, lane.epoch, lane.number))
+            row = await write_within(self._engine.jump(shard, lane.epoch, lane.number))
             return row is not None and row >= lane.number
 
     async def verify(self, shard: int) -> None:
@@ -179,7 +179,7 @@ class Writer:
         batch = Batch(lane.shard, lane.epoch, lane.number, lane.number + 1, writes)
         self._metrics.commits += bool(writes)
         try:
-            result = await writing(self._engine.commit(batch))
+            result = await write_within(self._engine.commit(batch))
         except UnknownOutcome:
             self._metrics.doubtful += 1
             await self._resolve(lane, batch)
@@ -198,7 +198,7 @@ class Writer:
         lane.epoch, lane.number = epoch, number
 
     async def _ask_in(self, shard: int, epoch: str, number: int) -> None:
-        if not await writing(self._engine.join(shard, epoch, number)):
+        if not await write_within(self._engine.join(shard, epoch, number)):
             if epoch == self._authority.epoch:
                 self._authority.retired = True  # `lease` begins a new one
             raise Unavailable(f"this node's epoch was ended in shard {shard}")
@@ -208,7 +208,7 @@ class Writer:
         number = batch.next + 1
         while batch.epoch == self._authority.epoch:
             try:
-                row = await writing(self._engine.jump(lane.shard, batch.epoch, number))
+                row = await write_within(self._engine.jump(lane.shard, batch.epoch, number))
                 lane.number = number
                 if row is None or row < batch.last:
                     await self._refused(lane, row)

@@ -14,8 +14,8 @@ from herenow.core.edits import sign_out
 from herenow.core.model import Idle, Platform, Presence
 from herenow.core.settle import Timings
 from herenow.errors import ProtocolError
-from herenow.kit.clock import SKEW
 from herenow.node.context import Context
+from herenow.node.deadlines import CLOCK_SKEW
 from herenow.node.delivery import Connection, Delivery, Outbox
 from herenow.node.local_session import LocalSession
 from herenow.node.people import without
@@ -159,7 +159,7 @@ class Connections:
         ]
         signed_out_at = max(notes, default=presence.version)
         for before, connection in enumerate(session.connections):
-            if connection.again_at > signed_out_at + SKEW:
+            if connection.again_at > signed_out_at + CLOCK_SKEW:
                 return session.connections[before:]  # in the order they came
         return ()
 

@@ -14,6 +14,7 @@ import structlog
 
 from herenow.core.model import Idle, Session
 from herenow.core.sessions import idle_limit
+from herenow.kit.loop_budget import LoopBudget
 from herenow.kit.wheel import Wheel
 from herenow.node.context import Context
 from herenow.node.local_session import LocalSession
@@ -38,8 +39,8 @@ ROUNDS = 3
 """Turns of the event loop before whoever seems silent is looked at again: in each of them it reads tens of thousands of
 sockets, so that what had arrived is read by then."""
 
-PORTION = 200
-"""How many are lost in one turn of the loop, about 20 ms of work: ten thousand at once would hold it for seconds, and
+BUDGET = 200
+"""Sessions lost in one iteration of the loop, about 20 ms of work: ten thousand at once would hold it for seconds, and
 every other time-out with it."""
 
 AFTER_FAILURE = 1_000
@@ -69,6 +70,7 @@ class LivenessMonitor:
         self._suspects: list[LocalSession] = []
         """Whose time has come by the wheel."""
         self._losing = False
+        self._budget = LoopBudget(BUDGET)
 
     def turn(self) -> None:
         """Look at those whose time has come; a few times a second."""
@@ -102,11 +104,9 @@ class LivenessMonitor:
             for _ in range(ROUNDS):
                 await asyncio.sleep(0)
             suspects, self._suspects = self._suspects, []
-            for start in range(0, len(suspects), PORTION):
-                now = self._clock.now()
-                for session in suspects[start : start + PORTION]:
-                    self._look_for_sure(session, now, on_silent)
-                await asyncio.sleep(0)
+            for session in suspects:
+                await self._budget.take()
+                self._look_for_sure(session, self._clock.now(), on_silent)
         finally:
             self._losing = False
 

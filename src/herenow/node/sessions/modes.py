@@ -8,8 +8,9 @@ from __future__ import annotations
 from herenow.core.edits import set_custom, set_idle_after, set_mode
 from herenow.core.model import Custom, Mode, Presence
 from herenow.core.settle import Edit, Timings
-from herenow.kit.deadline import LEDGER_DEADLINE, writing
+from herenow.kit.deadline import write_within
 from herenow.node.context import Context
+from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.node.records import Records
 
 
@@ -37,7 +38,7 @@ class Modes:
         return await self._choose(user, both, saved=saved)
 
     async def set_idle_after(self, user: str, idle_after: int | None) -> Presence:
-        await writing(self._ledger.set_idle_after(user, idle_after), LEDGER_DEADLINE)
+        await write_within(self._ledger.set_idle_after(user, idle_after), LEDGER_DEADLINE)
         return await self._records.apply(user, set_idle_after(idle_after))
 
     async def _choose(self, user: str, edit: Edit, *, saved: bool) -> Presence:

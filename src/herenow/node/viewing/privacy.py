@@ -13,9 +13,10 @@ from herenow.core.visibility import (
     last_seen_when_blocked,
     outlasts_a_block,
 )
-from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
+from herenow.kit.deadline import read_within, write_within
 from herenow.node.access import RelationCache
 from herenow.node.context import Context
+from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.node.records import Records
 from herenow.node.viewing.relation_events import RelationEvents
 from herenow.ports import BlockRow, LedgerChange
@@ -32,7 +33,7 @@ class Privacy:
         self._relation_events = relation_events
 
     async def preferences(self, user: str) -> Preferences:
-        found = await reading(self._ledger.preferences([user]), LEDGER_DEADLINE)
+        found = await read_within(self._ledger.preferences([user]), LEDGER_DEADLINE)
         return found.get(user, _UNDECIDED)
 
     async def change(self, user: str, edit: PreferencesEdit) -> Preferences:
@@ -40,12 +41,12 @@ class Privacy:
         [(presence, _)] = await self._records.read([user])
         now = self._clock.now()
         last_seen = last_seen_if_gone(presence, now)
-        after = await writing(self._ledger.set_preferences(user, edit, now, last_seen), LEDGER_DEADLINE)
+        after = await write_within(self._ledger.set_preferences(user, edit, now, last_seen), LEDGER_DEADLINE)
         await self._relation_events.spread([LedgerChange("preferences", user, "")])
         return after
 
     async def blocked(self, user: str) -> list[str]:
-        return await reading(self._ledger.blocked(user), LEDGER_DEADLINE)
+        return await read_within(self._ledger.blocked(user), LEDGER_DEADLINE)
 
     async def block(self, user: str, other: str) -> None:
         """Neither sees the other from now on. Whether the other exists makes no difference."""
@@ -62,14 +63,14 @@ class Privacy:
             blocker_seen=last_seen_when_blocked(mine, of_user, now),
             blocked_seen=last_seen_when_blocked(theirs, of_other, now),
         )
-        await writing(self._ledger.block(row), LEDGER_DEADLINE)
+        await write_within(self._ledger.block(row), LEDGER_DEADLINE)
         await self._relation_events.spread([changed])
 
     async def unblock(self, user: str, other: str) -> None:
-        known = await reading(self._ledger.preferences([user, other]), LEDGER_DEADLINE)
+        known = await read_within(self._ledger.preferences([user, other]), LEDGER_DEADLINE)
         remember = any(map(outlasts_a_block, known.values()))
         lifted_at = self._clock.now() if remember else None
-        await writing(self._ledger.unblock(user, other, lifted_at), LEDGER_DEADLINE)
+        await write_within(self._ledger.unblock(user, other, lifted_at), LEDGER_DEADLINE)
         await self._relation_events.spread([LedgerChange("relation", user, other)])
 
     def _forget(self, change: LedgerChange) -> None:

@@ -10,7 +10,6 @@ verified are remembered, by digest and not past their end, until the keys change
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from urllib.parse import parse_qsl
 
 from herenow.errors import ProtocolError
 from herenow.kit.clock import Clock
+from herenow.kit.lru import Lru
 from herenow.kit.tasks import Tasks
 from herenow.node.admin.revocations import Revocations
 from herenow.transport.auth.public_keys import KeysPending
@@ -53,7 +53,7 @@ class Auth:
         self._expected = expected
         self._tasks = Tasks()
         self._keys = None if source is None else self._keyring(source)
-        self._verified: OrderedDict[bytes, Claims] = OrderedDict()
+        self._verified: Lru[bytes, Claims] = Lru(REMEMBERED)
 
     def _keyring(self, source: Source) -> Keyring:
         from herenow.transport.auth.keyring import (
@@ -105,9 +105,8 @@ class Auth:
     def _claims(self, token: str, *, once: bool) -> Claims:
         now = self._clock.now()
         digest = sha256(token[: MAX_BYTES + 1].encode("utf-8", "surrogatepass")).digest()
-        known = self._verified.get(digest)
+        known = self._verified.use(digest)
         if known is not None and now < known.expires_at_ms:
-            self._verified.move_to_end(digest)
             return known
         claims = verify(
             token,
@@ -119,9 +118,7 @@ class Auth:
         )
         if once:
             return claims
-        self._verified[digest] = claims
-        if len(self._verified) > REMEMBERED:
-            self._verified.popitem(last=False)
+        self._verified.put(digest, claims)
         return claims
 
     def _forget(self) -> None:

@@ -9,11 +9,11 @@ A few ends are done at once. This module does not know what an end consists of.
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable
 
 import structlog
+
+from herenow.kit.loop_budget import LoopBudget
 
 A_TURN = 25
 """Ends in a turn of the loop: about two milliseconds of work, while a turn reads up to a thousand who go."""
@@ -22,38 +22,19 @@ log = structlog.get_logger(__name__)
 
 
 class Departures:
-    __slots__ = ("_done", "_waiting")
+    __slots__ = ("_budget",)
 
     def __init__(self) -> None:
-        self._done = 0
-        """In this turn."""
-        self._waiting: deque[Callable[[], object]] = deque()
+        self._budget = LoopBudget(A_TURN, on_error=_log_failure)
 
     def take(self, depart: Callable[[], object]) -> None:
         """Called now, or at its turn: in the order in which they came."""
-        if self._waiting or self._done >= A_TURN:
-            self._waiting.append(depart)
-            return
-        if not self._done:
-            asyncio.get_running_loop().call_soon(self._next)
-        self._done += 1
-        depart()
+        self._budget.run(depart)
 
     def finish(self) -> None:
         """All that wait, now: nobody is there any more to wait for."""
-        while self._waiting:
-            self._depart()
+        self._budget.finish()
 
-    def _next(self) -> None:
-        self._done = 0
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._next)
-            while self._waiting and self._done < A_TURN:
-                self._done += 1
-                self._depart()
 
-    def _depart(self) -> None:
-        try:
-            self._waiting.popleft()()
-        except Exception:
-            log.exception("departure.failed")  # that of one is no reason to keep the others
+def _log_failure(error: Exception) -> None:
+    log.error("departure.failed", exc_info=error)

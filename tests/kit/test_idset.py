@@ -1,4 +1,4 @@
-"""Ids in little room are a set of ids."""
+"""A sorted tuple of ids behaves as a set of them."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ ids = st.frozensets(st.text(alphabet="abz\u00fc\U0001f600", max_size=3), max_siz
 
 
 @given(ids, ids, ids)
-def test_what_was_put_in_is_there_and_what_was_taken_out_is_not(some, more, others):
+def test_it_behaves_as_a_set(some, more, others):
     kept = having(having(NO_IDS, some), more - some)
     assert kept == tuple(sorted(some | more))
     asked = [*others, *some]
