@@ -54,27 +54,6 @@ def room_to_read(server: Server, client: Client) -> int:
     return server.call(look)
 
 
-# What is kept
-
-
-def test_an_open_socket_keeps_no_future_that_nobody_awaits(server: Server):
-    with server.connect() as client:
-
-        def look() -> list[object]:
-            socket = client.handler.socket
-            assert isinstance(socket, PicowsSocket)
-            kept = [*gc.get_referents(socket._tcp.get_protocol()), *gc.get_referents(socket._transport)]
-            return [each for each in kept if isinstance(each, asyncio.Future)]
-
-        assert server.call(look) == []
-
-
-def test_opening_a_socket_leaves_the_running_loop_as_it_was(server: Server):
-    loop = server.call(asyncio.get_running_loop)
-    with server.connect():
-        assert server.call(asyncio.get_running_loop) is loop
-
-
 # Buffers
 
 

@@ -6,17 +6,13 @@ where it hands a connection over. What frames mean afterwards is not known here.
 
 import asyncio
 import binascii
-import contextlib
 import logging
-import socket
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from weakref import WeakMethod
 
 import httptools
-from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import is_ssl
 
@@ -181,10 +177,7 @@ class Http(HttpToolsProtocol):
     """Who has been lent the transport."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        with glance(transport) as seen:
-            super().connection_made(seen)
-        self.transport = transport
-        self.flow = FlowControl(transport)
+        super().connection_made(transport)
         # Who connects and says nothing would hold a descriptor for ever: uvicorn's timer starts with its first answer.
         self.timeout_keep_alive_task = self.loop.call_later(
             self.timeout_keep_alive, self.timeout_keep_alive_handler
@@ -255,32 +248,6 @@ class Http(HttpToolsProtocol):
     def _is_answering(self) -> bool:
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete
-
-
-@contextlib.contextmanager
-def glance(tcp: asyncio.Transport) -> Iterator[asyncio.Transport]:
-    """What uvicorn takes for the transport while it asks who is at both ends: uvloop's own keeps the two answers for as long
-    as the connection lives, 300 bytes of each. Only while it is open: uvloop's socket keeps its number behind the end."""
-    known: socket.socket | None = tcp.get_extra_info("socket")
-    if known is None or known.fileno() < 0:
-        yield tcp
-        return
-    unkept = socket.socket(known.family, known.type, known.proto, known.fileno())
-    try:
-        yield Glance(tcp, unkept)  # type: ignore[misc]  # as much of a transport as is asked for
-    finally:
-        unkept.detach()
-
-
-class Glance:
-    __slots__ = ("_socket", "_tcp")
-
-    def __init__(self, tcp: asyncio.Transport, socket: socket.socket) -> None:
-        self._tcp = tcp
-        self._socket = socket
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        return self._socket if name == "socket" else self._tcp.get_extra_info(name, default)
 
 
 class Joining:

@@ -39,7 +39,6 @@ from herenow.transport.websocket.framing import (
     is_utf8,
 )
 from herenow.transport.websocket.handshake import Door, switching
-from herenow.transport.websocket.picows.loop import given_nothing_to_keep
 
 log = logging.getLogger(__name__)
 
@@ -224,8 +223,7 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # Without a listener there is nobody whom picows could tell, and it does not look (`picows_loop`).
-        if self.listener is not None:
+        if self._socket is not None:  # else picows' own constructor has not run
             super().connection_lost(exc)
 
     @classmethod
@@ -244,8 +242,7 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
     def _attach(self, socket: PicowsSocket, subprotocol: str | None, key: str, *, muted: bool) -> None:
         leash = Leash(self._tcp)
         self._socket = socket
-        with given_nothing_to_keep():
-            self._construct(socket, subprotocol)
+        self._construct(socket, subprotocol)
         super().connection_made(leash)
         leash.muted = muted
         self._feed(
