@@ -21,7 +21,7 @@ A_TURN = 25
 log = structlog.get_logger(__name__)
 
 
-class Departures:
+class CloseQueue:
     __slots__ = ("_done", "_waiting")
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ MOST = 100
 MOST_BYTES = 65_536
 
 
-class Waiting:
+class PendingHandler:
     """A `Handler` that becomes another one."""
 
     def __init__(self, tasks: Tasks, decide: Callable[[], Awaitable[Handler]]) -> None:
