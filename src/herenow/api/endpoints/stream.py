@@ -77,7 +77,7 @@ class Events(Response):
 
 
 _HEAD_FIRST: Message = {"type": "http.response.body", "body": b"", "more_body": True}
-"""A head leaves with what comes behind it (`uvicorn_patches.CoalescingTransport`): here nothing, the rest goes through the pipe."""
+"""An empty body: it makes `CoalescingTransport` write the head, which it holds back; the rest goes through the pipe."""
 
 _IDS = Parameter(
     "user_ids",
