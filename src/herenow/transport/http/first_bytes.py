@@ -49,7 +49,7 @@ def plain_handshake(data: bytes) -> int:
 
 
 class ProtocolSniffer(asyncio.Protocol):
-    """The first protocol of every connection, until something is said; for `uvicorn.Config(http=…)`."""
+    """The first protocol of a connection: reads the first bytes and replaces itself; for `uvicorn.Config(http=…)`."""
 
     __slots__ = ("_app_state", "_config", "_server_state", "_silence", "_tcp")
 

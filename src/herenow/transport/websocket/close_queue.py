@@ -1,4 +1,4 @@
-"""Thousands go at the same moment: so many ends in one turn of the event loop, and no more.
+"""When thousands of connections close at once, their ends are processed a few per turn of the event loop.
 
 An end takes a tenth of a millisecond or more to note, to decide and to write. Done as they come, all that were read together
 are done in one turn of the loop, and whoever goes meanwhile is read, and taken for gone, only after that. Grace counts from
@@ -22,6 +22,8 @@ log = structlog.get_logger(__name__)
 
 
 class CloseQueue:
+    """Runs callbacks in order, at most `A_TURN` per turn of the event loop."""
+
     __slots__ = ("_done", "_waiting")
 
     def __init__(self) -> None:

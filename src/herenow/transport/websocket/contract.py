@@ -1,14 +1,14 @@
-"""What is a WebSocket to the rest of herenow? A `Socket` that a `Handler` holds, and the values that lead to one.
+"""The contract between a WebSocket and the rest of herenow: a `Socket`, its `Handler`, and the values that lead to both.
 
-The contract only: values and protocols, no behaviour but a farewell. Who is here is `sockets`, who is let in is
-`handshake`, what frames mean from the 101 to the end is `framing`; the two implementations (`picows.socket`, fast;
-`websockets_socket`, the slower second) share all of them, so that they cannot differ.
+Values and protocols only; `CloseOnOpen` is the one handler with behaviour. The open sockets are in `registry`, the opening
+handshake is checked in `handshake`, and `framing` says what frames mean from the 101 to the end. The two implementations
+(`picows`, fast; `websockets_socket`, the slower second) share all of them, so that they cannot differ.
 
-Nothing here knows presence, tokens or JSON. The contract towards handlers is the reason to change it.
+Presence, tokens and JSON are not known here. The contract towards handlers is the reason to change it.
 
-    uvicorn ── ProtocolSniffer ──────────► UpgradeCheck ──► acceptor(Upgrade) ── Refuse ──► a plain HTTP answer
-                 └──► Http ────►                │
-                                              Accept ──► 101 ──► Socket ◄──► Handler
+    uvicorn ── ProtocolSniffer ─────────► UpgradeCheck ──► acceptor(Upgrade) ── Refuse ──► a plain HTTP answer
+                 └──► HttpProtocol ──►                       │
+                                                           Accept ──► 101 ──► Socket ◄──► Handler
 """
 
 from collections.abc import Callable, Mapping
@@ -124,7 +124,7 @@ Acceptor = Callable[[Upgrade], Accept | Refuse]
 
 
 class CloseOnOpen:
-    """A handler that lets a connection in only to say why not: a browser cannot read an HTTP refusal."""
+    """A handler that closes the connection as soon as it is open, with a code: a browser cannot read an HTTP refusal."""
 
     __slots__ = ("_code", "_reason")
 

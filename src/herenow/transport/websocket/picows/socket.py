@@ -117,7 +117,7 @@ class PicowsSocket(WebSocketConnection):
 
 
 class NullTransport:
-    """Stands in for picows' transport while nothing may be sent."""
+    """Takes the place of picows' transport while nothing may be sent: every method is a no-op."""
 
     __slots__ = ()
     close_handshake = None
@@ -133,7 +133,7 @@ NULL_TRANSPORT = NullTransport()
 
 
 class FrameListener(WSListener):
-    """What picows calls with every frame."""
+    """The listener that picows calls with every frame."""
 
     __slots__ = ("_socket",)
 
@@ -288,10 +288,10 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
 
 
 class SwitchingResponse:
-    """What picows takes for its answer: a 101 that is made in one piece.
+    """The 101 that picows gets in place of its own response object; `to_bytes` makes it in one piece.
 
-    One for all who get the same subprotocol, since picows keeps it for life. It puts the proof into the headers and asks for
-    the bytes right behind that.
+    Connections with the same subprotocol share one, because picows keeps it as long as the connection lives. picows puts
+    the proof into the headers and asks for the bytes right behind that.
     """
 
     __slots__ = ("_subprotocol", "headers")
@@ -310,7 +310,7 @@ _switching = lru_cache(maxsize=8)(SwitchingResponse)
 
 
 class TransportGuard:
-    """What picows takes for the transport, so that it writes but does not end the connection.
+    """The transport that picows gets: it can write to the connection but not end it.
 
     After an error of its own it would close gracefully, which a peer that does not read can delay for ever. `muted`,
     it also keeps picows' 101 to itself; frames take the method that picows has looked up before.
@@ -362,7 +362,7 @@ def _to_nobody(_answer: bytes) -> None:
 
 
 class ParserErrorTap:
-    """What picows takes for its logger: the only one it tells of a malformed frame, before it acts.
+    """The logger that picows gets: picows reports a malformed frame to its logger only, before it acts.
 
     So the socket fails in our way first, and picows' own CLOSE, being the second, is not sent. The text of a logged
     line is not used, only that there was an error and the close code in its arguments.
