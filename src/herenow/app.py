@@ -1,6 +1,6 @@
 """The composition root: settings in, a running node out. Everything that knows everything is here, and nothing else is.
 
-settings ─▶ ledger, engine, relations ─▶ Node ─▶ Gateway (WebSocket) ┐
+settings ─▶ ledger, engine, relations ─▶ Node ─▶ WebSocketServer ┐
                                └────▶ api (REST, pages) ──┴─▶ one port
 
 A reaper is a node without a door: everything but the last column.
@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
 
 import structlog
 import uvloop
@@ -40,15 +39,11 @@ from herenow.relations import SourceOptions, open_relations
 from herenow.secret import resolve_secret
 from herenow.settings import Settings
 from herenow.settings.model import without_password
-from herenow.transport.auth.auth import Auth
-from herenow.transport.auth.tokens import Expected
-from herenow.transport.http.listener import Listener
-from herenow.transport.server import Gateway, GatewaySettings
-from herenow.transport.websocket.registry import Sockets, descriptors_allowed, sockets_within
+from herenow.transport.auth import Auth, Expected, key_source
+from herenow.transport.http import Listener
+from herenow.transport.server import WebSocketServer, WebSocketSettings
+from herenow.transport.websocket import Sockets, descriptors_allowed, sockets_within
 from herenow.workers.worker import Worker
-
-if TYPE_CHECKING:
-    from herenow.transport.auth.key_sources import Source
 
 SWITCH = 0.0005
 """Seconds after which a ledger's thread gives the interpreter back to the event loop; Python's own 5 ms would be waited
@@ -171,11 +166,11 @@ async def running(
                 node.context.clock,
                 settings.token_max_ttl,
                 revocations=node.admin.revocations,
-                source=key_source(settings),
+                source=key_source(settings.jwks_url, settings.jwks_file),
                 expected=expected(settings),
             )
             sockets = Sockets(sockets_within(descriptors_allowed()))
-            gateway = Gateway(node, auth, sockets, gateway_settings(settings))
+            websockets = WebSocketServer(node, auth, sockets, websocket_settings(settings))
             guests = Demo(node, secret, listener.url, expected(settings)) if demo and secret else None
             app = make_app(
                 node,
@@ -189,24 +184,24 @@ async def running(
                 _take_part(worker, node, auth)
             await auth.start()
             await node.start(terms(settings, ledger.id, secret))
-            gateway.start()
+            websockets.start()
             if guests is not None:
                 await guests.arrive()
-            serving = asyncio.create_task(listener.serve(app, gateway.accept, sockets), name="server")
+            serving = asyncio.create_task(listener.serve(app, websockets.accept, sockets), name="server")
             await listener.started(serving)
             try:
                 yield Served(serving, guests)
             finally:
                 if worker is not None and worker.leaving:
-                    listener.close_door()
+                    listener.stop_accepting()
                 await node.drain()
                 listener.stop()  # from here on nothing comes in, so what we hold can be handed over whole
                 with suppress(asyncio.CancelledError):
                     await serving
                 sockets.abort_all()
-                gateway.departures.finish()  # when they went is known, and is not when we stop
+                websockets.close_queue.finish()  # when they went is known, and is not when we stop
                 await node.stop()
-                await gateway.stop()
+                await websockets.stop()
                 await auth.stop()
     finally:
         await ledger.close()
@@ -281,25 +276,12 @@ def node_settings(settings: Settings) -> NodeSettings:
     )
 
 
-def key_source(settings: Settings) -> Source | None:
-    if settings.jwks_url is None and settings.jwks_file is None:
-        return None
-    from herenow.transport.auth.key_sources import (
-        FileSource,
-        UrlSource,
-    )  # an HTTP client, for those who have an issuer
-
-    if settings.jwks_url is not None:
-        return UrlSource(settings.jwks_url)
-    return None if settings.jwks_file is None else FileSource(settings.jwks_file)
-
-
 def expected(settings: Settings) -> Expected:
     return Expected(settings.jwt_issuer, settings.jwt_audience)
 
 
-def gateway_settings(settings: Settings) -> GatewaySettings:
-    return GatewaySettings(
+def websocket_settings(settings: Settings) -> WebSocketSettings:
+    return WebSocketSettings(
         beat_every=settings.beat_every,
         max_frame=settings.max_frame,
         max_subscriptions=settings.max_subscriptions,

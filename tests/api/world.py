@@ -21,8 +21,7 @@ from herenow.ledgers import open_ledger
 from herenow.node import Node, NodeSettings, make_context
 from herenow.ports import RelationRow
 from herenow.settings import Settings
-from herenow.transport.auth.auth import Auth
-from herenow.transport.auth.tokens import mint
+from herenow.transport.auth import Auth, mint
 
 SECRET = "a secret of the tests that is long enough"
 NOW = 1_800_000_000_000

@@ -15,7 +15,7 @@ from tests.processes import SECRET
 
 from herenow.client import AsyncRest, ProtocolError, Rest, RestError, Unavailable, asks, mint
 from herenow.client.asks import Beat, Relation
-from herenow.transport.auth.tokens import verify
+from herenow.transport.auth import verify
 
 HOUR = 3_600_000
 in_one_loop = pytest.mark.asyncio(loop_scope="module")

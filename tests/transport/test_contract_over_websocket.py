@@ -22,7 +22,7 @@ from herenow.node.delivery.outbox import Outbox
 from herenow.node.sessions.modes import Modes
 from herenow.node.viewing.subscriptions import Granted, Subscriptions
 from herenow.settings import Settings
-from herenow.transport.http.listener import Listener
+from herenow.transport.http import Listener
 
 
 class Here:

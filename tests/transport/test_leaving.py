@@ -7,7 +7,7 @@ from tests.processes import SECRET
 from tests.transport.test_expiry import a_door
 
 from herenow.core.model import Platform
-from herenow.transport.auth.tokens import mint
+from herenow.transport.auth import mint
 from herenow.transport.session import ClientSession
 from herenow.wire.codes import Close
 
@@ -101,7 +101,7 @@ async def test_who_is_reset_is_lost_when_that_is_told_and_not_when_its_turn_come
         ana = come(door)
         await door.world.sleep(5)
         waiting = []
-        door.gateway.departures = SimpleNamespace(take=waiting.append, finish=lambda: None)
+        door.gateway.close_queue = SimpleNamespace(take=waiting.append, finish=lambda: None)
         ana.on_closed(None, "")
         left = door.gateway.node.context.clock.now()
         await door.world.sleep(2)

@@ -20,8 +20,7 @@ from herenow import app
 from herenow.api import app as api
 from herenow.app import running
 from herenow.core.model import Custom
-from herenow.transport.http import sse
-from herenow.transport.http.listener import Listener
+from herenow.transport.http import Listener, sse
 
 Event = dict[str, Any]
 

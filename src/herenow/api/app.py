@@ -40,9 +40,9 @@ from herenow.api.ops import dashboard, health, sdk
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.settings import Settings
-from herenow.transport.auth.auth import Auth
-from herenow.transport.http.sse import Streaming
-from herenow.transport.websocket.registry import Sockets
+from herenow.transport.auth import Auth
+from herenow.transport.http import Streaming
+from herenow.transport.websocket import Sockets
 
 CONTRACT = (
     *presence.OPERATIONS,

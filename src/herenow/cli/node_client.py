@@ -184,7 +184,7 @@ def tokens(settings: Settings, given: str | None) -> Token:
 
 
 def _minted(settings: Settings) -> str | None:
-    from herenow.transport.auth.tokens import SERVICE, Expected, mint
+    from herenow.transport.auth import SERVICE, Expected, mint
 
     path = secret_path(settings)
     if settings.secret is None and (path is None or not path.exists() or not settings.accepts_secret):

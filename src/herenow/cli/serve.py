@@ -58,7 +58,7 @@ def _supervise(settings: Settings) -> int:
     with fast_imports():
         from herenow.announcement import announcement
         from herenow.logs import configure_logging
-        from herenow.transport.http.address import held, url_of
+        from herenow.transport.address import held, url_of
         from herenow.workers.supervisor import Supervisor
 
     configure_logging(settings.log_format, settings.log_level)

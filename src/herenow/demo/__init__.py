@@ -21,7 +21,7 @@ from herenow.api.http.shipped import shipped
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.ports import RelationRow
-from herenow.transport.auth.tokens import Expected, mint
+from herenow.transport.auth import Expected, mint
 
 PEOPLE = ("ana", "bo", "chen", "dara")
 ROOM = "lobby"

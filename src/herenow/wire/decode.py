@@ -14,6 +14,7 @@ import msgspec
 from herenow.errors import ProtocolError
 from herenow.wire.frames import MAX_ECHO, Active, Away, Command, Frame, FrameId, Heartbeat
 from herenow.wire.inputs import Activity
+from herenow.wire.nesting import is_too_deep
 from herenow.wire.strict_json import StrictDecoder
 
 MAX_ID = 64  # characters of a frame's `id` when printed
@@ -33,6 +34,8 @@ def decode_frame(payload: bytes) -> Frame:
 
 def readable_id(payload: bytes) -> FrameId:
     """The `id` of a frame that could not be decoded, if it can be read all the same."""
+    if is_too_deep(payload):
+        return None
     try:
         value = msgspec.json.decode(payload)
     except (ValueError, RecursionError):

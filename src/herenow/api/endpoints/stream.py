@@ -1,7 +1,7 @@
 """Who is here, from now on? `GET /presence/stream`: server-sent events for a viewer that is not a session.
 
 Here the question is read and the answer begun; what is shown is `service.streams`' business, how it leaves
-`gateway.sse`'s. A new way to say whom one wants to see would be a reason to change this module.
+`transport.http.sse`'s. A new way to say whom one wants to see would be a reason to change this module.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from herenow.api.description.operations import Answer, Media, Operation, Paramet
 from herenow.api.endpoints.presence import VIEWER, distinct
 from herenow.api.http.request import Call
 from herenow.errors import ProtocolError, Unavailable
-from herenow.transport.http.pipe import lender_of
-from herenow.transport.http.sse import EventStream
+from herenow.transport.http import EventStream, lender_of
 
 HEADERS = [
     (b"content-type", Media.EVENTS.value.encode()),
@@ -78,7 +77,7 @@ class Events(Response):
 
 
 _HEAD_FIRST: Message = {"type": "http.response.body", "body": b"", "more_body": True}
-"""A head leaves with what comes behind it (`gateway.handshake.Joining`): here nothing, the rest goes through the pipe."""
+"""An empty body: it makes `CoalescingTransport` write the head, which it holds back; the rest goes through the pipe."""
 
 _IDS = Parameter(
     "user_ids",

@@ -16,7 +16,7 @@ from herenow.api.http.problems import refused
 from herenow.api.http.responses import Reply
 from herenow.errors import ProtocolError
 from herenow.node.metrics import Metrics
-from herenow.transport.auth.origins import is_allowed
+from herenow.transport.auth import is_allowed
 
 METHODS = "GET, POST, PUT, DELETE"
 HEADERS = "authorization, content-type"

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from herenow.api.http.responses import Headers, Reply
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.node.metrics import Metrics
-from herenow.transport.auth.auth import find_token
+from herenow.transport.auth import find_token
 from herenow.wire.codes import CODES
 
 MEDIA = "application/problem+json"

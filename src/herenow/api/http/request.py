@@ -18,9 +18,8 @@ from herenow.api.http.request_body import Decoder, read_json, read_lines
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.settings import Settings
-from herenow.transport.auth.auth import Auth, find_token
-from herenow.transport.auth.tokens import Claims
-from herenow.transport.http.sse import Streaming
+from herenow.transport.auth import Auth, Claims, find_token
+from herenow.transport.http import Streaming
 from herenow.wire.ids import parse_id
 from herenow.workers.link import Told
 

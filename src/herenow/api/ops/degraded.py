@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from herenow.core.limits import Shed
 from herenow.node import Node
-from herenow.transport.auth.auth import Auth
+from herenow.transport.auth import Auth
 
 
 class Trouble(Struct, frozen=True):

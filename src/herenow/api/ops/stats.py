@@ -27,7 +27,7 @@ from herenow.errors import Unavailable
 from herenow.node import Node
 from herenow.node.admin.stats_history import COUNTED, STEP, Sample
 from herenow.node.metrics import quantile
-from herenow.transport.auth.auth import Auth
+from herenow.transport.auth import Auth
 from herenow.workers.link import Told
 
 LATELY = 10_000

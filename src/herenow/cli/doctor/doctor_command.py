@@ -69,23 +69,18 @@ def configuration(settings: Settings) -> Iterator[Finding]:
 
 def keys(settings: Settings) -> Iterator[Finding]:
     """The public keys of an issuer, if tokens are verified with any."""
-    from herenow.app import key_source
-    from herenow.transport.auth.jwks import parse_jwks
-    from herenow.transport.auth.keyring import what_keys
-    from herenow.transport.auth.public_keys import BadKeys
+    from herenow.transport.auth import BadKeys, describe_keys, key_source
 
-    source = key_source(settings)
+    source = key_source(settings.jwks_url, settings.jwks_file)
     if source is None:
         return
     try:
-        read = asyncio.run(source.read())
-        assert read is not None  # the first look finds what there is
-        document = parse_jwks(read.raw)
+        found, left_out = asyncio.run(describe_keys(source))
     except BadKeys as error:
         yield problem("jwks", f"{source.where} cannot be used: {error}.")
         return
-    yield fine("jwks", f"{source.where} has keys: {what_keys(document)}.")
-    for why in document.left_out:
+    yield fine("jwks", f"{source.where} has keys: {found}.")
+    for why in left_out:
         yield advice("jwks", f"Not used: {why}.")
     if not settings.jwt_issuer or not settings.jwt_audience:
         yield advice(

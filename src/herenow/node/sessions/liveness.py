@@ -28,7 +28,7 @@ turn the wheel."""
 
 SLACK = 10
 """A process that stood still for longer than this part of `dead_after` has asked its sockets so late that their answers may
-be late as well. Whoever lives is asked after 1¾ `beat_every` at the latest (`gateway.sweep`), which is at most ⅞ of
+be late as well. Whoever lives is asked after 1¾ `beat_every` at the latest (`websocket.pinger`), which is at most ⅞ of
 `dead_after`: an eighth is left for us and for the network. A loop that is merely busy stays below."""
 
 STILL = 3_000

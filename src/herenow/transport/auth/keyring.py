@@ -36,11 +36,11 @@ log = structlog.get_logger(__name__)
 
 
 class Keyring:
-    def __init__(self, source: Source, clock: Clock, tasks: Tasks, on_change: Callable[[], None]) -> None:
+    def __init__(self, source: Source, clock: Clock, on_change: Callable[[], None]) -> None:
         """`on_change`: other keys than before; what was verified with those says nothing."""
         self._source = source
         self._clock = clock
-        self._tasks = tasks
+        self._tasks = Tasks()
         self._on_change = on_change
         self._raw: bytes | None = None
         self._by_algorithm: dict[str, list[PublicKey]] = {}
@@ -66,6 +66,9 @@ class Keyring:
         if self.trouble is not None and isinstance(self._source, FileSource):
             raise ConfigurationError(f"jwks_file = {self._source.where!r} cannot be used: {self._why}.")
         self._tasks.spawn(self._keep(), "jwks")
+
+    async def stop(self) -> None:
+        await self._tasks.end()
 
     # Asking
 

@@ -16,10 +16,9 @@ import structlog
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.node.viewing.streams import Stream
-from herenow.transport.auth.tokens import Claims
+from herenow.transport.auth import Claims
 from herenow.transport.http.pipe import Lender, Pipe
-from herenow.transport.websocket.contract import Limits
-from herenow.transport.websocket.registry import Sockets
+from herenow.transport.websocket import SocketLimits, Sockets
 from herenow.wire.codes import CODES, Close
 from herenow.wire.events import STILL_HERE, event, retry
 from herenow.wire.shapes import error_frame
@@ -42,7 +41,7 @@ class Streaming:
     sockets: Sockets
     silence: float
     """Seconds a vanished peer is waited for: `dead_after`, as for sessions."""
-    limits: Limits = field(default_factory=Limits)
+    limits: SocketLimits = field(default_factory=SocketLimits)
 
     def check_room(self) -> None:
         if self.node.draining:

@@ -1,4 +1,4 @@
-"""Thousands go at the same moment: so many ends in one turn of the event loop, and no more.
+"""When thousands of connections close at once, their ends are processed a few per turn of the event loop.
 
 An end takes a tenth of a millisecond or more to note, to decide and to write. Done as they come, all that were read together
 are done in one turn of the loop, and whoever goes meanwhile is read, and taken for gone, only after that. Grace counts from
@@ -15,17 +15,19 @@ import structlog
 
 from herenow.kit.loop_budget import LoopBudget
 
-A_TURN = 25
-"""Ends in a turn of the loop: about two milliseconds of work, while a turn reads up to a thousand who go."""
+BUDGET = 25
+"""Ends per iteration of the loop: about two milliseconds of work, while an iteration reads up to a thousand closes."""
 
 log = structlog.get_logger(__name__)
 
 
-class Departures:
+class CloseQueue:
+    """Runs callbacks in order, at most `BUDGET` per iteration of the event loop."""
+
     __slots__ = ("_budget",)
 
     def __init__(self) -> None:
-        self._budget = LoopBudget(A_TURN, on_error=_log_failure)
+        self._budget = LoopBudget(BUDGET, on_error=_log_failure)
 
     def take(self, depart: Callable[[], object]) -> None:
         """Called now, or at its turn: in the order in which they came."""

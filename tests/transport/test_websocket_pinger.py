@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from herenow.transport.websocket.pinger import Sweep
+from herenow.transport.websocket.pinger import Pinger
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Peer:
 class Rig:
     def __init__(self, period: float = 30.0, **options: float) -> None:
         self.hand = Hand()
-        self.sweep: Sweep[Peer] = Sweep(
+        self.pinger: Pinger[Peer] = Pinger(
             period,
             last_life=lambda peer: peer.life,
             ping=self.ping,
@@ -51,7 +51,7 @@ class Rig:
             **options,
         )
         self.answers = True
-        self.sweep.start()
+        self.pinger.start()
 
     def ping(self, peer: Peer) -> None:
         peer.pinged_at.append(self.hand.now)
@@ -60,7 +60,7 @@ class Rig:
 
     def join(self) -> tuple[Peer, int]:
         peer = Peer(self.hand)
-        return peer, self.sweep.add(peer)
+        return peer, self.pinger.add(peer)
 
 
 def test_a_silent_peer_that_answers_is_pinged_once_per_period():
@@ -113,8 +113,8 @@ def test_pings_are_spread_evenly_over_the_period():
 def test_who_left_is_not_pinged():
     rig = Rig()
     (left, slot), (stayed, _) = rig.join(), rig.join()
-    rig.sweep.discard(left, slot)
-    rig.sweep.discard(left, slot)
+    rig.pinger.discard(left, slot)
+    rig.pinger.discard(left, slot)
     rig.hand.turn(61)
     assert left.pinged_at == []
     assert stayed.pinged_at
@@ -126,9 +126,9 @@ def test_a_peer_may_leave_while_its_slot_is_walked():
 
     def leave(_peer: Peer) -> None:
         for member, slot in members:
-            rig.sweep.discard(member, slot)
+            rig.pinger.discard(member, slot)
 
-    rig.sweep._ping = leave
+    rig.pinger._ping = leave
     rig.hand.turn(2.5)
 
 
@@ -165,7 +165,7 @@ def test_a_ping_that_fails_does_not_stop_the_wheel():
     def fail(_peer: Peer) -> None:
         raise OSError
 
-    rig.sweep._ping = fail
+    rig.pinger._ping = fail
     with pytest.raises(OSError):
         rig.hand.turn(3)
     assert rig.hand.due
@@ -175,12 +175,12 @@ def test_it_stops_and_starts_again():
     rig = Rig()
     rig.answers = False
     peer, _ = rig.join()
-    rig.sweep.stop()
-    rig.sweep.stop()
+    rig.pinger.stop()
+    rig.pinger.stop()
     assert rig.hand.due == []
     rig.hand.turn(1000)
     assert peer.pinged_at == []
-    rig.sweep.start()
+    rig.pinger.start()
     rig.hand.turn(30)
     assert len(peer.pinged_at) == 1
 
@@ -197,10 +197,10 @@ def test_while_nobody_is_here_nothing_turns():
     rig = Rig(period=30.0)
     assert not rig.hand.due
     peer = Peer(rig.hand)
-    slot = rig.sweep.add(peer)
+    slot = rig.pinger.add(peer)
     assert rig.hand.due
-    rig.sweep.discard(peer, slot)
-    rig.sweep.discard(peer, slot)
+    rig.pinger.discard(peer, slot)
+    rig.pinger.discard(peer, slot)
     rig.hand.turn(1.0)
     assert not rig.hand.due
 
@@ -211,18 +211,18 @@ def test_who_comes_after_a_long_rest_is_pinged_like_anybody():
     for _ in range(3):
         rig.hand.turn(1234.5)
         peer = Peer(rig.hand)
-        came, slot = rig.hand.now, rig.sweep.add(peer)
+        came, slot = rig.hand.now, rig.pinger.add(peer)
         rig.hand.turn(120.0)
         assert came + 30.0 * 0.75 <= peer.pinged_at[0] <= came + 30.0 * 1.75 + 0.2
         gaps = [b - a for a, b in zip(peer.pinged_at, peer.pinged_at[1:], strict=False)]
         assert all(gap == pytest.approx(30.0, abs=0.2) for gap in gaps)
-        rig.sweep.discard(peer, slot)
+        rig.pinger.discard(peer, slot)
         peers.append(peer)
     assert all(len(peer.pinged_at) >= 3 for peer in peers)
 
 
 def test_a_sweep_that_was_stopped_does_not_begin_by_itself():
     rig = Rig()
-    rig.sweep.stop()
-    rig.sweep.add(Peer(rig.hand))
+    rig.pinger.stop()
+    rig.pinger.add(Peer(rig.hand))
     assert not rig.hand.due

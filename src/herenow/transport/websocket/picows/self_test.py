@@ -1,38 +1,24 @@
-"""Is the installed picows the one that `picows_socket` was made for? Tried when the server starts, before anybody connects.
+"""Does the installed picows behave as `picows.socket` expects? Tested when the server starts, before a client connects.
 
-One connection is played through with nobody on the other side. A change of picows that a version number does not show
-is then a sentence at start, and not a server that answers wrongly. Another thing that we lean on is the reason to
-change this module.
+One connection is played through against a transport that records what is written. A change of picows that its version
+number does not show is then an error at start, and not a server that answers wrongly. Another internal of picows that
+`picows.socket` depends on is the reason to change this module.
 """
 
 import asyncio
 import socket
-from collections.abc import Callable
 from importlib.metadata import version
 
 from herenow.errors import ConfigurationError
-from herenow.transport.websocket.contract import Accept, Acceptor, Farewell, Limits, Socket
+from herenow.transport.websocket.contract import Accept, CloseOnOpen, Socket, SocketLimits
 from herenow.transport.websocket.framing import PROTOCOL_ERROR
-from herenow.transport.websocket.handshake import Door
+from herenow.transport.websocket.handshake import UpgradeCheck
 from herenow.transport.websocket.picows.socket import PicowsProtocol
 from herenow.transport.websocket.registry import Sockets
 
 
-def picows_protocol(
-    acceptor: Acceptor, limits: Limits, sockets: Sockets
-) -> Callable[..., asyncio.BaseProtocol]:
-    """For `uvicorn.Config(ws=…)`. Raises `ConfigurationError` if the installed picows is not the one known here."""
-    check_seam()
-    door = Door(acceptor, limits, sockets)
-
-    def protocol(**_of_uvicorn: object) -> asyncio.BaseProtocol:
-        return PicowsProtocol(door)
-
-    return protocol
-
-
-def check_seam() -> None:
-    """Play one connection through, with nobody on the other side, and compare what was written and called."""
+def run_self_test() -> None:
+    """Play one connection through and compare what was written and called. Raises `ConfigurationError`."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -59,18 +45,20 @@ def _rehearse() -> str:
     echo = Echo()
     try:
         with socket.socket() as nowhere:
-            stage = Stage(nowhere)
-            protocol = PicowsProtocol(Door(lambda _upgrade: Accept(echo), Limits(), Sockets(max_open=1)))
-            protocol.connection_made(stage)
+            transport = RecordingTransport(nowhere)
+            protocol = PicowsProtocol(
+                UpgradeCheck(lambda _upgrade: Accept(echo), SocketLimits(), Sockets(max_open=1))
+            )
+            protocol.connection_made(transport)
             protocol.data_received(_HANDSHAKE)
             protocol.data_received(b"\x81\x82\0\0\0\0hi")
             protocol.data_received(b"\x83\x80\0\0\0\0")  # a reserved opcode
             protocol.connection_lost(None)
     except (TypeError, ValueError, AttributeError, LookupError, RuntimeError) as error:
         return str(error)
-    if not stage.sent.startswith(b"HTTP/1.1 101 ") or _PROOF not in stage.sent:
+    if not transport.sent.startswith(b"HTTP/1.1 101 ") or _PROOF not in transport.sent:
         return "the handshake was not answered"
-    if b"\x81\x02hi\x88" not in stage.sent:
+    if b"\x81\x02hi\x88" not in transport.sent:
         return "a text was not echoed, or a malformed frame not answered with CLOSE"
     if echo.closed_with != [PROTOCOL_ERROR]:
         return "a malformed frame was not reported"
@@ -85,7 +73,7 @@ _HANDSHAKE = (
 _PROOF = b"Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n"  # that its key was read
 
 
-class Echo(Farewell):
+class Echo(CloseOnOpen):
     __slots__ = ("closed_with", "send")
 
     def __init__(self) -> None:
@@ -101,8 +89,8 @@ class Echo(Farewell):
         self.closed_with.append(code)
 
 
-class Stage(asyncio.Transport):
-    """A transport that leads nowhere and remembers what was written."""
+class RecordingTransport(asyncio.Transport):
+    """A transport without a peer that records what was written."""
 
     def __init__(self, nowhere: socket.socket) -> None:
         super().__init__({"socket": nowhere})

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.transport.test_websocket_rig import Client, Server, lines, running, server
 
-from herenow.transport.websocket.handshake import Joining
+from herenow.transport.http.uvicorn_patches import CoalescingTransport
 
 __all__ = ["running", "server"]
 
@@ -37,21 +37,21 @@ def tcp():
 
 
 def test_a_head_leaves_with_what_comes_behind_it_and_the_rest_as_it_comes(tcp):
-    answer = Joining(tcp)
+    answer = CoalescingTransport(tcp)
     for data in (HEAD, b"on", b"ce", b"HTTP/1.1 is only words here"):
         answer.write(data)
     assert tcp.written == [HEAD + b"on", b"ce", b"HTTP/1.1 is only words here"]
 
 
 def test_a_head_with_nothing_behind_it_leaves_too(tcp):
-    answer = Joining(tcp)
+    answer = CoalescingTransport(tcp)
     answer.write(HEAD)
     answer.write(b"")
     assert tcp.written == [HEAD]
 
 
 def test_who_waits_to_be_told_to_go_on_is_told_at_once(tcp):
-    answer = Joining(tcp)
+    answer = CoalescingTransport(tcp)
     answer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     assert tcp.written == [b"HTTP/1.1 100 Continue\r\n\r\n"]
     answer.write(HEAD)
@@ -61,7 +61,7 @@ def test_who_waits_to_be_told_to_go_on_is_told_at_once(tcp):
 
 @pytest.mark.parametrize("written", [[], [HEAD], [HEAD, b"bo"]])
 def test_an_answer_that_breaks_off_keeps_nothing_back(tcp, written):
-    answer = Joining(tcp)
+    answer = CoalescingTransport(tcp)
     for data in written:
         answer.write(data)
     answer.close()

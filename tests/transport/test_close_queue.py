@@ -8,49 +8,49 @@ from structlog.testing import capture_logs
 from tests.transport.test_expiry import a_door
 from tests.transport.test_leaving import come, lost_at
 
-from herenow.transport.websocket.close_queue import A_TURN, Departures
+from herenow.transport.websocket.close_queue import BUDGET, CloseQueue
 from herenow.wire.codes import Close
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def test_a_few_are_done_at_once():
-    departures, gone = Departures(), list[object]()
-    for number in range(A_TURN):
-        departures.take(partial(gone.append, number))
-    assert gone == list(range(A_TURN))
+    queue, gone = CloseQueue(), list[object]()
+    for number in range(BUDGET):
+        queue.take(partial(gone.append, number))
+    assert gone == list(range(BUDGET))
 
 
 async def test_of_thousands_so_many_are_done_in_a_turn_of_the_loop_and_all_in_their_order():
-    departures, gone, per_turn = Departures(), list[object](), list[int]()
-    for number in range(3 * A_TURN):
-        departures.take(partial(gone.append, number))
-    while len(gone) < 3 * A_TURN:
+    queue, gone, per_turn = CloseQueue(), list[object](), list[int]()
+    for number in range(3 * BUDGET):
+        queue.take(partial(gone.append, number))
+    while len(gone) < 3 * BUDGET:
         before = len(gone)
         await asyncio.sleep(0)
         per_turn.append(len(gone) - before)
-    assert gone == list(range(3 * A_TURN))
-    assert max(per_turn) <= A_TURN
+    assert gone == list(range(3 * BUDGET))
+    assert max(per_turn) <= BUDGET
     assert len(per_turn) >= 2
 
 
 async def test_who_goes_while_others_wait_does_not_overtake_them():
-    departures, gone = Departures(), list[object]()
-    for number in range(A_TURN + 1):
-        departures.take(partial(gone.append, number))
+    queue, gone = CloseQueue(), list[object]()
+    for number in range(BUDGET + 1):
+        queue.take(partial(gone.append, number))
     await asyncio.sleep(0)
-    departures.take(partial(gone.append, "later"))
+    queue.take(partial(gone.append, "later"))
     for _ in range(5):
         await asyncio.sleep(0)
-    assert gone == [*range(A_TURN + 1), "later"]
+    assert gone == [*range(BUDGET + 1), "later"]
 
 
 async def test_one_that_fails_takes_no_other_with_it():
-    departures, gone = Departures(), list[object]()
-    for number in range(A_TURN):
-        departures.take(partial(gone.append, number))
-    departures.take(lambda: 1 // 0)
-    departures.take(partial(gone.append, "behind it"))
+    queue, gone = CloseQueue(), list[object]()
+    for number in range(BUDGET):
+        queue.take(partial(gone.append, number))
+    queue.take(lambda: 1 // 0)
+    queue.take(partial(gone.append, "behind it"))
     with capture_logs() as logs:
         for _ in range(5):
             await asyncio.sleep(0)
@@ -59,20 +59,20 @@ async def test_one_that_fails_takes_no_other_with_it():
 
 
 async def test_a_gateway_that_stops_leaves_nobody_waiting():
-    departures, gone = Departures(), list[object]()
-    for number in range(3 * A_TURN):
-        departures.take(partial(gone.append, number))
-    departures.finish()
-    assert gone == list(range(3 * A_TURN))
+    queue, gone = CloseQueue(), list[object]()
+    for number in range(3 * BUDGET):
+        queue.take(partial(gone.append, number))
+    queue.finish()
+    assert gone == list(range(3 * BUDGET))
     for _ in range(5):
         await asyncio.sleep(0)
-    assert len(gone) == 3 * A_TURN
+    assert len(gone) == 3 * BUDGET
 
 
 def fill(door):
     """So many others go in this turn that who goes next waits."""
-    for _ in range(A_TURN):
-        door.gateway.departures.take(lambda: None)
+    for _ in range(BUDGET):
+        door.gateway.close_queue.take(lambda: None)
 
 
 async def test_a_fin_that_waits_stays_a_sign_of_life_when_the_node_drains_meanwhile():

@@ -21,11 +21,10 @@ from tests.transport.test_websocket_rig import (
 )
 from uvicorn.server import ServerState
 
-from herenow.transport.http.first_bytes import LONGEST, Front, plain_handshake
-from herenow.transport.websocket.contract import Accept, Limits
-from herenow.transport.websocket.handshake import Http
-from herenow.transport.websocket.picows.seam import Stage
-from herenow.transport.websocket.registry import Sockets
+from herenow.transport.http.first_bytes import LONGEST, ProtocolSniffer, plain_handshake
+from herenow.transport.http.uvicorn_patches import HttpProtocol
+from herenow.transport.websocket import Accept, SocketLimits, Sockets
+from herenow.transport.websocket.picows.self_test import RecordingTransport
 
 BROWSERS = {
     "Chrome": (
@@ -115,7 +114,7 @@ def test_a_part_of_a_head_goes_to_http(size: int):
 # The two ways side by side
 
 
-class Ear(Stage):
+class Ear(RecordingTransport):
     """What a protocol, and whoever it hands over to, made of the bytes."""
 
     def __init__(self, nowhere: socket.socket, protocol: asyncio.BaseProtocol) -> None:
@@ -152,7 +151,7 @@ class Talk:
         self.opened = queue.Queue[Echo]()
         self._config = uvicorn.Config(
             plain_http,
-            ws=IMPLEMENTATIONS[implementation](self._accept, Limits(), Sockets(1)),  # type: ignore[arg-type]
+            ws=IMPLEMENTATIONS[implementation](self._accept, SocketLimits(), Sockets(1)),  # type: ignore[arg-type]
             lifespan="off",
             log_config=None,
             date_header=False,
@@ -163,7 +162,9 @@ class Talk:
         self.asked.append(upgrade)
         return Accept(Echo(self))  # type: ignore[arg-type]
 
-    async def hear(self, first: type[Front] | type[Http], data: bytes) -> tuple[bytes, bool, object]:
+    async def hear(
+        self, first: type[ProtocolSniffer] | type[HttpProtocol], data: bytes
+    ) -> tuple[bytes, bool, object]:
         """Everything written, whether it was closed, and what the acceptor was asked."""
         self.asked = []
         protocol = first(self._config, ServerState(), {})
@@ -183,7 +184,7 @@ class Talk:
 def ways(implementation: str, data: bytes) -> list[tuple[bytes, bool, object]]:
     async def both() -> list[tuple[bytes, bool, object]]:
         talk = Talk(implementation)
-        return [await talk.hear(Front, data), await talk.hear(Http, data)]
+        return [await talk.hear(ProtocolSniffer, data), await talk.hear(HttpProtocol, data)]
 
     return asyncio.run(both())
 
