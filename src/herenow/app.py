@@ -25,7 +25,7 @@ import uvloop
 from herenow import __version__
 from herenow.announcement import announcement
 from herenow.api.app import make_app
-from herenow.api.ops.stats import report_of
+from herenow.api.ops.stats_collect import encode_report
 from herenow.core.bucket import Rate
 from herenow.core.pacing import Crowds
 from herenow.core.settle import Timings
@@ -219,7 +219,7 @@ def _take_part(worker: Worker, node: Node, auth: Auth) -> None:
     worker.use(node.standing.epoch)
     node.on_epoch = worker.use
     worker.on_dead = node.lease.bury
-    worker.report = lambda: report_of(node, auth)
+    worker.report = lambda: encode_report(node, auth)
 
 
 def relations_options(

@@ -10,20 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
-
+from herenow.api.ops.stats import Trouble
 from herenow.core.shedding import Shed
 from herenow.node import Node
 from herenow.transport.auth.auth import Auth
-
-
-class Trouble(Struct, frozen=True):
-    what: str
-    """One word, for programs."""
-    detail: str
-    fix: str = ""
-    """What to do."""
-
 
 BEHIND = 5_000
 """Entries of the logs that wait to be read: more than a healthy node leaves for a moment."""
@@ -56,13 +46,13 @@ REFUSALS = {
 SILENT = ("It does not answer.", "Is it running and reachable from here? Users stay connected meanwhile.")
 
 
-def engine_said(said: str) -> tuple[str, str]:
+def explain_store_error(said: str) -> tuple[str, str]:
     """What a store's refusal means, and what to do: without its address, and without what it said of itself."""
     words = said.replace(":", " ").split()
     return next((REFUSALS[word] for word in words if word in REFUSALS), SILENT)
 
 
-def troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
+def find_troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
     yield from _engine(node)
     yield from _lease(node)
     yield from _ledger(node)
@@ -92,10 +82,10 @@ _GIVEN_UP = {
 def _engine(node: Node) -> Iterator[Trouble]:
     said = node.lease.trouble or node.tail.trouble or node.decider.trouble
     if said is not None:
-        detail, fix = engine_said(said)
+        detail, fix = explain_store_error(said)
         yield Trouble("engine", f"The store cannot be used. {detail}", fix)
     elif node.recorder.trouble is not None:
-        detail, fix = engine_said(node.recorder.trouble)
+        detail, fix = explain_store_error(node.recorder.trouble)
         yield Trouble("marks", f"The store does not let go of what the ledger has. {detail}", fix)
     if node.hub.stale_shards:
         yield Trouble(

@@ -15,9 +15,11 @@ from herenow.api.description.operations import Access, Answer, Media, Operation,
 from herenow.api.http import peers
 from herenow.api.http.request import Call
 from herenow.api.http.responses import Reply, answered
-from herenow.api.ops.degraded import Trouble, troubles
+from herenow.api.ops.degraded import find_troubles
 from herenow.api.ops.prometheus import exposition, metrics_of
-from herenow.api.ops.stats import Stats, metrics_of_all, stats_of, stats_of_all
+from herenow.api.ops.stats import Stats, Trouble
+from herenow.api.ops.stats_collect import collect
+from herenow.api.ops.stats_merge import merge, merge_metrics, merge_reports
 from herenow.errors import ProtocolError
 
 LATEST = 2**53
@@ -46,7 +48,7 @@ async def readiness(call: Call) -> Response:
         raise ProtocolError("not_ready", "The node is draining.")
     if not node.ready:
         raise ProtocolError("not_ready", "The node is starting.")
-    return answered(Readiness("ready", tuple(troubles(call.node, call.auth))))
+    return answered(Readiness("ready", tuple(find_troubles(call.node, call.auth))))
 
 
 async def metrics(call: Call) -> Response:
@@ -54,7 +56,7 @@ async def metrics(call: Call) -> Response:
     if call.everyone is None:
         families = metrics_of(call.node)
     else:
-        families = metrics_of_all(await call.everyone())
+        families = merge_metrics(await call.everyone())
     text, media = exposition(families, call.header("accept") or "")
     return Reply(text, media=media)
 
@@ -63,8 +65,9 @@ async def stats(call: Call) -> Response:
     """GET /stats"""
     since = None if call.parameter("since") is None else call.number("since", 0, 0, LATEST)
     if call.everyone is None:
-        return answered(stats_of(call.node, call.auth, since))
-    return answered(stats_of_all(await call.everyone(), since))
+        own = collect(call.node, call.auth)
+        return answered(merge([own], own.degraded, since))
+    return answered(merge_reports(await call.everyone(), since))
 
 
 def is_local(call: Call) -> bool:
