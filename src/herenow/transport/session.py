@@ -30,13 +30,13 @@ from herenow.wire.frames import (
     Bye,
     Command,
     FrameId,
-    Heartbeat,
+    HeartbeatCommand,
     Refresh,
     RoomClose,
     RoomOpen,
     SetPresence,
     Subscribe,
-    Typing,
+    TypingCommand,
     Unsubscribe,
 )
 from herenow.wire.inputs import Activity
@@ -152,7 +152,7 @@ class ClientSession:
     def _on_command(self, connection: Connection, payload: bytes) -> None:
         node = self._gateway.node
         command = self._peer.receive(payload, node.clock.now())
-        if isinstance(command, Heartbeat):  # with an id, or spelt in a way of its own
+        if isinstance(command, HeartbeatCommand):  # with an id, or spelt in a way of its own
             node.sessions.beat(connection.session, command.activity)
             if command.id is not None:
                 self._do_later(command)
@@ -316,7 +316,7 @@ class ClientSession:
             case Bye():
                 await self._bye(connection, command.id)
                 return
-            case Heartbeat():
+            case HeartbeatCommand():
                 pass  # done on arrival; its answer waits its turn
             case Active():
                 node.sessions.act(connection.session, Activity.ACTIVE)
@@ -324,7 +324,7 @@ class ClientSession:
                 node.sessions.act(connection.session, Activity.IDLE)
             case SetPresence():
                 await self._set(connection, command)
-            case Typing():
+            case TypingCommand():
                 node.sessions.act(connection.session, Activity.ACTIVE)
                 await node.typing.typing(connection, command.to, command.room, typing=command.typing)
             case RoomOpen():

@@ -15,7 +15,7 @@ import msgspec
 from herenow import __version__
 from herenow.api.description.operations import Access, Media, Operation, Parameter, code_of_id, codes_of
 from herenow.api.http.problems import Problem
-from herenow.api.shapes import ID_SCHEMA
+from herenow.api.request_shapes import ID_SCHEMA
 from herenow.wire.codes import CODES
 
 Json = dict[str, Any]
@@ -77,7 +77,17 @@ def _schemas(operations: Iterable[Operation]) -> tuple[_Shapes, Json]:
             shapes.append(operation.body.shape)
         shapes += [answer.shape for answer in operation.answers.values() if answer.shape is not None]
     schemas, components = msgspec.json.schema_components(shapes, ref_template=_REF)
-    return _Shapes(shapes, schemas), components
+    return _Shapes(shapes, schemas), {name: _untyped_enums(each) for name, each in components.items()}
+
+
+def _untyped_enums(schema: object) -> object:
+    """The schema without the `type` beside an `enum`, whose values say it already."""
+    if isinstance(schema, list):
+        return [_untyped_enums(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    left_out = {"type"} if "enum" in schema else set()
+    return {name: _untyped_enums(each) for name, each in schema.items() if name not in left_out}
 
 
 def _operation(operation: Operation, shapes: _Shapes) -> Json:

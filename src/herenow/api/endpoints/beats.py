@@ -19,9 +19,10 @@ from herenow.api.http.problems import said
 from herenow.api.http.request import Call, plain_id, user_id
 from herenow.api.http.request_body import Decoder
 from herenow.api.http.responses import answered
-from herenow.api.shapes import BadBeat, Batch, Beat, Beaten, Heartbeat
+from herenow.api.request_shapes import Beat, Heartbeat
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.node import Node
+from herenow.wire.answers import BadBeat, Batch, Beaten
 from herenow.wire.inputs import Activity, parse_activity, parse_platform
 
 MOST = 10_000

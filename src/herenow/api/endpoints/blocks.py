@@ -12,8 +12,8 @@ from herenow.api.description.operations import Answer, Operation
 from herenow.api.endpoints.presence import VIEWER
 from herenow.api.http.request import Call
 from herenow.api.http.responses import answered, done
-from herenow.api.shapes import Blocked, BlockList
 from herenow.errors import ProtocolError
+from herenow.wire.answers import Blocked, BlockList
 
 
 async def read_blocks(call: Call) -> Response:

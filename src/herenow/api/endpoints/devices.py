@@ -11,9 +11,9 @@ from herenow.api.description.operations import Answer, Operation
 from herenow.api.endpoints.presence import VIEWER
 from herenow.api.http.request import Call, echo
 from herenow.api.http.responses import answered, done
-from herenow.api.shapes import Devices
 from herenow.core.visibility import seen_by_oneself
 from herenow.errors import ProtocolError
+from herenow.wire.answers import Devices
 from herenow.wire.shapes import DeviceShape
 
 

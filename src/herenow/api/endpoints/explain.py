@@ -5,8 +5,6 @@ Everything here is the truth, for tokens with the scope `service` alone.
 
 from __future__ import annotations
 
-from typing import Literal, cast
-
 import msgspec
 from starlette.responses import Response
 
@@ -14,19 +12,12 @@ from herenow.api.description.operations import Access, Answer, Operation, Parame
 from herenow.api.endpoints.presence import VIEWER
 from herenow.api.http.request import Call, user_id
 from herenow.api.http.responses import already_json, answered, listed
-from herenow.api.shapes import (
-    ID_SCHEMA,
-    Explanation,
-    FactsShape,
-    SessionShape,
-    Status,
-    TruthShape,
-    UserPage,
-)
+from herenow.api.request_shapes import ID_SCHEMA
 from herenow.core.explain import Explained
 from herenow.core.model import Status as CoreStatus
 from herenow.core.visibility import Facts
 from herenow.errors import ProtocolError
+from herenow.wire.answers import Explanation, FactsShape, SessionShape, Status, TruthShape, UserPage
 
 PRESENT = {status.word: status for status in (CoreStatus.ONLINE, CoreStatus.BUSY, CoreStatus.AWAY)}
 """Offline users leave the store: nobody can list them."""
@@ -38,13 +29,12 @@ async def explain(call: Call) -> Response:
     """GET /explain?viewer=&target="""
     viewer, target = _named(call, "viewer"), _named(call, "target")
     found = await call.node.inquiries.explain(viewer, target)
-    sight = cast('Literal["truth", "full", "blurred", "offline"]', found.verdict.sight.word)
     return answered(
         Explanation(
             viewer,
             target,
             found.verdict.rule,
-            sight,
+            found.verdict.sight.word,
             _facts(found.facts),
             _truth(found.truth),
             msgspec.json.decode(found.status, type=Status),
@@ -87,12 +77,11 @@ def _facts(facts: Facts) -> FactsShape:
 
 
 def _truth(truth: Explained) -> TruthShape:
-    because = cast('Literal["no_session", "all_in_grace", "mode", "active", "idle"]', truth.because)
     return TruthShape(
         truth.status.word,
         truth.since,
         truth.last_seen,
-        because,
+        truth.because,
         truth.device,
         truth.mode.word,
         truth.mode_until,
@@ -102,9 +91,9 @@ def _truth(truth: Explained) -> TruthShape:
             SessionShape(
                 each.device,
                 each.platform,
-                cast('Literal["live", "grace"]', each.state),
-                cast('Literal["socket", "rest"]', each.by),
-                cast('Literal["no", "timed_out", "said"]', each.idle),
+                each.state,
+                each.by,
+                each.idle,
                 each.since,
                 each.seen_at,
                 each.active_at,

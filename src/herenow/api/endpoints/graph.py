@@ -12,9 +12,10 @@ from herenow.api.description.operations import Access, Answer, Body, Media, Oper
 from herenow.api.http.request import Call, plain_id, user_id
 from herenow.api.http.request_body import Decoder
 from herenow.api.http.responses import answered, done
-from herenow.api.shapes import ChangedBody, Contact, ContactBody, Follow, Imported, Member, RelationLine
+from herenow.api.request_shapes import ChangedBody, ContactBody, RelationLine
 from herenow.errors import ProtocolError
 from herenow.ports import LedgerChange, RelationRow
+from herenow.wire.answers import Contact, Follow, Imported, Member
 from herenow.wire.instants import parse_until
 from herenow.wire.relation_rows import BadRow, parse_ndjson, relations_elsewhere
 

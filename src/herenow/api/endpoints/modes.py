@@ -6,8 +6,6 @@ reason to change this module.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import UNSET
 from starlette.responses import Response
 
@@ -16,19 +14,12 @@ from herenow.api.endpoints.presence import VIEWER
 from herenow.api.http.request import Call
 from herenow.api.http.request_body import Decoder
 from herenow.api.http.responses import answered, done
-from herenow.api.shapes import (
-    CustomAnswer,
-    CustomBody,
-    ModeAnswer,
-    ModeBody,
-    Preferences,
-    PreferencesBody,
-    seconds,
-)
+from herenow.api.request_shapes import CustomBody, ModeBody, PreferencesBody
 from herenow.core.model import Custom, Presence
 from herenow.core.visibility import Preferences as OwnPreferences
 from herenow.core.visibility import PreferencesEdit, Visibility
 from herenow.errors import ProtocolError
+from herenow.wire.answers import CustomAnswer, ModeAnswer, Preferences
 from herenow.wire.inputs import parse_custom, parse_mode
 from herenow.wire.instants import parse_until
 from herenow.wire.shapes import CustomShape
@@ -128,11 +119,18 @@ async def set_preferences(call: Call) -> Response:
 
 def _preferred(own: OwnPreferences, presence: Presence) -> Response:
     return answered(
-        Preferences(_words[own.visibility], own.share_last_seen, seconds(presence.idle_after), own.public)
+        Preferences(_words[own.visibility], own.share_last_seen, _seconds(presence.idle_after), own.public)
     )
 
 
-_words: dict[Visibility, Literal["everyone", "contacts", "nobody"]] = {
+def _seconds(milliseconds: int | None) -> float | None:
+    """Whole seconds as an integer: 30 and not 30.0."""
+    if milliseconds is None:
+        return None
+    return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
+
+
+_words = {
     Visibility.EVERYONE: "everyone",
     Visibility.CONTACTS: "contacts",
     Visibility.NOBODY: "nobody",

@@ -15,8 +15,9 @@ from herenow.api.http.problems import Refusal
 from herenow.api.http.request import Call, user_id
 from herenow.api.http.request_body import Decoder
 from herenow.api.http.responses import already_json, answered, listed
-from herenow.api.shapes import ID_SCHEMA, Counts, Leaderboard, Myself, Status, UserIds
+from herenow.api.request_shapes import ID_SCHEMA, UserIds
 from herenow.errors import ProtocolError
+from herenow.wire.answers import Counts, Leaderboard, Myself, Status
 from herenow.wire.ids import are_plain
 
 FRIENDS = 50

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from herenow.api.description.operations import Access, Answer, Operation
 from herenow.api.http.request import Call
 from herenow.api.http.responses import Reply
-from herenow.api.shapes import Status
 from herenow.errors import ProtocolError
+from herenow.wire.answers import Status
 from herenow.wire.shapes import with_as_of
 
 CACHE = "public, max-age=30"

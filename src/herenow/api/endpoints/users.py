@@ -12,8 +12,9 @@ from herenow.api.description.operations import Access, Answer, Body, Operation
 from herenow.api.http.request import Call, plain_id
 from herenow.api.http.request_body import Decoder
 from herenow.api.http.responses import answered, done
-from herenow.api.shapes import DisconnectBody, RevokeBody, Revoked
+from herenow.api.request_shapes import DisconnectBody, RevokeBody
 from herenow.errors import ProtocolError
+from herenow.wire.answers import Revoked
 from herenow.wire.instants import parse_instant
 
 AHEAD = 5_000

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from herenow.api.shapes import Count
+from herenow.wire.answers import Count
 
 Seconds = Annotated[float, Meta(ge=0)]
 PerSecond = Annotated[float, Meta(ge=0)]
