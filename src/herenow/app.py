@@ -24,7 +24,7 @@ import uvloop
 
 from herenow import __version__
 from herenow.announcement import announcement
-from herenow.api.app import make_app
+from herenow.api.application import make_app
 from herenow.api.ops.stats_collect import encode_report
 from herenow.core.bucket import Rate
 from herenow.core.pacing import Crowds
@@ -185,7 +185,7 @@ async def running(
                 settings,
                 sockets=sockets,
                 pages=guests.routes() if guests else (),
-                everyone=None if worker is None else worker.told,
+                worker_reports=None if worker is None else worker.told,
             )
             if worker is not None:
                 _take_part(worker, node, auth)

@@ -30,7 +30,7 @@ async def test_every_worker_is_a_series_of_its_own():
     async def everyone():
         return [of(one, 1), of(two, 2, restarts=4), Told(3, 1, None)]
 
-    async with serving(everyone=everyone) as one, serving() as two:
+    async with serving(worker_reports=everyone) as one, serving() as two:
         await two.connect("ana")
         two.node.metrics.closes[1012] += 3
         answer = await one.get("/metrics", by=SERVICE)
@@ -54,7 +54,7 @@ async def test_numbers_for_people_are_added_up_and_who_is_silent_is_named():
     async def everyone():
         return [of(one, 1), of(two, 2), Told(3, 0, None)]
 
-    async with serving(everyone=everyone) as one, serving() as two:
+    async with serving(worker_reports=everyone) as one, serving() as two:
         await one.connect("ana")
         await two.connect("bo")
         await two.connect("cy")
@@ -77,7 +77,7 @@ async def test_without_its_supervisor_a_worker_does_not_pretend_to_speak_for_all
     async def nobody():
         raise Unavailable("The supervisor does not answer.")
 
-    async with serving(everyone=nobody) as world:
+    async with serving(worker_reports=nobody) as world:
         for path in ("/metrics", "/api/v1/stats"):
             problem(await world.get(path, by=SERVICE), 503, "unavailable")
 
@@ -112,7 +112,7 @@ async def test_rates_latency_and_history_are_of_all_workers_together():
     async def everyone():
         return [of(one, 1), of(two, 2, restarts=3)]
 
-    async with serving(everyone=everyone) as one, serving() as two:
+    async with serving(worker_reports=everyone) as one, serving() as two:
         for world, changes in ((one, 10), (two, 30)):
             world.node.metrics.changes += changes
             world.node.metrics.refusals["not_found"] += changes

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 import httpx2 as httpx
 import jsonschema_rs
 
-from herenow.api.app import make_app
+from herenow.api.application import make_app
 from herenow.core.bucket import Rate
 from herenow.core.model import Platform
 from herenow.core.settle import Timings
@@ -110,7 +110,7 @@ async def serving(
     engine=None,
     start=True,
     pages=(),
-    everyone=None,
+    worker_reports=None,
     timings=None,
     polling=UNLIMITED,
     make_relations=None,
@@ -135,7 +135,7 @@ async def serving(
         Auth(SECRET, node.clock, 86_400.0, revocations=node.revocations),
         all_settings,
         pages=pages,
-        everyone=everyone,
+        worker_reports=worker_reports,
     )
     transport = httpx.ASGITransport(app=app, client=peer)
     try:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
-from herenow.api.description.operations import Access, Answer, Operation, Parameter
+from herenow.api.description.operations import Access, Operation, Parameter, ResponseDoc
 from herenow.api.endpoints.presence import VIEWER
 from herenow.api.http.request import Call, user_id
-from herenow.api.http.responses import already_json, answered, listed
+from herenow.api.http.responses import json_array, json_response, raw_json_response
 from herenow.api.request_shapes import ID_SCHEMA
 from herenow.core.explain import Explained
 from herenow.core.model import Status as CoreStatus
@@ -29,7 +29,7 @@ async def explain(call: Call) -> Response:
     """GET /explain?viewer=&target="""
     viewer, target = _named(call, "viewer"), _named(call, "target")
     found = await call.node.inquiries.explain(viewer, target)
-    return answered(
+    return json_response(
         Explanation(
             viewer,
             target,
@@ -52,7 +52,9 @@ async def users(call: Call) -> Response:
     wanted = frozenset(PRESENT.values()) if word is None else frozenset({PRESENT[word]})
     limit = call.number("limit", USERS, 1, MOST_USERS)
     found, cursor = await call.node.inquiries.users(call.viewer, wanted, call.parameter("cursor"), limit)
-    return already_json(b'{"users":' + listed(found) + b',"cursor":' + msgspec.json.encode(cursor) + b"}")
+    return raw_json_response(
+        b'{"users":' + json_array(found) + b',"cursor":' + msgspec.json.encode(cursor) + b"}"
+    )
 
 
 def _named(call: Call, name: str) -> str:
@@ -110,7 +112,7 @@ OPERATIONS = (
         "/api/v1/explain",
         explain,
         "Why does one user see another so?",
-        {200: Answer("The rule that decided, its facts, and the truth behind it.", Explanation)},
+        {200: ResponseDoc("The rule that decided, its facts, and the truth behind it.", Explanation)},
         about="The rules, in their order: `self`, `service`, `blocked`, `not_related`, `nobody`, `invisible`, `blurred`, "
         "`contacts`, `everyone`.",
         access=Access.SERVICE,
@@ -124,7 +126,7 @@ OPERATIONS = (
         "/api/v1/users",
         users,
         "Who is here",
-        {200: Answer("A page of them, in no particular order.", UserPage)},
+        {200: ResponseDoc("A page of them, in no particular order.", UserPage)},
         about="Walks over the store: who stays throughout is there at least once. Go on until `cursor` is null.",
         access=Access.SERVICE,
         query=(

@@ -15,10 +15,10 @@ from herenow.core.shedding import Shed
 from herenow.node import Node
 from herenow.transport.auth.auth import Auth
 
-BEHIND = 5_000
+MAX_LOG_LAG = 5_000
 """Entries of the logs that wait to be read: more than a healthy node leaves for a moment."""
 
-REFUSALS = {
+STORE_ERRORS = {
     "OOM": ("It is full and takes no writes.", "Raise its maxmemory, or find out what else fills it."),
     "READONLY": (
         "It is a replica and takes no writes.",
@@ -43,16 +43,17 @@ REFUSALS = {
     "WRONGPASS": ("It refuses the password.", "Correct the password in the setting engine."),
     "NOPERM": ("Its ACL forbids what herenow needs.", "Grant the rights that docs/operating.md lists."),
 }
-SILENT = ("It does not answer.", "Is it running and reachable from here? Users stay connected meanwhile.")
+NO_REPLY = ("It does not answer.", "Is it running and reachable from here? Users stay connected meanwhile.")
 
 
-def explain_store_error(said: str) -> tuple[str, str]:
-    """What a store's refusal means, and what to do: without its address, and without what it said of itself."""
-    words = said.replace(":", " ").split()
-    return next((REFUSALS[word] for word in words if word in REFUSALS), SILENT)
+def explain_store_error(message: str) -> tuple[str, str]:
+    """(what the store's error means, what to do about it), without the store's address and its own words."""
+    words = message.replace(":", " ").split()
+    return next((STORE_ERRORS[word] for word in words if word in STORE_ERRORS), NO_REPLY)
 
 
 def find_troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
+    """Everything that is degraded on this node now, causes before their effects."""
     yield from _engine(node)
     yield from _lease(node)
     yield from _ledger(node)
@@ -93,7 +94,7 @@ def _engine(node: Node) -> Iterator[Trouble]:
             f"{node.hub.stale_shards} of {node.engine.shards} shards show what was.",
             "Viewers are told so. It ends by itself some seconds after the store is whole and answers.",
         )
-    if node.tail.behind > BEHIND:
+    if node.tail.behind > MAX_LOG_LAG:
         yield Trouble(
             "log_lag",
             f"{node.tail.behind} changes of other nodes have not been read yet.",

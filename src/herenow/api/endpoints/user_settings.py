@@ -9,11 +9,11 @@ from __future__ import annotations
 from msgspec import UNSET
 from starlette.responses import Response
 
-from herenow.api.description.operations import Access, Answer, Body, Operation
+from herenow.api.description.operations import Access, BodyDoc, Operation, ResponseDoc
 from herenow.api.endpoints.presence import VIEWER
 from herenow.api.http.request import Call
 from herenow.api.http.request_body import Decoder
-from herenow.api.http.responses import answered, done
+from herenow.api.http.responses import json_response, no_content
 from herenow.api.request_shapes import CustomBody, ModeBody, PreferencesBody
 from herenow.core.model import Custom, Presence
 from herenow.core.visibility import Preferences as OwnPreferences
@@ -51,13 +51,13 @@ async def set_custom_of(call: Call) -> Response:
 async def clear_own_custom(call: Call) -> Response:
     """DELETE /presence/status"""
     await call.node.choices.set_custom(call.caller.user, None)
-    return done()
+    return no_content()
 
 
 async def clear_custom_of(call: Call) -> Response:
     """DELETE /users/{user}/status"""
     await call.node.choices.set_custom(call.path_user(), None)
-    return done()
+    return no_content()
 
 
 async def set_own_mode(call: Call) -> Response:
@@ -74,14 +74,14 @@ async def _set_custom(call: Call, user: str) -> Response:
     body = await call.body(_custom)
     given = {"text": body.text, "emoji": body.emoji, "expires_at": body.expires_at}
     presence = await call.node.choices.set_custom(user, parse_custom(given, call.now))
-    return answered(CustomAnswer(_shape(presence.custom)))
+    return json_response(CustomAnswer(_shape(presence.custom)))
 
 
 async def _set_mode(call: Call, user: str) -> Response:
     body = await call.body(_mode)
     mode = parse_mode(body.mode)
     presence = await call.node.choices.set_mode(user, mode, parse_until(body.until, "until", call.now))
-    return answered(ModeAnswer(presence.mode.word, presence.mode_until))
+    return json_response(ModeAnswer(presence.mode.word, presence.mode_until))
 
 
 def _shape(custom: Custom | None) -> CustomShape | None:
@@ -118,7 +118,7 @@ async def set_preferences(call: Call) -> Response:
 
 
 def _preferred(own: OwnPreferences, presence: Presence) -> Response:
-    return answered(
+    return json_response(
         Preferences(_words[own.visibility], own.share_last_seen, _seconds(presence.idle_after), own.public)
     )
 
@@ -164,9 +164,9 @@ def _idle_after(value: object) -> int | None:
 
 _UNTIL_CODES = ("invalid_instant", "instant_in_past", "instant_too_far")
 _CUSTOM_CODES = ("invalid_text", "text_too_long", "invalid_emoji", *_UNTIL_CODES)
-_SET_CUSTOM = Answer("As it is now.", CustomAnswer)
-_SET_MODE = Answer("As it is now.", ModeAnswer)
-_CLEARED = Answer("There is none now.")
+_SET_CUSTOM = ResponseDoc("As it is now.", CustomAnswer)
+_SET_MODE = ResponseDoc("As it is now.", ModeAnswer)
+_CLEARED = ResponseDoc("There is none now.")
 
 OPERATIONS = (
     Operation(
@@ -175,7 +175,7 @@ OPERATIONS = (
         set_own_custom,
         "Set one's custom status",
         {200: _SET_CUSTOM},
-        body=Body(CustomBody),
+        body=BodyDoc(CustomBody),
         codes=_CUSTOM_CODES,
     ),
     Operation(
@@ -188,7 +188,7 @@ OPERATIONS = (
         "Set one's mode",
         {200: _SET_MODE},
         about="`auto` has no end: an `until` beside it is ignored.",
-        body=Body(ModeBody),
+        body=BodyDoc(ModeBody),
         codes=("invalid_mode", *_UNTIL_CODES),
     ),
     Operation(
@@ -196,7 +196,7 @@ OPERATIONS = (
         "/api/v1/presence/preferences",
         read_preferences,
         "One's preferences",
-        {200: Answer("All of them.", Preferences)},
+        {200: ResponseDoc("All of them.", Preferences)},
         query=(VIEWER,),
     ),
     Operation(
@@ -204,9 +204,9 @@ OPERATIONS = (
         "/api/v1/presence/preferences",
         set_preferences,
         "Change one's preferences",
-        {200: Answer("All of them, as they are now.", Preferences)},
+        {200: ResponseDoc("All of them, as they are now.", Preferences)},
         about="What is not mentioned stays as it is.",
-        body=Body(PreferencesBody),
+        body=BodyDoc(PreferencesBody),
         codes=("out_of_range", "invalid_visibility"),
     ),
     Operation(
@@ -216,7 +216,7 @@ OPERATIONS = (
         "Set a user's custom status",
         {200: _SET_CUSTOM},
         access=Access.SERVICE,
-        body=Body(CustomBody),
+        body=BodyDoc(CustomBody),
         codes=_CUSTOM_CODES,
     ),
     Operation(
@@ -234,7 +234,7 @@ OPERATIONS = (
         "Set a user's mode",
         {200: _SET_MODE},
         access=Access.SERVICE,
-        body=Body(ModeBody),
+        body=BodyDoc(ModeBody),
         codes=("invalid_mode", *_UNTIL_CODES),
     ),
 )
