@@ -119,9 +119,7 @@ class Resource:
         await response(scope, receive, send)
 
     async def _authorize(self, call: Call, access: Access) -> None:
-        if access is Access.ANYONE or (
-            access is Access.OPERATOR and call.token is None and health.is_local(call)
-        ):
+        if access is Access.ANYONE or (access is Access.OPERATOR and call.token is None and call.is_local):
             return
         await call.identify()
         if access is not Access.USER and not call.caller.service:

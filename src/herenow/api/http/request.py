@@ -7,13 +7,14 @@ way to say something in a request would be a reason to change this module.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from starlette.requests import Request
 
+from herenow.api.http import peers
 from herenow.api.http.request_body import Decoder, read_json, read_lines
 from herenow.errors import ProtocolError
 from herenow.node import Node
@@ -106,14 +107,10 @@ class Call:
         return self._request.headers.get(name)
 
     @property
-    def headers(self) -> Mapping[str, str]:
-        return self._request.headers
-
-    @property
-    def peer(self) -> str | None:
-        """The address at the other end of the connection."""
+    def is_local(self) -> bool:
+        """Whether the request comes from this very machine."""
         client = self._request.client
-        return None if client is None else client.host
+        return peers.is_local(None if client is None else client.host, self._request.headers)
 
     # Through whose eyes
 

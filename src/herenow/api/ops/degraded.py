@@ -11,45 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from herenow.api.ops.stats import Trouble
+from herenow.api.ops.store_errors import explain_store_error
 from herenow.core.shedding import Shed
 from herenow.node import Node
 from herenow.transport.auth.auth import Auth
 
 MAX_LOG_LAG = 5_000
 """Entries of the logs that wait to be read: more than a healthy node leaves for a moment."""
-
-STORE_ERRORS = {
-    "OOM": ("It is full and takes no writes.", "Raise its maxmemory, or find out what else fills it."),
-    "READONLY": (
-        "It is a replica and takes no writes.",
-        "Has it failed over? Point the setting engine at the master, or use redis+sentinel:// to follow it.",
-    ),
-    "NOREPLICAS": (
-        "It has too few replicas and takes no writes.",
-        "Bring its replicas back, or lower min-replicas-to-write.",
-    ),
-    "MISCONF": (
-        "It cannot write its snapshot and takes no writes.",
-        "Look at its log and its disk, or set stop-writes-on-bgsave-error no: herenow needs no snapshot.",
-    ),
-    "LOADING": ("It reads its snapshot.", "Wait: it comes back by itself."),
-    "MASTERDOWN": ("It is a replica without its master.", "Bring the master back."),
-    "CLUSTERDOWN": (
-        "The cluster has lost a part of itself.",
-        "See CLUSTER INFO, and bring the masters back.",
-    ),
-    "BUSY": ("A script of somebody else blocks it.", "End it with SCRIPT KILL."),
-    "NOAUTH": ("It wants a password.", "Put the password into the setting engine."),
-    "WRONGPASS": ("It refuses the password.", "Correct the password in the setting engine."),
-    "NOPERM": ("Its ACL forbids what herenow needs.", "Grant the rights that docs/operating.md lists."),
-}
-NO_REPLY = ("It does not answer.", "Is it running and reachable from here? Users stay connected meanwhile.")
-
-
-def explain_store_error(message: str) -> tuple[str, str]:
-    """(what the store's error means, what to do about it), without the store's address and its own words."""
-    words = message.replace(":", " ").split()
-    return next((STORE_ERRORS[word] for word in words if word in STORE_ERRORS), NO_REPLY)
 
 
 def find_troubles(node: Node, auth: Auth) -> Iterator[Trouble]:

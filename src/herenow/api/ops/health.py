@@ -12,7 +12,6 @@ from msgspec import Struct
 from starlette.responses import Response
 
 from herenow.api.description.operations import Access, Media, Operation, Parameter, ResponseDoc
-from herenow.api.http import peers
 from herenow.api.http.request import Call
 from herenow.api.http.responses import Reply, json_response
 from herenow.api.ops.degraded import find_troubles
@@ -68,10 +67,6 @@ async def stats(call: Call) -> Response:
         own = collect(call.node, call.auth)
         return json_response(merge([own], own.degraded, since))
     return json_response(merge_reports(await call.worker_reports(), since))
-
-
-def is_local(call: Call) -> bool:
-    return peers.is_local(call.peer, call.headers)
 
 
 _NUMBERS = (

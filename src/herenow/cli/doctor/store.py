@@ -96,7 +96,7 @@ async def _refusal(made: Engine) -> str | None:
 
 
 def _engine(seen: Seen, place: str) -> Iterator[Finding]:
-    from herenow.api.ops.degraded import explain_store_error
+    from herenow.api.ops.store_errors import explain_store_error
 
     if seen.refusal is None:
         yield fine("engine", f"{place} answers and takes writes.")
