@@ -27,7 +27,7 @@ from herenow.client import (
     UserPage,
     mint,
 )
-from herenow.client.calls import Calls
+from herenow.client.calls import RestCalls
 from herenow.transport.auth.tokens import verify
 
 HOUR = 3_600_000
@@ -216,7 +216,7 @@ async def test_the_same_without_blocking(server):
 def test_a_poller_is_told_when_to_come_back():
     problem = b'{"code":"polling_too_fast","detail":"Bulk reads are limited."}'
     with pytest.raises(RestError) as refused:
-        Calls().get_many(["ana"]).answer(429, problem, {"retry-after": "30"})
+        RestCalls().get_many(["ana"]).answer(429, problem, {"retry-after": "30"})
     assert (refused.value.code, refused.value.status, refused.value.retry_after) == (
         "polling_too_fast",
         429,
@@ -227,13 +227,13 @@ def test_a_poller_is_told_when_to_come_back():
 @pytest.mark.parametrize(("status", "code"), [(502, "http_502"), (302, "http_302")])
 def test_a_refusal_of_somebody_else_has_a_code_too(status, code):
     with pytest.raises(RestError) as refused:
-        Calls().me().answer(status, b"<html>", {})
+        RestCalls().me().answer(status, b"<html>", {})
     assert refused.value.code == code
 
 
 def test_a_page_of_somebody_else_is_no_answer():
     with pytest.raises(Unavailable):
-        Calls().me().answer(200, b"<html>sign in to this network</html>", {})
+        RestCalls().me().answer(200, b"<html>sign in to this network</html>", {})
 
 
 def test_an_http_client_of_somebody_else_stays_open():

@@ -229,7 +229,7 @@ def test_roster(story):
 def happen(roster: Roster, step: dict[str, Any]) -> list[Any]:
     match step:
         case {"take": said}:
-            change = roster.take(Presence.said(msgspec.convert(said, answers.Status)))
+            change = roster.take(Presence.said(msgspec.convert(said, answers.StatusAnswer)))
         case {"deny": [user, reason]}:
             assert reason in DENIALS
             change = roster.deny(user, reason)

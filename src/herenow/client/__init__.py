@@ -7,10 +7,20 @@ presence server. The protocol's promises on the client's side are in `spec/`.
 from herenow.client.calls import Beat, Relation
 from herenow.client.errors import Closed, HerenowError, ProtocolError, RestError, Unavailable
 from herenow.client.live import Herenow, Watch
-from herenow.client.presence import Change, Custom, Device, Explanation, Me, Presence, State, Typing, UserPage
+from herenow.client.presence import (
+    Change,
+    Custom,
+    Device,
+    Explanation,
+    Me,
+    Preferences,
+    Presence,
+    State,
+    Typing,
+    UserPage,
+)
 from herenow.client.rest import AsyncRest, Rest
 from herenow.client.tokens import mint
-from herenow.wire.answers import Preferences
 
 __all__ = [
     "AsyncRest",

@@ -6,12 +6,13 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct
 
-from herenow.wire.answers import Myself, Status
+from herenow.wire.answers import Myself, PreferencesAnswer, StatusAnswer
 from herenow.wire.server_frames import StatusFrame
 from herenow.wire.shapes import CustomShape, DeviceShape
 
 Custom: TypeAlias = CustomShape
 Device: TypeAlias = DeviceShape
+Preferences: TypeAlias = PreferencesAnswer
 Me: TypeAlias = Myself
 """One's own presence: the truth, also while invisible."""
 Phase: TypeAlias = Literal["connecting", "connected", "reconnecting", "closed"]
@@ -39,7 +40,7 @@ class Presence(Struct, frozen=True, kw_only=True):
     """The server would not say: `not_mutual_followers`, `too_many_subscriptions` or `invalid_user_id`."""
 
     @classmethod
-    def said(cls, said: Status | StatusFrame) -> Presence:
+    def said(cls, said: StatusAnswer | StatusFrame) -> Presence:
         return cls(
             user_id=said.user_id,
             status=said.status,

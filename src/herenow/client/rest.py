@@ -11,17 +11,17 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 import httpx2
 
 from herenow.client.asks import Ask
-from herenow.client.calls import Calls
+from herenow.client.calls import RestCalls
 from herenow.client.errors import Unavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
 TIMEOUT = 10.0  # seconds
 
-_requests = Calls()
+_requests = RestCalls()
 
 
-class Rest(Calls):
+class Rest(RestCalls):
     """`url` is the server's, without `/api/v1`; `token` a JWT or a function that gives one, asked for each request."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Rest(Calls):
         return ask.answer(answer.status_code, answer.content, answer.headers)
 
     @staticmethod
-    def _method_of(make: Callable[Concatenate[Calls, P], Ask[T]]) -> Callable[..., object]:
+    def _method_of(make: Callable[Concatenate[RestCalls, P], Ask[T]]) -> Callable[..., object]:
         @functools.wraps(make)
         def method(self: Rest, *args: P.args, **kwargs: P.kwargs) -> T:
             return self.ask(make(_requests, *args, **kwargs))
@@ -69,7 +69,7 @@ class Rest(Calls):
         return method
 
 
-class AsyncRest(Calls):
+class AsyncRest(RestCalls):
     """`Rest` for asyncio; `token` may be an async function too."""
 
     def __init__(
@@ -111,7 +111,7 @@ class AsyncRest(Calls):
         return ask.answer(answer.status_code, answer.content, answer.headers)
 
     @staticmethod
-    def _method_of(make: Callable[Concatenate[Calls, P], Ask[T]]) -> Callable[..., object]:
+    def _method_of(make: Callable[Concatenate[RestCalls, P], Ask[T]]) -> Callable[..., object]:
         @functools.wraps(make)
         async def method(self: AsyncRest, *args: P.args, **kwargs: P.kwargs) -> T:
             return await self.ask(make(_requests, *args, **kwargs))

@@ -1,6 +1,7 @@
 """The bodies of REST answers, defined once: the server encodes and documents them, the Python client decodes them.
 
-A class name is the name of the schema in the OpenAPI document, and so public. A field with a fixed set of words is a `str`
+A class name is the name of the schema in the OpenAPI document, and so public (`api.description.openapi` has the exceptions).
+A field with a fixed set of words is a `str`
 whose schema lists them: an older client must be able to read a word that a newer server adds. Nothing here knows which
 endpoint answers with which shape. A change of the REST contract is the reason to change this module.
 """
@@ -21,7 +22,7 @@ def _words(*words: str) -> Meta:
 Count = Annotated[int, Meta(ge=0)]
 
 
-class Status(StatusShape, frozen=True, kw_only=True):
+class StatusAnswer(StatusShape, frozen=True, kw_only=True):
     status: Annotated[str, _words("online", "away", "busy", "offline")]
     as_of: int
 
@@ -38,7 +39,7 @@ class Counts(Struct, frozen=True):
 
 
 class Leaderboard(Struct, frozen=True):
-    friends: list[Status]
+    friends: list[StatusAnswer]
 
 
 class Devices(Struct, frozen=True):
@@ -58,7 +59,7 @@ class BadBeat(Struct, frozen=True):
     code: str
 
 
-class Batch(Struct, frozen=True):
+class BatchAnswer(Struct, frozen=True):
     accepted: Count
     dropped: Count
     """Too soon after the one before, or about nothing that is there."""
@@ -74,7 +75,7 @@ class ModeAnswer(Struct, frozen=True):
     until: int | None
 
 
-class Preferences(Struct, frozen=True):
+class PreferencesAnswer(Struct, frozen=True):
     visibility: Annotated[str, _words("everyone", "contacts", "nobody")]
     share_last_seen: bool
     """False: nobody gets exact times of one's last seen, and one gets none of others."""
@@ -93,7 +94,7 @@ class BlockList(Struct, frozen=True):
 
 
 class UserPage(Struct, frozen=True):
-    users: list[Status]
+    users: list[StatusAnswer]
     cursor: str | None
     """Where to go on; null: that was all. A page may be empty before the end."""
 
@@ -149,7 +150,7 @@ class Explanation(Struct, frozen=True):
     sight: Annotated[str, _words("truth", "full", "blurred", "offline")]
     facts: FactsShape
     truth: TruthShape
-    shown: Status
+    shown: StatusAnswer
     """What the viewer gets."""
 
 

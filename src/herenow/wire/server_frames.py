@@ -13,7 +13,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from herenow.wire.answers import Status
+from herenow.wire.answers import StatusAnswer
 from herenow.wire.shapes import (
     Denied,
     ErrorFrame,
@@ -34,7 +34,7 @@ class StatusFrame(StatusShape, frozen=True, kw_only=True, tag_field="type", tag=
 
 
 class StatusesFrame(Struct, frozen=True, tag_field="type", tag="presence.statuses"):
-    statuses: tuple[Status, ...]
+    statuses: tuple[StatusAnswer, ...]
     id: _Echo = UNSET
 
 

@@ -22,7 +22,7 @@ from herenow.api.http.responses import json_response
 from herenow.api.request_shapes import Beat, Heartbeat
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.node import Node
-from herenow.wire.answers import BadBeat, Batch, Beaten
+from herenow.wire.answers import BadBeat, BatchAnswer, Beaten
 from herenow.wire.inputs import Activity, parse_activity, parse_platform
 
 MOST = 10_000
@@ -78,13 +78,13 @@ class _BatchRun:
         self._away = False
         """The store is out of reach: the rest need not find that out one by one."""
 
-    async def take(self, items: Sequence[msgspec.Raw]) -> Batch:
+    async def take(self, items: Sequence[msgspec.Raw]) -> BatchAnswer:
         waiting = iter(self._by_user(items).items())
         while part := dict(islice(waiting, PART)):
             async with self._node.decider.acquainted(part):
                 await self._take_part(part)
         errors = [BadBeat(index, self._errors[index]) for index in sorted(self._errors)]
-        return Batch(self._accepted, self._dropped, errors)
+        return BatchAnswer(self._accepted, self._dropped, errors)
 
     def _by_user(self, items: Sequence[msgspec.Raw]) -> dict[str, list[tuple[int, Beat]]]:
         users: dict[str, list[tuple[int, Beat]]] = {}
@@ -156,7 +156,7 @@ OPERATIONS = (
         "/api/v1/heartbeats",
         batch,
         "Beats of many users, from an outside gateway",
-        {200: ResponseDoc("What became of them; `errors` names each refused one by its index.", Batch)},
+        {200: ResponseDoc("What became of them; `errors` names each refused one by its index.", BatchAnswer)},
         about=f"At most {MOST} beats, never all or nothing.",
         access=Access.SERVICE,
         body=BodyDoc(list[Beat]),

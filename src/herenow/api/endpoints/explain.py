@@ -14,12 +14,12 @@ from herenow.api.http.request import Call, user_id
 from herenow.api.http.responses import json_array, json_response, raw_json_response
 from herenow.api.request_shapes import ID_SCHEMA
 from herenow.core.explain import Explained
-from herenow.core.model import Status as CoreStatus
+from herenow.core.model import Status
 from herenow.core.visibility import Facts
 from herenow.errors import ProtocolError
-from herenow.wire.answers import Explanation, FactsShape, SessionShape, Status, TruthShape, UserPage
+from herenow.wire.answers import Explanation, FactsShape, SessionShape, StatusAnswer, TruthShape, UserPage
 
-PRESENT = {status.word: status for status in (CoreStatus.ONLINE, CoreStatus.BUSY, CoreStatus.AWAY)}
+PRESENT = {status.word: status for status in (Status.ONLINE, Status.BUSY, Status.AWAY)}
 """Offline users leave the store: nobody can list them."""
 
 USERS, MOST_USERS = 200, 1_000
@@ -37,7 +37,7 @@ async def explain(call: Call) -> Response:
             found.verdict.sight.word,
             _facts(found.facts),
             _truth(found.truth),
-            msgspec.json.decode(found.status, type=Status),
+            msgspec.json.decode(found.status, type=StatusAnswer),
         )
     )
 

@@ -17,7 +17,7 @@ from herenow.api.http.request_body import Decoder
 from herenow.api.http.responses import json_array, json_response, raw_json_response
 from herenow.api.request_shapes import ID_SCHEMA, UserIds
 from herenow.errors import ProtocolError
-from herenow.wire.answers import Counts, Leaderboard, Myself, Status
+from herenow.wire.answers import Counts, Leaderboard, Myself, StatusAnswer
 from herenow.wire.ids import are_plain
 
 FRIENDS = 50
@@ -118,7 +118,7 @@ _IDS = Parameter(
     codes=("empty_item", "too_many_ids", "invalid_user_id"),
 )
 _POLLED = ("polling_too_fast",)
-_MANY = ResponseDoc("In the order asked, each user once.", list[Status])
+_MANY = ResponseDoc("In the order asked, each user once.", list[StatusAnswer])
 
 OPERATIONS = (
     Operation(
@@ -176,7 +176,7 @@ LAST = (
         "/api/v1/presence/{user}",
         read_one,
         "Presence of one user",
-        {200: ResponseDoc("As the caller may see it.", Status)},
+        {200: ResponseDoc("As the caller may see it.", StatusAnswer)},
         about="Fixed words (`me`, `count`, `devices`, …) win over ids here; `GET /presence?user_ids=` takes any id.",
         query=(VIEWER,),
     ),

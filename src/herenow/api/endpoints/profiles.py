@@ -14,7 +14,7 @@ from herenow.api.description.operations import Access, Operation, ResponseDoc
 from herenow.api.http.request import Call
 from herenow.api.http.responses import Reply
 from herenow.errors import ProtocolError
-from herenow.wire.answers import Status
+from herenow.wire.answers import StatusAnswer
 from herenow.wire.shapes import with_as_of
 
 CACHE = "public, max-age=30"
@@ -50,7 +50,7 @@ OPERATIONS = (
         read_profile,
         "A public profile",
         {
-            200: ResponseDoc("As anybody may see it; it may be kept for 30 seconds.", Status),
+            200: ResponseDoc("As anybody may see it; it may be kept for 30 seconds.", StatusAnswer),
             304: ResponseDoc("As it was when you last asked, by `If-None-Match`."),
         },
         about="For users with the preference `public`; everybody else and unknown ids: the same 404.",

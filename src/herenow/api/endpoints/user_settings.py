@@ -16,10 +16,9 @@ from herenow.api.http.request_body import Decoder
 from herenow.api.http.responses import json_response, no_content
 from herenow.api.request_shapes import CustomBody, ModeBody, PreferencesBody
 from herenow.core.model import Custom, Presence
-from herenow.core.visibility import Preferences as OwnPreferences
-from herenow.core.visibility import PreferencesEdit, Visibility
+from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
 from herenow.errors import ProtocolError
-from herenow.wire.answers import CustomAnswer, ModeAnswer, Preferences
+from herenow.wire.answers import CustomAnswer, ModeAnswer, PreferencesAnswer
 from herenow.wire.inputs import parse_custom, parse_mode
 from herenow.wire.instants import parse_until
 from herenow.wire.shapes import CustomShape
@@ -88,7 +87,7 @@ def _shape(custom: Custom | None) -> CustomShape | None:
     return None if custom is None else CustomShape(custom.text, custom.emoji, custom.until)
 
 
-# --- Preferences -----------------------------------------------------------------------------------------------------
+# --- PreferencesAnswer -----------------------------------------------------------------------------------------------------
 
 
 async def read_preferences(call: Call) -> Response:
@@ -117,9 +116,11 @@ async def set_preferences(call: Call) -> Response:
     return _preferred(own, presence)
 
 
-def _preferred(own: OwnPreferences, presence: Presence) -> Response:
+def _preferred(own: Preferences, presence: Presence) -> Response:
     return json_response(
-        Preferences(_words[own.visibility], own.share_last_seen, _seconds(presence.idle_after), own.public)
+        PreferencesAnswer(
+            _words[own.visibility], own.share_last_seen, _seconds(presence.idle_after), own.public
+        )
     )
 
 
@@ -196,7 +197,7 @@ OPERATIONS = (
         "/api/v1/presence/preferences",
         read_preferences,
         "One's preferences",
-        {200: ResponseDoc("All of them.", Preferences)},
+        {200: ResponseDoc("All of them.", PreferencesAnswer)},
         query=(VIEWER,),
     ),
     Operation(
@@ -204,7 +205,7 @@ OPERATIONS = (
         "/api/v1/presence/preferences",
         set_preferences,
         "Change one's preferences",
-        {200: ResponseDoc("All of them, as they are now.", Preferences)},
+        {200: ResponseDoc("All of them, as they are now.", PreferencesAnswer)},
         about="What is not mentioned stays as it is.",
         body=BodyDoc(PreferencesBody),
         codes=("out_of_range", "invalid_visibility"),

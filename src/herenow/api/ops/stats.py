@@ -24,7 +24,7 @@ class Trouble(Struct, frozen=True):
     """What to do."""
 
 
-class Users(Struct, frozen=True):
+class UsersByStatus(Struct, frozen=True):
     """In the whole store, as others see them."""
 
     online: Count
@@ -50,7 +50,7 @@ class Rates(Struct, frozen=True):
     ledger_errors: PerSecond = 0.0
 
 
-class Delivery(Struct, frozen=True):
+class DeliveryLatency(Struct, frozen=True):
     """From a change to a socket of somebody who watches, in seconds, over the last ten; without those who are told in waves.
     Null: nothing was delivered."""
 
@@ -98,7 +98,7 @@ class StoreMember(Struct, frozen=True):
     """Since it was last seen to renew its lease. It does so every third of `node_lease`, and is looked at as often."""
 
 
-class Target(Struct, frozen=True):
+class TargetLoad(Struct, frozen=True):
     """Somebody whose changes cost much, under a name that only says that it is the same one."""
 
     target: str
@@ -142,7 +142,7 @@ class Stats(Struct, frozen=True):
     connections: Count
     streams: Count
     sessions: Count
-    users: Users
+    users: UsersByStatus
     beats: Beats
     changes: Count
     deliveries: Count
@@ -154,7 +154,7 @@ class Stats(Struct, frozen=True):
     stale_views: Count
     """Open views that say that they are stale."""
     per_second: Rates
-    delivery: Delivery
+    delivery: DeliveryLatency
     refusals: dict[str, Count]
     """By code."""
     closes: dict[str, Count]
@@ -162,7 +162,7 @@ class Stats(Struct, frozen=True):
     processes: tuple[Process, ...]
     members: tuple[StoreMember, ...]
     """All nodes that share the store."""
-    targets: tuple[Target, ...]
+    targets: tuple[TargetLoad, ...]
     """Whose changes were delivered most often of late."""
     degraded: tuple[Trouble, ...]
     history: tuple[Point, ...]

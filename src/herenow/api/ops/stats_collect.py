@@ -16,7 +16,7 @@ from msgspec import Struct
 from herenow import __version__
 from herenow.api.ops.degraded import find_troubles
 from herenow.api.ops.prometheus import metrics_of
-from herenow.api.ops.stats import Beats, Process, StoreMember, Target, Trouble, Users
+from herenow.api.ops.stats import Beats, Process, StoreMember, TargetLoad, Trouble, UsersByStatus
 from herenow.core.model import Status
 from herenow.node import Node
 from herenow.node.admin.stats_history import Slot
@@ -45,7 +45,7 @@ class ProcessStats(Struct, frozen=True):
     node_lease: float
     streams: int
     sessions: int
-    users: Users
+    users: UsersByStatus
     beats: Beats
     totals: dict[str, int]
     ledger_backlog: int
@@ -54,7 +54,7 @@ class ProcessStats(Struct, frozen=True):
     closes: dict[str, int]
     process: Process
     members: list[StoreMember]
-    targets: list[Target]
+    targets: list[TargetLoad]
     degraded: list[Trouble]
     slots: list[Slot]
 
@@ -84,7 +84,7 @@ def collect(node: Node, auth: Auth) -> ProcessStats:
         node_lease=node.settings.node_lease,
         streams=counted.streams,
         sessions=counted.sessions,
-        users=Users(*(counted.users[status] for status in (Status.ONLINE, Status.BUSY, Status.AWAY))),
+        users=UsersByStatus(*(counted.users[status] for status in (Status.ONLINE, Status.BUSY, Status.AWAY))),
         beats=Beats(counted.beats_accepted, counted.beats_dropped),
         totals={name: getattr(counted, name) for name in TOTALS},
         ledger_backlog=node.recorder.backlog,
@@ -133,9 +133,9 @@ def _state(still_for: float | None, lease: float) -> Literal["well", "overdue", 
     return "well" if still_for <= lease * 2 / 3 else "overdue"
 
 
-def _target(node: Node, user: str, deliveries: int) -> Target:
+def _target(node: Node, user: str, deliveries: int) -> TargetLoad:
     """The key is the ledger's random id: all nodes have it, no answer carries it, and who can read it in the ledger reads
     the ids themselves there."""
     key = node.ledger.id.encode()[:64]
     name = hashlib.blake2b(user.encode(), key=key, digest_size=5, person=b"herenow target").hexdigest()
-    return Target(name, node.hub.viewers(user), deliveries)
+    return TargetLoad(name, node.hub.viewers(user), deliveries)

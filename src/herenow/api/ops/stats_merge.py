@@ -14,7 +14,16 @@ from operator import attrgetter
 import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from herenow.api.ops.stats import Beats, Delivery, Point, Rates, Stats, StoreMember, Target, Trouble
+from herenow.api.ops.stats import (
+    Beats,
+    DeliveryLatency,
+    Point,
+    Rates,
+    Stats,
+    StoreMember,
+    TargetLoad,
+    Trouble,
+)
 from herenow.api.ops.stats_collect import TARGETS, TOTALS, ProcessReport, ProcessStats
 from herenow.errors import Unavailable
 from herenow.node.admin.stats_history import COUNTED, STEP, Slot
@@ -85,13 +94,13 @@ def _age(member: StoreMember) -> float:
     return float("inf") if member.still_for is None else member.still_for
 
 
-def _merge_targets(each: Sequence[ProcessStats]) -> list[Target]:
+def _merge_targets(each: Sequence[ProcessStats]) -> list[TargetLoad]:
     viewers: Counter[str] = Counter()
     deliveries: Counter[str] = Counter()
     for target in (target for own in each for target in own.targets):
         viewers[target.target] += target.viewers
         deliveries[target.target] += target.deliveries
-    return [Target(name, viewers[name], times) for name, times in deliveries.most_common(TARGETS)]
+    return [TargetLoad(name, viewers[name], times) for name, times in deliveries.most_common(TARGETS)]
 
 
 # Over time
@@ -128,11 +137,11 @@ def _rates(slots: Sequence[Slot]) -> Rates:
     )
 
 
-def _delivery(slots: Sequence[Slot]) -> Delivery:
+def _delivery(slots: Sequence[Slot]) -> DeliveryLatency:
     if not slots:
-        return Delivery()
+        return DeliveryLatency()
     counts = [sum(each) for each in zip(*(slot.delivery for slot in slots), strict=True)]
-    return Delivery(quantile(counts, 0.5), quantile(counts, 0.99))
+    return DeliveryLatency(quantile(counts, 0.5), quantile(counts, 0.99))
 
 
 def _point(slot: Slot) -> Point:

@@ -28,7 +28,7 @@ NARROW = ("node", "clients", "changes", "p99", "lease", "stale")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class NodeProblem:
     where: tuple[str, ...]
     """The nodes that say so, or of which it is said."""
     sentence: str
@@ -42,13 +42,13 @@ class Line:
     """One of `CODES`; empty: plain."""
 
 
-def problems(asked: Sequence[Asked]) -> list[Problem]:
+def problems(asked: Sequence[Asked]) -> list[NodeProblem]:
     """Each once, with all who suffer from it; nodes that do not answer first."""
     found: dict[tuple[str, str], list[str]] = {}
     for node in asked:
         for sentence, fix in _problems_of(node):
             found.setdefault((sentence, fix), []).append(node.url)
-    return [Problem(tuple(where), *what) for what, where in found.items()]
+    return [NodeProblem(tuple(where), *what) for what, where in found.items()]
 
 
 def _problems_of(node: Asked) -> Iterator[tuple[str, str]]:
@@ -82,7 +82,7 @@ def lines(asked: Sequence[Asked], width: int) -> Iterator[Line]:
     yield from _rest([stats for _, stats in answers])
 
 
-def _words(found: Sequence[Problem], nodes: int) -> Iterator[Line]:
+def _words(found: Sequence[NodeProblem], nodes: int) -> Iterator[Line]:
     if not found:
         yield Line("● All is well." if nodes == 1 else f"● All is well on {nodes} nodes.", "green")
     for problem in found:
