@@ -34,9 +34,9 @@ MAY_LOOK = {
     ("node/admin/users.py", "last_seen"),  # is there anything left of a deleted user?
     ("node/cluster/dead_nodes.py", "sessions"),
     # The user's own choice, answered to who made it.
-    ("api/endpoints/modes.py", "custom"),
-    ("api/endpoints/modes.py", "mode"),
-    ("api/endpoints/modes.py", "mode_until"),
+    ("api/endpoints/user_settings.py", "custom"),
+    ("api/endpoints/user_settings.py", "mode"),
+    ("api/endpoints/user_settings.py", "mode_until"),
     # Which rule's name an explanation carries; services only.
     ("node/admin/explain.py", "mode"),
 }

@@ -10,21 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import hashlib
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from ipaddress import ip_network
 
 import structlog
 import uvloop
 
-from herenow import __version__
-from herenow.announcement import announcement
-from herenow.api.app import make_app
-from herenow.api.ops.stats import report_of
+from herenow.announcement import announcement, reaper_announcement
+from herenow.api.application import make_app
+from herenow.api.ops.stats_collect import encode_report
 from herenow.core.limits import FanoutLimits, Rate
 from herenow.core.settle import Timings
 from herenow.demo import Demo
@@ -37,8 +34,7 @@ from herenow.node import Node, NodeSettings, Reaping, make_context
 from herenow.ports import Engine, Ledger, SourceHealth
 from herenow.relations import SourceOptions, open_relations
 from herenow.secret import resolve_secret
-from herenow.settings import Settings
-from herenow.settings.model import without_password
+from herenow.settings import Settings, agreed_terms
 from herenow.transport.auth import Auth, Expected, key_source
 from herenow.transport.http import Listener
 from herenow.transport.server import WebSocketServer, WebSocketSettings
@@ -87,8 +83,8 @@ async def _reap(settings: Settings, reaping: Reaping) -> None:
         node = Node(
             make_context(engine_of(settings), ledger, replace(node_settings(settings), reaping=reaping))
         )
-        await node.start(terms(settings, ledger.id, secret))
-        _announce_reaper(settings, reaping)
+        await node.start(agreed_terms(settings, ledger.id, secret))
+        _say(reaper_announcement(settings, reaping.shards))
         await stop.wait()
         await node.stop()
     finally:
@@ -178,12 +174,12 @@ async def running(
                 settings,
                 sockets=sockets,
                 pages=guests.routes() if guests else (),
-                everyone=None if worker is None else worker.told,
+                worker_reports=None if worker is None else worker.told,
             )
             if worker is not None:
                 _take_part(worker, node, auth)
             await auth.start()
-            await node.start(terms(settings, ledger.id, secret))
+            await node.start(agreed_terms(settings, ledger.id, secret))
             websockets.start()
             if guests is not None:
                 await guests.arrive()
@@ -215,7 +211,7 @@ def _take_part(worker: Worker, node: Node, auth: Auth) -> None:
     """The supervisor knows under which epochs we write, and we retire those of others that it saw die."""
     worker.use(node.context.authority.epoch)
     worker.on_dead = node.cluster.bury
-    worker.report = lambda: report_of(node, auth)
+    worker.report = lambda: encode_report(node, auth)
 
 
 def relations_options(
@@ -251,14 +247,14 @@ def engine_of(settings: Settings) -> Engine:
 def node_settings(settings: Settings) -> NodeSettings:
     return NodeSettings(
         timings=Timings(
-            idle_after=_ms(settings.idle_after),
-            dead_after=_ms(settings.dead_after),
-            grace=_ms(settings.grace),
-            online_delay=_ms(settings.online_delay),
+            idle_after=settings.idle_after_ms,
+            dead_after=settings.dead_after_ms,
+            grace=settings.grace_ms,
+            online_delay=settings.online_delay_ms,
             max_sessions=settings.max_sessions_per_user,
         ),
         node_lease=settings.node_lease,
-        beat_min=_ms(settings.beat_min),
+        beat_min=settings.beat_min_ms,
         typing_for=settings.typing_for,
         typing_min=settings.typing_min,
         stuck_after=settings.stuck_after,
@@ -268,11 +264,11 @@ def node_settings(settings: Settings) -> NodeSettings:
         max_subscriptions=settings.max_subscriptions,
         max_connections_per_user=settings.max_connections_per_user,
         token_max_ttl=settings.token_max_ttl,
-        rooms_relate=settings.shares_room == "on",
-        polling=Rate(every=_ms(settings.poll_every), burst=settings.poll_burst),
+        rooms_relate=settings.rooms_relate,
+        polling=Rate(every=settings.poll_every_ms, burst=settings.poll_burst),
         relations_ttl=settings.relations_ttl if settings.asks_the_application else None,
         reaping=Reaping() if settings.reap == "on" else Reaping(shards=frozenset()),
-        embedded=settings.engine.startswith("memory:"),
+        embedded=settings.engine_in_memory,
     )
 
 
@@ -287,39 +283,9 @@ def websocket_settings(settings: Settings) -> WebSocketSettings:
         max_subscriptions=settings.max_subscriptions,
         max_bulk=settings.max_bulk,
         origins=frozenset(settings.origins),
-        trusted_proxies=tuple(map(ip_network, settings.trusted_proxies)),
+        trusted_proxies=settings.trusted_networks,
     )
-
-
-def terms(settings: Settings, ledger_id: str, secret: str | None) -> dict[str, str]:
-    """What all nodes on one store must agree on. The secret only as a fingerprint."""
-    timings = (
-        "beat_every",
-        "dead_after",
-        "idle_after",
-        "grace",
-        "online_delay",
-        "node_lease",
-        "token_max_ttl",
-    )
-    return {
-        "ledger": ledger_id,
-        "secret": "none" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16],
-        "shards": str(settings.shards),
-        **{name: f"{getattr(settings, name):g}" for name in timings},
-    }
-
-
-def _announce_reaper(settings: Settings, reaping: Reaping) -> None:
-    shards = (
-        "all shards" if reaping.shards is None else f"shards {', '.join(map(str, sorted(reaping.shards)))}"
-    )
-    _say(f"herenow {__version__} reaps {shards} of {without_password(settings.engine)}")
 
 
 def _say(line: str) -> None:
     print(line, flush=True)  # noqa: T201 - this is what the operator waits for
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)

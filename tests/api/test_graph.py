@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.api.world import NOW, SERVICE, problem
 
-from herenow.api.endpoints.graph import MOST
+from herenow.api.endpoints.relation_graph import MOST
 from herenow.errors import Unavailable
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -7,7 +7,7 @@ from starlette.routing import Route
 from structlog.testing import capture_logs
 from tests.api.world import SECRET, problem, serving
 
-from herenow.api.http.problems import refused
+from herenow.api.http.problems import problem_response
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.wire.codes import CODES
 
@@ -126,4 +126,4 @@ async def test_every_answer_forbids_guessing_its_type(world):
 async def test_every_retryable_refusal_says_when():
     for code in CODES.values():
         if code.retry and code.http != 500:
-            assert "retry-after" in refused(ProtocolError(code.name, "No.")).headers
+            assert "retry-after" in problem_response(ProtocolError(code.name, "No.")).headers

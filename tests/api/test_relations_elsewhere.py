@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.api.world import SERVICE, problem, serving
 
-from herenow.api.endpoints.graph import MOST, MOST_WHOLE
+from herenow.api.endpoints.relation_graph import MOST, MOST_WHOLE
 from herenow.errors import Unavailable
 from herenow.relations import OpenRelations
 

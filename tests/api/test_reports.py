@@ -10,8 +10,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.api.world import SERVICE, problem, serving
 
-from herenow.api.ops.degraded import Trouble
-from herenow.api.ops.stats import metrics_of_all, report_of, stats_of_all
+from herenow.api.ops.stats import Trouble
+from herenow.api.ops.stats_collect import encode_report
+from herenow.api.ops.stats_merge import merge_metrics, merge_reports
 from herenow.core.model import Mode
 from herenow.errors import Unavailable
 from herenow.ports import Lease
@@ -22,14 +23,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 def of(world, worker, restarts=0):
     auth: Any = SimpleNamespace(trouble=None)
-    return Told(worker, restarts, report_of(world.node, auth))
+    return Told(worker, restarts, encode_report(world.node, auth))
 
 
 async def test_every_worker_is_a_series_of_its_own():
     async def everyone():
         return [of(one, 1), of(two, 2, restarts=4), Told(3, 1, None)]
 
-    async with serving(everyone=everyone) as one, serving() as two:
+    async with serving(worker_reports=everyone) as one, serving() as two:
         await two.connect("ana")
         two.node.context.metrics.closes[1012] += 3
         answer = await one.get("/metrics", by=SERVICE)
@@ -53,7 +54,7 @@ async def test_numbers_for_people_are_added_up_and_who_is_silent_is_named():
     async def everyone():
         return [of(one, 1), of(two, 2), Told(3, 0, None)]
 
-    async with serving(everyone=everyone) as one, serving() as two:
+    async with serving(worker_reports=everyone) as one, serving() as two:
         await one.connect("ana")
         await two.connect("bo")
         await two.connect("cy")
@@ -67,7 +68,7 @@ async def test_numbers_for_people_are_added_up_and_who_is_silent_is_named():
 async def test_the_same_trouble_of_all_is_told_once():
     async with serving() as one:
         one.node.context.authority.renewed = float("-inf")
-        stats = stats_of_all([of(one, 1), of(one, 2)])
+        stats = merge_reports([of(one, 1), of(one, 2)])
     assert [trouble.what for trouble in stats.degraded] == ["lease"]
     assert all(isinstance(trouble, Trouble) for trouble in stats.degraded)
 
@@ -76,15 +77,15 @@ async def test_without_its_supervisor_a_worker_does_not_pretend_to_speak_for_all
     async def nobody():
         raise Unavailable("The supervisor does not answer.")
 
-    async with serving(everyone=nobody) as world:
+    async with serving(worker_reports=nobody) as world:
         for path in ("/metrics", "/api/v1/stats"):
             problem(await world.get(path, by=SERVICE), 503, "unavailable")
 
 
 async def test_where_nobody_answers_there_are_no_sums():
     with pytest.raises(Unavailable):
-        stats_of_all([Told(1, 0, None)])
-    assert [family.name for family in metrics_of_all([Told(1, 0, None)])] == [
+        merge_reports([Told(1, 0, None)])
+    assert [family.name for family in merge_metrics([Told(1, 0, None)])] == [
         "herenow_worker_up",
         "herenow_worker_restarts",
     ]
@@ -111,7 +112,7 @@ async def test_rates_latency_and_history_are_of_all_workers_together():
     async def everyone():
         return [of(one, 1), of(two, 2, restarts=3)]
 
-    async with serving(everyone=everyone) as one, serving() as two:
+    async with serving(worker_reports=everyone) as one, serving() as two:
         for world, changes in ((one, 10), (two, 30)):
             world.node.context.metrics.changes += changes
             world.node.context.metrics.refusals["not_found"] += changes
@@ -162,7 +163,7 @@ async def test_who_costs_most_is_told_under_another_name():
         assert (most["viewers"], most["deliveries"], less["viewers"], less["deliveries"]) == (3, 3, 1, 1)
         assert "celebrity" not in text
         assert "friend" not in text
-        both = stats_of_all([of(world, 1), of(world, 2)])
+        both = merge_reports([of(world, 1), of(world, 2)])
         assert [(t.target, t.viewers) for t in both.targets] == [(most["target"], 6), (less["target"], 2)]
     async with serving() as elsewhere:
         await watched(elsewhere, "celebrity", "v1")

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 import httpx2 as httpx
 import jsonschema_rs
 
-from herenow.api.app import make_app
+from herenow.api.application import make_app
 from herenow.core.limits import Rate
 from herenow.core.model import Platform
 from herenow.core.settle import Timings
@@ -109,7 +109,7 @@ async def serving(
     engine=None,
     start=True,
     pages=(),
-    everyone=None,
+    worker_reports=None,
     timings=None,
     polling=UNLIMITED,
     make_relations=None,
@@ -134,7 +134,7 @@ async def serving(
         Auth(SECRET, context.clock, 86_400.0, revocations=node.admin.revocations),
         all_settings,
         pages=pages,
-        everyone=everyone,
+        worker_reports=worker_reports,
     )
     transport = httpx.ASGITransport(app=app, client=peer)
     try:

@@ -17,7 +17,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from tests.api.world import SERVICE, serving
 
 import herenow
-from herenow.api.app import CONTRACT
+from herenow.api.application import CONTRACT
 from herenow.api.description.openapi import document
 from herenow.engines.redis import Keys
 from herenow.ledgers.sql import metadata

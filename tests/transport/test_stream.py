@@ -17,7 +17,7 @@ from tests.processes import PATIENCE, token
 from tests.transport.test_contract_over_websocket import Here, settings
 
 from herenow import app
-from herenow.api import app as api
+from herenow.api import application as api
 from herenow.app import running
 from herenow.core.model import Custom
 from herenow.transport.http import Listener, sse

@@ -6,7 +6,7 @@ the sessions a node holds, a counter.
 
 import asyncio
 
-from herenow.api.ops import degraded, health
+from herenow.api.ops import degraded, health, stats
 from herenow.core.model import Status, truth
 from herenow.core.values import replace
 from herenow.core.visibility import ViewScope
@@ -276,11 +276,11 @@ def anybodys_device_is_found(stage, monkeypatch):
 @leak("readyz")
 def readiness_names_the_busy(stage, monkeypatch):
     def spoiled(node, auth):
-        yield from degraded.troubles(node, auth)
+        yield from degraded.find_troubles(node, auth)
         if is_here(stage):
-            yield degraded.Trouble("load", "Somebody is here.")
+            yield stats.Trouble("load", "Somebody is here.")
 
-    monkeypatch.setattr(health, "troubles", spoiled)
+    monkeypatch.setattr(health, "find_troubles", spoiled)
 
 
 @leak("GET /api/v1/public/{user}")

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.twins.leaks import LEAKS
 
-from herenow.api.app import CONTRACT
+from herenow.api.application import CONTRACT
 from herenow.api.description.page import Description
 from herenow.core.limits import FanoutLimits
 from herenow.core.visibility import Kind

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from herenow.api.http.peers import is_local
-from herenow.api.http.shipped import shipped
+from herenow.api.http.static_files import static_file
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.ports import RelationRow
@@ -54,7 +54,7 @@ class Demo:
 
     def routes(self) -> list[Route]:
         return [
-            *(Route(path, shipped("herenow.demo", name, media)) for path, (name, media) in FILES.items()),
+            *(Route(path, static_file("herenow.demo", name, media)) for path, (name, media) in FILES.items()),
             Route("/demo/token/{user}", self.token),
         ]
 

@@ -36,7 +36,7 @@ from herenow.transport.websocket import (
 from herenow.wire.codes import Close
 from herenow.wire.ids import parse_id
 from herenow.wire.inputs import parse_platform
-from herenow.wire.shapes import Limits, error_frame
+from herenow.wire.shapes import WelcomeLimits, error_frame
 
 PATH = "/ws/presence"
 
@@ -68,7 +68,7 @@ class WebSocketServer:
         self.tasks = Tasks()
         self.close_queue = CloseQueue()
         self.beat_every = settings.beat_every
-        self.limits = Limits(settings.max_subscriptions, settings.max_frame, settings.max_bulk)
+        self.limits = WelcomeLimits(settings.max_subscriptions, settings.max_frame, settings.max_bulk)
         self._settings = settings
         self._sockets = sockets
         self._expiry: Wheel[ClientSession] = Wheel(self._look)

@@ -32,19 +32,19 @@ from herenow.wire.frames import (
     Bye,
     Command,
     FrameId,
-    Heartbeat,
+    HeartbeatCommand,
     Refresh,
     RoomClose,
     RoomOpen,
     SetPresence,
     Subscribe,
-    Typing,
+    TypingCommand,
     Unsubscribe,
 )
 from herenow.wire.inputs import Activity
 from herenow.wire.peer import Peer, Rejection
 from herenow.wire.shapes import (
-    Limits,
+    WelcomeLimits,
     dated_statuses_frame,
     denied_frame,
     denied_list_frame,
@@ -72,7 +72,7 @@ class SessionHost(Protocol):
     tasks: Tasks
     close_queue: CloseQueue
     beat_every: float
-    limits: Limits
+    limits: WelcomeLimits
 
     def opened(self, session: ClientSession) -> None:
         """The node has taken the session."""
@@ -172,7 +172,7 @@ class ClientSession:
     def _on_command(self, connection: Connection, payload: bytes) -> None:
         node = self._host.node
         command = self._peer.receive(payload, node.context.clock.now())
-        if isinstance(command, Heartbeat):  # with an id, or spelt in a way of its own
+        if isinstance(command, HeartbeatCommand):  # with an id, or spelt in a way of its own
             node.sessions.beat(connection.session, command.activity)
             if command.id is not None:
                 self._do_later(command)
@@ -336,7 +336,7 @@ class ClientSession:
             case Bye():
                 await self._bye(connection, command.id)
                 return
-            case Heartbeat():
+            case HeartbeatCommand():
                 pass  # done on arrival; its answer waits its turn
             case Active():
                 node.sessions.act(connection.session, Activity.ACTIVE)
@@ -344,7 +344,7 @@ class ClientSession:
                 node.sessions.act(connection.session, Activity.IDLE)
             case SetPresence():
                 await self._set(connection, command)
-            case Typing():
+            case TypingCommand():
                 node.sessions.act(connection.session, Activity.ACTIVE)
                 await node.viewing.type(connection, command.to, command.room, typing=command.typing)
             case RoomOpen():

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from starlette.types import Message, Receive, Send
 
-from herenow.api.app import make_app
+from herenow.api.application import make_app
 from herenow.core.limits import Rate
 from herenow.core.record import EPOCH_BYTES
 from herenow.core.settle import Timings

@@ -1,6 +1,6 @@
 """Who is here, from now on? `GET /presence/stream`: server-sent events for a viewer that is not a session.
 
-Here the question is read and the answer begun; what is shown is `service.streams`' business, how it leaves
+Here the question is read and the answer begun; what is shown is `node.viewing.streams`' business, how it leaves
 `transport.http.sse`'s. A new way to say whom one wants to see would be a reason to change this module.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from herenow.api.description.operations import Answer, Media, Operation, Parameter
+from herenow.api.description.operations import Media, Operation, Parameter, ResponseDoc
 from herenow.api.endpoints.presence import VIEWER, distinct
 from herenow.api.http.request import Call
 from herenow.errors import ProtocolError, Unavailable
@@ -77,7 +77,7 @@ class Events(Response):
 
 
 _HEAD_FIRST: Message = {"type": "http.response.body", "body": b"", "more_body": True}
-"""An empty body: it makes `CoalescingTransport` write the head, which it holds back; the rest goes through the pipe."""
+"""A head leaves together with the body behind it (`websocket.handshake`): here nothing, the rest goes through the pipe."""
 
 _IDS = Parameter(
     "user_ids",
@@ -98,7 +98,7 @@ OPERATIONS = (
         stream,
         "Presence as it changes",
         {
-            200: Answer(
+            200: ResponseDoc(
                 "Server-sent events: first `presence.statuses` with everybody asked for, then what changes.",
                 str,
                 Media.EVENTS,

@@ -10,59 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
-
+from herenow.api.ops.stats import Trouble
+from herenow.api.ops.store_errors import explain_store_error
 from herenow.core.limits import Shed
 from herenow.node import Node
 from herenow.transport.auth import Auth
 
-
-class Trouble(Struct, frozen=True):
-    what: str
-    """One word, for programs."""
-    detail: str
-    fix: str = ""
-    """What to do."""
-
-
-BEHIND = 5_000
+MAX_LOG_LAG = 5_000
 """Entries of the logs that wait to be read: more than a healthy node leaves for a moment."""
 
-REFUSALS = {
-    "OOM": ("It is full and takes no writes.", "Raise its maxmemory, or find out what else fills it."),
-    "READONLY": (
-        "It is a replica and takes no writes.",
-        "Has it failed over? Point the setting engine at the master, or use redis+sentinel:// to follow it.",
-    ),
-    "NOREPLICAS": (
-        "It has too few replicas and takes no writes.",
-        "Bring its replicas back, or lower min-replicas-to-write.",
-    ),
-    "MISCONF": (
-        "It cannot write its snapshot and takes no writes.",
-        "Look at its log and its disk, or set stop-writes-on-bgsave-error no: herenow needs no snapshot.",
-    ),
-    "LOADING": ("It reads its snapshot.", "Wait: it comes back by itself."),
-    "MASTERDOWN": ("It is a replica without its master.", "Bring the master back."),
-    "CLUSTERDOWN": (
-        "The cluster has lost a part of itself.",
-        "See CLUSTER INFO, and bring the masters back.",
-    ),
-    "BUSY": ("A script of somebody else blocks it.", "End it with SCRIPT KILL."),
-    "NOAUTH": ("It wants a password.", "Put the password into the setting engine."),
-    "WRONGPASS": ("It refuses the password.", "Correct the password in the setting engine."),
-    "NOPERM": ("Its ACL forbids what herenow needs.", "Grant the rights that docs/operating.md lists."),
-}
-SILENT = ("It does not answer.", "Is it running and reachable from here? Users stay connected meanwhile.")
 
-
-def engine_said(said: str) -> tuple[str, str]:
-    """What a store's refusal means, and what to do: without its address, and without what it said of itself."""
-    words = said.replace(":", " ").split()
-    return next((REFUSALS[word] for word in words if word in REFUSALS), SILENT)
-
-
-def troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
+def find_troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
+    """Everything that is degraded on this node now, causes before their effects."""
     yield from _engine(node)
     yield from _lease(node)
     yield from _ledger(node)
@@ -92,10 +51,10 @@ _GIVEN_UP = {
 def _engine(node: Node) -> Iterator[Trouble]:
     said = node.cluster.lease_trouble or node.cluster.log_trouble or node.records.trouble
     if said is not None:
-        detail, fix = engine_said(said)
+        detail, fix = explain_store_error(said)
         yield Trouble("engine", f"The store cannot be used. {detail}", fix)
     elif node.records.save_trouble is not None:
-        detail, fix = engine_said(node.records.save_trouble)
+        detail, fix = explain_store_error(node.records.save_trouble)
         yield Trouble("marks", f"The store does not let go of what the ledger has. {detail}", fix)
     if node.delivery.stale_shards:
         yield Trouble(
@@ -103,7 +62,7 @@ def _engine(node: Node) -> Iterator[Trouble]:
             f"{node.delivery.stale_shards} of {node.context.engine.shards} shards show what was.",
             "Viewers are told so. It ends by itself some seconds after the store is whole and answers.",
         )
-    if node.cluster.log_behind > BEHIND:
+    if node.cluster.log_behind > MAX_LOG_LAG:
         yield Trouble(
             "log_lag",
             f"{node.cluster.log_behind} changes of other nodes have not been read yet.",

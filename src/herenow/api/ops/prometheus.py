@@ -1,4 +1,4 @@
-"""How does Prometheus get what the node counts? Its words for `service.metrics`.
+"""How does Prometheus get what the node counts? Its words for `node.context.metrics`.
 
 Nothing is counted here: the node's plain integers are read when somebody asks. No label ever names a user. Every
 number of `Metrics` appears; a new one there is the reason to change this module.

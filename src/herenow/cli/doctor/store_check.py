@@ -96,12 +96,12 @@ async def _refusal(made: Engine) -> str | None:
 
 
 def _engine(seen: Seen, place: str) -> Iterator[Finding]:
-    from herenow.api.ops.degraded import engine_said
+    from herenow.api.ops.store_errors import explain_store_error
 
     if seen.refusal is None:
         yield fine("engine", f"{place} answers and takes writes.")
     else:
-        detail, fix = engine_said(seen.refusal)
+        detail, fix = explain_store_error(seen.refusal)
         yield problem("engine", f"{place} answers, but takes no writes. {detail} {fix}")
     for server in seen.servers:
         yield from _server(server)

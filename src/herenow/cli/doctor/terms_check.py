@@ -62,9 +62,9 @@ def _sentence(name: str, here: str | None, there: str, settings: Settings) -> st
 
 async def _terms(settings: Settings) -> dict[str, str | None]:
     """As a node would say them. None: what is made at the first start; left out: what cannot be read, which others say."""
-    from herenow.app import terms
+    from herenow.settings import agreed_terms
 
-    said: dict[str, str | None] = {**terms(settings, "", None)}
+    said: dict[str, str | None] = {**agreed_terms(settings, "", None)}
     try:
         said["ledger"] = await _ledger_id(settings)
     except (HerenowError, sqlite3.Error, OSError):
@@ -75,7 +75,7 @@ async def _terms(settings: Settings) -> dict[str, str | None]:
         del said["secret"]
     else:
         made = secret is None and settings.accepts_secret
-        said["secret"] = None if made else terms(settings, "", secret)["secret"]
+        said["secret"] = None if made else agreed_terms(settings, "", secret)["secret"]
     return said
 
 

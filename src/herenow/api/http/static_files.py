@@ -22,7 +22,7 @@ PAGE = {
 """Headers of a page of ours: it may reach this server and nothing else."""
 
 
-def shipped(
+def static_file(
     package: str, place: str, media: str, headers: Mapping[str, str] = PAGE
 ) -> Callable[[Request], Awaitable[Response]]:
     """The file at `place` in the package's `static` folder, as an endpoint."""

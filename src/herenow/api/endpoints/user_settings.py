@@ -6,29 +6,19 @@ reason to change this module.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import UNSET
 from starlette.responses import Response
 
-from herenow.api.description.operations import Access, Answer, Body, Operation
+from herenow.api.description.operations import Access, BodyDoc, Operation, ResponseDoc
 from herenow.api.endpoints.presence import VIEWER
 from herenow.api.http.request import Call
 from herenow.api.http.request_body import Decoder
-from herenow.api.http.responses import answered, done
-from herenow.api.shapes import (
-    CustomAnswer,
-    CustomBody,
-    ModeAnswer,
-    ModeBody,
-    Preferences,
-    PreferencesBody,
-    seconds,
-)
+from herenow.api.http.responses import json_response, no_content
+from herenow.api.request_shapes import CustomBody, ModeBody, PreferencesBody
 from herenow.core.model import Custom, Presence
-from herenow.core.visibility import Preferences as OwnPreferences
-from herenow.core.visibility import PreferencesEdit, Visibility
+from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
 from herenow.errors import ProtocolError
+from herenow.wire.answers import CustomAnswer, ModeAnswer, PreferencesAnswer
 from herenow.wire.inputs import parse_custom, parse_mode
 from herenow.wire.instants import parse_until
 from herenow.wire.shapes import CustomShape
@@ -60,13 +50,13 @@ async def set_custom_of(call: Call) -> Response:
 async def clear_own_custom(call: Call) -> Response:
     """DELETE /presence/status"""
     await call.node.sessions.set_custom(call.caller.user, None)
-    return done()
+    return no_content()
 
 
 async def clear_custom_of(call: Call) -> Response:
     """DELETE /users/{user}/status"""
     await call.node.sessions.set_custom(call.path_user(), None)
-    return done()
+    return no_content()
 
 
 async def set_own_mode(call: Call) -> Response:
@@ -83,21 +73,21 @@ async def _set_custom(call: Call, user: str) -> Response:
     body = await call.body(_custom)
     given = {"text": body.text, "emoji": body.emoji, "expires_at": body.expires_at}
     presence = await call.node.sessions.set_custom(user, parse_custom(given, call.now))
-    return answered(CustomAnswer(_shape(presence.custom)))
+    return json_response(CustomAnswer(_shape(presence.custom)))
 
 
 async def _set_mode(call: Call, user: str) -> Response:
     body = await call.body(_mode)
     mode = parse_mode(body.mode)
     presence = await call.node.sessions.set_mode(user, mode, parse_until(body.until, "until", call.now))
-    return answered(ModeAnswer(presence.mode.word, presence.mode_until))
+    return json_response(ModeAnswer(presence.mode.word, presence.mode_until))
 
 
 def _shape(custom: Custom | None) -> CustomShape | None:
     return None if custom is None else CustomShape(custom.text, custom.emoji, custom.until)
 
 
-# --- Preferences -----------------------------------------------------------------------------------------------------
+# --- PreferencesAnswer -----------------------------------------------------------------------------------------------------
 
 
 async def read_preferences(call: Call) -> Response:
@@ -126,13 +116,22 @@ async def set_preferences(call: Call) -> Response:
     return _preferred(own, presence)
 
 
-def _preferred(own: OwnPreferences, presence: Presence) -> Response:
-    return answered(
-        Preferences(_words[own.visibility], own.share_last_seen, seconds(presence.idle_after), own.public)
+def _preferred(own: Preferences, presence: Presence) -> Response:
+    return json_response(
+        PreferencesAnswer(
+            _words[own.visibility], own.share_last_seen, _seconds(presence.idle_after), own.public
+        )
     )
 
 
-_words: dict[Visibility, Literal["everyone", "contacts", "nobody"]] = {
+def _seconds(milliseconds: int | None) -> float | None:
+    """Whole seconds as an integer: 30 and not 30.0."""
+    if milliseconds is None:
+        return None
+    return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
+
+
+_words = {
     Visibility.EVERYONE: "everyone",
     Visibility.CONTACTS: "contacts",
     Visibility.NOBODY: "nobody",
@@ -166,9 +165,9 @@ def _idle_after(value: object) -> int | None:
 
 _UNTIL_CODES = ("invalid_instant", "instant_in_past", "instant_too_far")
 _CUSTOM_CODES = ("invalid_text", "text_too_long", "invalid_emoji", *_UNTIL_CODES)
-_SET_CUSTOM = Answer("As it is now.", CustomAnswer)
-_SET_MODE = Answer("As it is now.", ModeAnswer)
-_CLEARED = Answer("There is none now.")
+_SET_CUSTOM = ResponseDoc("As it is now.", CustomAnswer)
+_SET_MODE = ResponseDoc("As it is now.", ModeAnswer)
+_CLEARED = ResponseDoc("There is none now.")
 
 OPERATIONS = (
     Operation(
@@ -177,7 +176,7 @@ OPERATIONS = (
         set_own_custom,
         "Set one's custom status",
         {200: _SET_CUSTOM},
-        body=Body(CustomBody),
+        body=BodyDoc(CustomBody),
         codes=_CUSTOM_CODES,
     ),
     Operation(
@@ -190,7 +189,7 @@ OPERATIONS = (
         "Set one's mode",
         {200: _SET_MODE},
         about="`auto` has no end: an `until` beside it is ignored.",
-        body=Body(ModeBody),
+        body=BodyDoc(ModeBody),
         codes=("invalid_mode", *_UNTIL_CODES),
     ),
     Operation(
@@ -198,7 +197,7 @@ OPERATIONS = (
         "/api/v1/presence/preferences",
         read_preferences,
         "One's preferences",
-        {200: Answer("All of them.", Preferences)},
+        {200: ResponseDoc("All of them.", PreferencesAnswer)},
         query=(VIEWER,),
     ),
     Operation(
@@ -206,9 +205,9 @@ OPERATIONS = (
         "/api/v1/presence/preferences",
         set_preferences,
         "Change one's preferences",
-        {200: Answer("All of them, as they are now.", Preferences)},
+        {200: ResponseDoc("All of them, as they are now.", PreferencesAnswer)},
         about="What is not mentioned stays as it is.",
-        body=Body(PreferencesBody),
+        body=BodyDoc(PreferencesBody),
         codes=("out_of_range", "invalid_visibility"),
     ),
     Operation(
@@ -218,7 +217,7 @@ OPERATIONS = (
         "Set a user's custom status",
         {200: _SET_CUSTOM},
         access=Access.SERVICE,
-        body=Body(CustomBody),
+        body=BodyDoc(CustomBody),
         codes=_CUSTOM_CODES,
     ),
     Operation(
@@ -236,7 +235,7 @@ OPERATIONS = (
         "Set a user's mode",
         {200: _SET_MODE},
         access=Access.SERVICE,
-        body=Body(ModeBody),
+        body=BodyDoc(ModeBody),
         codes=("invalid_mode", *_UNTIL_CODES),
     ),
 )

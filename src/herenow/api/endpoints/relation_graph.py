@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from herenow.api.description.operations import Access, Answer, Body, Media, Operation
+from herenow.api.description.operations import Access, BodyDoc, Media, Operation, ResponseDoc
 from herenow.api.http.request import Call, plain_id, user_id
 from herenow.api.http.request_body import Decoder
-from herenow.api.http.responses import answered, done
-from herenow.api.shapes import ChangedBody, Contact, ContactBody, Follow, Imported, Member, RelationLine
+from herenow.api.http.responses import json_response, no_content
+from herenow.api.request_shapes import ChangedBody, ContactBody, RelationLine
 from herenow.errors import ProtocolError
 from herenow.ports import LedgerChange, RelationRow
+from herenow.wire.answers import Contact, Follow, Imported, Member
 from herenow.wire.instants import parse_until
 from herenow.wire.relation_rows import BadRow, parse_ndjson, relations_elsewhere
 
@@ -50,7 +51,7 @@ async def read_follow(call: Call) -> Response:
     a, b = _two_users(call, "follow")
     if not await call.node.viewing.follows(a, b):
         raise ProtocolError("not_found", "The one does not follow the other.")
-    return answered(Follow(a, b))
+    return json_response(Follow(a, b))
 
 
 # --- Contacts --------------------------------------------------------------------------------------------------------
@@ -75,7 +76,7 @@ async def read_contact(call: Call) -> Response:
     in_contact, until = await call.node.viewing.contact(a, b)
     if not in_contact:
         raise ProtocolError("not_found", "They are not in contact.")
-    return answered(Contact(a, b, until))
+    return json_response(Contact(a, b, until))
 
 
 # --- Members of rooms ------------------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ async def read_member(call: Call) -> Response:
     room, user = _room_and_user(call)
     if not await call.node.viewing.is_member(room, user):
         raise ProtocolError("not_found", "Not a member of this room, or there is no such room.")
-    return answered(Member(room, user))
+    return json_response(Member(room, user))
 
 
 # --- Many at once ----------------------------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ async def import_rows(call: Call) -> Response:
             raise ProtocolError(
                 "too_many_rows", f"One request has at most {MOST} rows. Nothing was imported."
             )
-    return answered(Imported(len(rows), await call.node.viewing.apply_relations(rows)))
+    return json_response(Imported(len(rows), await call.node.viewing.apply_relations(rows)))
 
 
 async def relations_changed(call: Call) -> Response:
@@ -132,7 +133,7 @@ async def relations_changed(call: Call) -> Response:
             f"One request tells of at most {MOST} changes, and of those at most {MOST_WHOLE} are whole users or rooms.",
         )
     await call.node.viewing.relations_changed(changes)
-    return done()
+    return no_content()
 
 
 def _room_and_user(call: Call) -> tuple[str, str]:
@@ -158,10 +159,10 @@ def _different(a: str, b: str) -> tuple[str, str]:
 
 async def _write(call: Call, row: RelationRow) -> Response:
     await call.node.viewing.apply_relations([row])
-    return done()
+    return no_content()
 
 
-_SO = {204: Answer("It is so now.")}
+_SO = {204: ResponseDoc("It is so now.")}
 _ELSEWHERE = "relations_elsewhere"
 _UNTIL_CODES = ("invalid_instant", "instant_in_past", "instant_too_far")
 _FOLLOWS = "/api/v1/follows/{a}/{b}"
@@ -193,7 +194,7 @@ OPERATIONS = (
         _FOLLOWS,
         read_follow,
         "Does a follow b?",
-        {200: Answer("Yes; 404: no.", Follow)},
+        {200: ResponseDoc("Yes; 404: no.", Follow)},
         access=Access.SERVICE,
         codes=("invalid_relation", "not_found", _ELSEWHERE),
     ),
@@ -205,7 +206,7 @@ OPERATIONS = (
         _SO,
         about="An open conversation, in both directions; it may have an end.",
         access=Access.SERVICE,
-        body=Body(ContactBody, required=False),
+        body=BodyDoc(ContactBody, required=False),
         codes=("invalid_relation", _ELSEWHERE, *_UNTIL_CODES),
     ),
     Operation(
@@ -222,7 +223,7 @@ OPERATIONS = (
         _CONTACTS,
         read_contact,
         "Are a and b in contact?",
-        {200: Answer("Yes, and until when; 404: no.", Contact)},
+        {200: ResponseDoc("Yes, and until when; 404: no.", Contact)},
         access=Access.SERVICE,
         codes=("invalid_relation", "not_found", _ELSEWHERE),
     ),
@@ -249,7 +250,7 @@ OPERATIONS = (
         _MEMBERS,
         read_member,
         "Is the user a member of the room?",
-        {200: Answer("Yes; 404: no.", Member)},
+        {200: ResponseDoc("Yes; 404: no.", Member)},
         access=Access.SERVICE,
         codes=("not_found", _ELSEWHERE),
     ),
@@ -258,10 +259,10 @@ OPERATIONS = (
         "/api/v1/relations",
         import_rows,
         "Put many edges",
-        {200: Answer("All of them are so now.", Imported)},
+        {200: ResponseDoc("All of them are so now.", Imported)},
         about=f"One JSON object per line, at most {MOST}; all or nothing. An error names its line.",
         access=Access.SERVICE,
-        body=Body(RelationLine, media=Media.NDJSON),
+        body=BodyDoc(RelationLine, media=Media.NDJSON),
         codes=(
             "invalid_relation",
             "invalid_user_id",
@@ -276,11 +277,11 @@ OPERATIONS = (
         "/api/v1/relations/changed",
         relations_changed,
         "Something changed where relations come from",
-        {204: Answer("Noted: this node looks again at once, the others within two seconds.")},
+        {204: ResponseDoc("Noted: this node looks again at once, the others within two seconds.")},
         about="For an application that is asked who is related (the setting relations): pairs, all of a user, members of "
         f"rooms, all of a room. At most {MOST} in all, {MOST_WHOLE} of them whole users or rooms. To repeat it is harmless.",
         access=Access.SERVICE,
-        body=Body(ChangedBody),
+        body=BodyDoc(ChangedBody),
         codes=("invalid_relation", "invalid_user_id", "invalid_id", "too_many_rows"),
     ),
 )

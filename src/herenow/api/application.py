@@ -1,6 +1,6 @@
 """The HTTP application: every endpoint's row becomes a route, behind the few layers that all requests pass.
 
-    Cors ─▶ Problems ─▶ Addresses ─▶ Starlette's router ─▶ Resource (method, readiness, access) ─▶ the endpoint
+    Cors ─▶ Problems ─▶ CanonicalPaths ─▶ Starlette's router ─▶ Resource (method, readiness, access) ─▶ the endpoint
 
 Pages that are not of the contract (the demo's) are given by the composition root. A new layer, or another
 way to decide who may call an endpoint, would be a reason to change this module.
@@ -25,17 +25,17 @@ from herenow.api.endpoints import (
     blocks,
     devices,
     explain,
-    graph,
-    modes,
     presence,
     profiles,
+    relation_graph,
     stream,
-    users,
+    user_admin,
+    user_settings,
 )
 from herenow.api.http.cors import Cors
-from herenow.api.http.paths import Addresses
-from herenow.api.http.problems import Problems, Refusal, pass_on
-from herenow.api.http.request import Api, Call, Everyone
+from herenow.api.http.paths import CanonicalPaths
+from herenow.api.http.problems import Problems, Refusal, reraise
+from herenow.api.http.request import Api, Call, WorkerReports
 from herenow.api.ops import dashboard, health, sdk
 from herenow.errors import ProtocolError
 from herenow.node import Node
@@ -47,14 +47,14 @@ from herenow.transport.websocket import Sockets
 CONTRACT = (
     *presence.OPERATIONS,
     *devices.OPERATIONS,
-    *modes.OPERATIONS,
+    *user_settings.OPERATIONS,
     *beats.OPERATIONS,
     *stream.OPERATIONS,
     *presence.LAST,
     *blocks.OPERATIONS,
     *profiles.OPERATIONS,
-    *graph.OPERATIONS,
-    *users.OPERATIONS,
+    *relation_graph.OPERATIONS,
+    *user_admin.OPERATIONS,
     *explain.OPERATIONS,
     *health.OPERATIONS,
 )
@@ -68,14 +68,17 @@ def make_app(
     *,
     sockets: Sockets | None = None,
     pages: Iterable[Route] = (),
-    everyone: Everyone | None = None,
+    worker_reports: WorkerReports | None = None,
 ) -> Starlette:
-    """`pages` are routes beside the contract. `sockets` are all that are open in this process, where streams find their
-    place; without them there is always room. `everyone` is where there are several workers. The caller starts and stops the
-    node."""
+    """The ASGI application. The caller starts and stops the node.
+
+    `pages` are routes beside the contract. `sockets` are all that are open in this process: event streams count among them;
+    without `sockets` there is no limit. `worker_reports` asks all workers of this address for their reports, where there are
+    several.
+    """
     operations = (*CONTRACT, *Description(CONTRACT, max_bulk=settings.max_bulk).operations)
     streaming = Streaming(node, sockets or Sockets(sys.maxsize), settings.dead_after)
-    api = Api(node, auth, settings, streaming, everyone)
+    api = Api(node, auth, settings, streaming, worker_reports)
     app = Starlette(
         routes=[
             *pages,
@@ -86,9 +89,9 @@ def make_app(
         middleware=[
             Middleware(Cors, origins=settings.origins, metrics=node.context.metrics),
             Middleware(Problems, metrics=node.context.metrics),
-            Middleware(Addresses),
+            Middleware(CanonicalPaths),
         ],
-        exception_handlers={HTTPException: pass_on},
+        exception_handlers={HTTPException: reraise},
     )
     app.router.redirect_slashes = False  # a slash at the end is already gone
     return app
@@ -111,14 +114,12 @@ class Resource:
                 "method_not_allowed", f"This address answers to {self._allow}.", [("allow", self._allow)]
             )
         call = Call(self._api, Request(scope, receive))
-        await self._admit(call, operation.access)
+        await self._authorize(call, operation.access)
         response = await operation.handle(call)
         await response(scope, receive, send)
 
-    async def _admit(self, call: Call, access: Access) -> None:
-        if access is Access.ANYONE or (
-            access is Access.OPERATOR and call.token is None and health.is_local(call)
-        ):
+    async def _authorize(self, call: Call, access: Access) -> None:
+        if access is Access.ANYONE or (access is Access.OPERATOR and call.token is None and call.is_local):
             return
         await call.identify()
         if access is not Access.USER and not call.caller.service:
