@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from herenow.cli.asking import Asked
 
 if TYPE_CHECKING:
-    from herenow.api.ops.stats import StoreMember, Process, Stats
+    from herenow.api.ops.stats import Process, Stats, StoreMember
 
 SLOW = 1.0
 """Seconds from a change to a socket that an operator should hear of."""
