@@ -1,4 +1,7 @@
-"""Two distributions are built from this repository: the server, and `herenow_testing` for those who test it."""
+"""Two distributions are built from this repository: the server, and `herenow_testing` for those who test it.
+
+That the server does not import the second is a rule of `tests/test_layers.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.source_tree import MODULES, imports, name_of
 
 from herenow import __version__
 
@@ -52,16 +54,6 @@ def test_wheel_that_is_built_from_the_archive_of_sources_is_the_same(dist: Path,
         tar.extractall(tmp_path, filter="data")
     build(tmp_path / archive.name.removesuffix(".tar.gz"), tmp_path, "wheel")
     assert packed(tmp_path, "*.whl") == packed(dist, "herenow_testing-*.whl")
-
-
-def test_no_module_of_the_server_imports_the_testing_tools() -> None:
-    offenders = [
-        f"{name_of(path)} imports {name}"
-        for path in MODULES
-        for name in imports(path)
-        if name.split(".")[0] == "herenow_testing"
-    ]
-    assert not offenders
 
 
 def test_testing_tools_have_the_version_of_the_server_and_require_it() -> None:
