@@ -6,6 +6,7 @@ something that is hidden. The few that must are listed here with their reason; a
 """
 
 import ast
+import functools
 
 import pytest
 from tests.source_tree import MODULES, assert_none, name_of, tree
@@ -79,6 +80,7 @@ def test_the_rule_finds_a_raw_view(leak):
     assert list(raw_views(ast.parse(leak)))
 
 
+@functools.cache
 def looks():
     return {(name_of(path), field) for path in OUTSIDE for field in looked_at(tree(path))}
 
