@@ -16,7 +16,7 @@ from herenow.wire.shapes import SERVER_TYPES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PAGES += [ROOT / "spec" / "README.md", ROOT / "clients" / "js" / "README.md"]
+PAGES += [ROOT / folder / "README.md" for folder in ("spec", "clients/js", "src/herenow_testing")]
 
 
 def generator() -> ModuleType:

@@ -6,13 +6,11 @@ something that is hidden. The few that must are listed here with their reason; a
 """
 
 import ast
-from pathlib import Path
+import functools
 
 import pytest
+from tests.source_tree import MODULES, assert_none, name_of, tree
 
-import herenow
-
-ROOT = Path(herenow.__file__).parent
 RAW_VIEWS = {"public", "truth", "own", "devices"}
 SHOWN = {"status", "since", "last_seen", "custom", "platforms", "sessions", "mode", "mode_until", "hidden"}
 
@@ -41,31 +39,19 @@ MAY_LOOK = {
     ("node/admin/explain.py", "mode"),
 }
 
-MODULES = sorted(
-    path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] not in ("core", "testing", "demo")
-)
-each_module = pytest.mark.parametrize("path", MODULES, ids=[str(path.relative_to(ROOT)) for path in MODULES])
+OUTSIDE = [path for path in MODULES if name_of(path).split("/")[0] not in ("core", "demo")]
 
 
-@each_module
-def test_nobody_but_the_projection_takes_a_raw_view(path):
-    assert not list(raw_views(ast.parse(path.read_text())))
+def test_nobody_but_the_projection_takes_a_raw_view():
+    assert_none(f"{name_of(path)} takes {view}" for path in OUTSIDE for view in raw_views(tree(path)))
 
 
-@each_module
-def test_nobody_but_the_projection_reads_what_is_shown(path):
-    name = str(path.relative_to(ROOT))
-    looks = {(name, field) for field in looked_at(ast.parse(path.read_text()))}
-    assert not looks - MAY_LOOK
+def test_nobody_but_the_projection_reads_what_is_shown():
+    assert_none(f"{name} reads {field}" for name, field in looks() - MAY_LOOK)
 
 
 def test_every_exception_is_still_needed():
-    used = {
-        (str(path.relative_to(ROOT)), field)
-        for path in MODULES
-        for field in looked_at(ast.parse(path.read_text()))
-    }
-    assert not MAY_LOOK - used
+    assert_none(f"{name} does not read {field}" for name, field in MAY_LOOK - looks())
 
 
 @pytest.mark.parametrize(
@@ -94,8 +80,13 @@ def test_the_rule_finds_a_raw_view(leak):
     assert list(raw_views(ast.parse(leak)))
 
 
-def raw_views(tree):
-    for node in ast.walk(tree):
+@functools.cache
+def looks():
+    return {(name_of(path), field) for path in OUTSIDE for field in looked_at(tree(path))}
+
+
+def raw_views(source):
+    for node in ast.walk(source):
         if isinstance(node, ast.ImportFrom) and node.module == "herenow.core.model":
             yield from (alias.name for alias in node.names if alias.name in RAW_VIEWS)
         elif (
@@ -104,9 +95,9 @@ def raw_views(tree):
             yield node.attr
 
 
-def looked_at(tree):
+def looked_at(source):
     """Fields that are shown, read from what is a presence by its name, its annotation or where it came from."""
-    for function in ast.walk(tree):
+    for function in ast.walk(source):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             names = {"presence"} | presences(function)
             for node in ast.walk(function):

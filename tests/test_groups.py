@@ -21,8 +21,10 @@ def test_one_of_many(number):
 def test_a_group_stays_with_one_worker(tmp_path):
     (tmp_path / "test_together.py").write_text(TESTS)
     alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    alone["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # all of ours take seconds to load, in three processes
+    command = [sys.executable, "-m", "pytest", "-p", "xdist", "-n", "2", "--dist", "loadgroup"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "--rootdir", str(tmp_path)],
+        [*command, "--rootdir", str(tmp_path)],
         cwd=tmp_path,
         env=alone,
         capture_output=True,

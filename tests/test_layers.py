@@ -1,43 +1,120 @@
-"""Higher layers import lower ones, never back; and one module reads the clock.
+"""Packages import only packages below them, and only each other's faces; one module reads the clock.
 
-The table below is the line. A new package needs a row: think where it belongs before writing one.
+`LAYERS` lists the packages from top to bottom. A new package needs a row: think where it belongs before writing one. Each
+rule is one test that names all offenders; each has a test with planted offenders, so that it is known to find them.
 """
 
+from __future__ import annotations
+
 import ast
-import functools
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import pytest
+from tests.source_tree import (
+    Edge,
+    ancestors,
+    assert_none,
+    edges,
+    imported_modules,
+    lies_in,
+    modules,
+    name_of,
+    nodes,
+)
 
-import herenow
+LIBRARIES = "core wire kit settings errors"
+"""Packages whose every module is public."""
+STORES = f"ports {LIBRARIES}"
+IN_NODE = f"node.people node.metrics {STORES}"
+IN_TRANSPORT = f"node {STORES}"
+IN_API = f"workers transport {IN_TRANSPORT}"
 
-ROOT = Path(herenow.__file__).parent
-EVERYTHING = None
-
-MAY_IMPORT = {
-    "__init__": set(),
-    "errors": set(),
-    "core": set(),
-    "ports": {"core", "errors"},
-    "wire": {"core", "ports", "errors"},
-    "engines": {"core", "ports", "errors"},
-    "ledgers": {"core", "ports", "errors"},
-    "relations": {"core", "wire", "ports", "errors"},
-    "service": {"core", "wire", "ports", "errors"},
-    "settings": {"errors"},
-    "secret": {"settings", "errors"},
-    "gateway": {"service", "wire", "core", "ports", "settings", "secret", "errors"},
-    "api": {"gateway", "service", "wire", "core", "ports", "settings", "secret", "workers", "errors"},
-    "client": {"wire", "errors"},
-    "announcement": {"settings"},
-    "workers": {"errors"},
-    "logs": set(),
-    "demo": {"api", "gateway", "service", "wire", "core", "ports", "errors"},
-    "app": EVERYTHING,
-    "cli": EVERYTHING,
-    "testing": EVERYTHING,
+LAYERS: Mapping[str, str] = {
+    # The composition: settings → stores → node → transport, api.
+    "cli.doctor": "cli app *",
+    "cli.top": "cli app *",
+    "cli": "app *",
+    "app": "*",
+    "demo": f"api {IN_API}",
+    # REST.
+    "api": f"api.endpoints api.ops api.description api.http api.shapes secret {IN_API}",
+    "api.endpoints": f"api.description api.http api.shapes {IN_API}",
+    "api.ops": f"api.description api.http api.shapes {IN_API}",
+    "api.description": f"api.http api.shapes {IN_API}",
+    "api.http": f"api.shapes {IN_API}",
+    "api.shapes": LIBRARIES,
+    # WebSockets, event streams, tokens.
+    "transport": f"transport.http transport.websocket transport.websocket.picows transport.auth {IN_TRANSPORT}",
+    "transport.http": f"transport.websocket transport.websocket.picows transport.auth {IN_TRANSPORT}",
+    "transport.websocket.picows": f"transport.websocket {LIBRARIES}",
+    "transport.websocket": LIBRARIES,
+    "transport.auth": IN_TRANSPORT,
+    # One node: what it does for its users. It knows no socket, no Redis and no SQL.
+    "node": "node.admin node.viewing node.access node.cluster node.sessions node.records node.delivery "
+    f"node.context {IN_NODE}",
+    "node.admin": "node.viewing node.access node.cluster node.sessions node.records node.delivery "
+    f"node.context {IN_NODE}",
+    "node.viewing": f"node.access node.cluster node.sessions node.records node.delivery node.context {IN_NODE}",
+    "node.access": f"node.cluster node.sessions node.records node.delivery node.context {IN_NODE}",
+    "node.cluster": f"node.sessions node.records node.delivery node.context {IN_NODE}",
+    "node.sessions": f"node.records node.delivery node.context {IN_NODE}",
+    "node.records": f"node.delivery node.context {IN_NODE}",
+    "node.delivery": f"node.context {IN_NODE}",
+    "node.context": IN_NODE,
+    "node.people": f"node.metrics {STORES}",
+    "node.metrics": STORES,
+    # Stores and sources behind the ports: how to store and compare, not what it means.
+    "engines": f"engines.memory engines.redis engines.redis.client {STORES}",
+    "engines.memory": STORES,
+    "engines.redis": f"engines.redis.client {STORES}",
+    "engines.redis.client": "kit errors",
+    "ledgers": f"ledgers.sqlite ledgers.postgres ledgers.migrations.versions ledgers.migrations ledgers.sql {STORES}",
+    "ledgers.sqlite": f"ledgers.migrations ledgers.sql {STORES}",
+    "ledgers.postgres": f"ledgers.migrations ledgers.sql {STORES}",
+    "ledgers.migrations.versions": f"ledgers.migrations ledgers.sql {STORES}",
+    "ledgers.migrations": f"ledgers.sql {STORES}",
+    "ledgers.sql": STORES,
+    "relations": f"relations.callback {STORES}",
+    "relations.callback": STORES,
+    "ports": "core wire errors",
+    # The other side of the wire; processes; what a start needs.
+    "client": "wire errors",
+    "workers": "kit errors",
+    "secret": "settings errors",
+    "announcement": "settings",
+    "logs": "",
+    "settings": "kit errors",
+    # Libraries.
+    "wire": "core errors",
+    "core": "",
+    "kit": "errors",
+    "errors": "",
 }
+"""Package or module → what it may import. A name stands for what lies in it too; `*` for all but `cli` and `app`."""
 
+COMING = {"node.context"}
+"""Rows of what is not there yet."""
+
+NOT_YET = {
+    ("node.cluster", "node.admin"),
+    ("node.cluster", "node.viewing"),
+    ("node.people", "node.delivery"),
+    ("transport.websocket", "transport.http"),
+    ("wire", "ports"),
+}
+"""Imports that go upwards still."""
+
+FACES: Mapping[str, str] = {
+    "herenow.workers": "link supervisor worker",
+}
+"""Package → those of its modules and packages that others may import besides its `__init__`."""
+
+WALLED = "cli cli.doctor cli.top client demo ledgers.migrations ledgers.migrations.versions workers"
+"""Packages whose inside is closed already."""
+
+COMPOSITION = ("herenow.app", "herenow.cli")
+PURE = ("herenow.core", "herenow.wire")
 IMPURE = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "sqlite3", "threading", "time"}
 CLOCKS = {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"}
 MAY_READ_THE_CLOCK = {
@@ -46,43 +123,163 @@ MAY_READ_THE_CLOCK = {
     "client/tokens.py",
 }  # the second is its own server, with its own time; the third belongs to other processes
 
-MODULES = sorted(path for path in ROOT.rglob("*.py"))
-NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
-each_module = pytest.mark.parametrize("path", MODULES, ids=NAMES)
+
+# The rules
 
 
-@each_module
-def test_a_module_imports_only_what_lies_below_it(path):
-    layer = layer_of(path)
-    assert layer in MAY_IMPORT, f"{layer} has no row in the table"
-    allowed = MAY_IMPORT[layer]
-    for imported in herenow_layers(path) - {layer}:
-        assert allowed is EVERYTHING or imported in allowed, f"{layer} must not import {imported}"
+def test_packages_import_only_packages_below_them():
+    assert_none(upward_imports(edges()))
 
 
-@each_module
-def test_nothing_but_tests_imports_the_testing_tools(path):
-    if layer_of(path) != "testing":
-        assert "testing" not in herenow_layers(path)
+def test_package_graph_has_no_cycle():
+    assert_none(" → ".join(cycle) for cycle in cycles(package_graph(edges())))
 
 
-@each_module
-def test_only_app_and_cli_know_the_composition(path):
-    if layer_of(path) not in {"app", "cli", "testing"}:
-        assert not {"app", "cli"} & herenow_layers(path)
+def test_packages_import_each_other_by_their_faces():
+    assert_none(inside_imports(edges(), [f"herenow.{name}" for name in WALLED.split()]))
 
 
-@each_module
-def test_the_core_and_the_wire_are_pure(path):
-    if layer_of(path) in {"core", "wire"}:
-        assert not {name.split(".")[0] for name in imports(path)} & IMPURE
+def test_only_app_and_cli_know_the_composition():
+    assert_none(composition_imports(edges()))
 
 
-@each_module
-def test_one_module_reads_the_clock(path):
-    name = str(path.relative_to(ROOT))
-    if name not in MAY_READ_THE_CLOCK and layer_of(path) != "cli":
-        assert not list(clock_reads(path))
+def test_core_and_wire_are_pure():
+    found = {name: nodes(path) for name, path in modules().items() if lies_in_any(name, PURE)}
+    assert_none(impure_imports(found))
+
+
+def test_one_module_reads_the_clock():
+    asked = {name: path for name, path in modules().items() if not lies_in(name, "herenow.cli")}
+    found = {name: nodes(path) for name, path in asked.items() if name_of(path) not in MAY_READ_THE_CLOCK}
+    assert_none(f"{name}: {read}" for name, tree in found.items() for read in clock_reads(tree))
+
+
+def test_server_does_not_import_the_testing_tools():
+    found = {name: nodes(path) for name, path in modules().items()}
+    assert_none(tool_imports(found))
+
+
+# The tables themselves
+
+
+def test_every_row_of_the_layers_imports_only_rows_below_it():
+    order = list(LAYERS)
+    wrong = [
+        f"{name} may import {other}, which is not below it"
+        for name, allowed in LAYERS.items()
+        for other in allowed.replace("*", "").split()
+        if order.index(other) <= order.index(name)
+    ]
+    assert_none(wrong)
+
+
+def test_every_row_of_the_tables_names_something_that_exists():
+    names = [*(LAYERS.keys() - COMING), *WALLED.split()]
+    names += [
+        f"{package}.{name}".removeprefix("herenow.")
+        for package, face in FACES.items()
+        for name in face.split()
+    ]
+    assert_none(name for name in names if f"herenow.{name}" not in modules())
+
+
+def test_every_exception_from_the_layers_is_still_needed():
+    used = {(row_of(edge.importer), row_of(edge.imported)) for edge in edges()}
+    assert_none(f"{importer} imports {imported} no more" for importer, imported in NOT_YET - used)
+
+
+# Planted offenders
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("herenow.core.status", "herenow.wire.codes"),
+        ("herenow.core.status", "herenow.kit.clock"),
+        ("herenow.wire.frames", "herenow.node"),
+        ("herenow.kit.wheel", "herenow.core.model"),
+        ("herenow.engines.redis.engine", "herenow.node.people"),
+        ("herenow.engines.redis.client.connection", "herenow.engines.redis.keys"),
+        ("herenow.node.records.decider", "herenow.node.sessions.connections"),
+        ("herenow.node.delivery.hub", "herenow.node"),
+        ("herenow.node.people", "herenow.node.records"),
+        ("herenow.node.admin.users", "herenow.transport.server"),
+        ("herenow.transport.auth.tokens", "herenow.transport.websocket.registry"),
+        ("herenow.transport.websocket.contract", "herenow.transport.websocket.picows.seam"),
+        ("herenow.api.http.request", "herenow.api.endpoints.beats"),
+        ("herenow.api.endpoints.beats", "herenow.app"),
+        ("herenow.client.rest", "herenow.settings"),
+        ("herenow.a_new_package.module", "herenow.core"),
+    ],
+)
+def test_the_rule_of_layers_finds_an_upward_import(importer, imported):
+    assert list(upward_imports([Edge(importer, imported)]))
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("herenow.node.records.decider", "herenow.node.delivery.hub"),
+        ("herenow.transport.session", "herenow.node.viewing"),
+        ("herenow.cli.doctor.store", "herenow.engines.redis.checks"),
+        ("herenow.node", "herenow.node.records"),
+        ("herenow.wire.frames", "herenow.wire.codes"),
+        ("herenow.api.ops.stats", "herenow"),
+    ],
+)
+def test_the_rule_of_layers_allows_a_downward_import(importer, imported):
+    assert not list(upward_imports([Edge(importer, imported)]))
+
+
+def test_the_rule_of_cycles_finds_one_over_three_packages():
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
+    assert cycles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("herenow.app", "herenow.workers.tables"),
+        ("herenow.app", "herenow.client.rest"),
+        ("herenow.cli.serve", "herenow.cli.doctor.store"),
+        ("herenow.api.app", "herenow.client.deep.inside"),
+    ],
+)
+def test_the_rule_of_faces_finds_an_import_of_the_inside(importer, imported):
+    walled = ["herenow.workers", "herenow.client", "herenow.cli", "herenow.cli.doctor"]
+    assert list(inside_imports([Edge(importer, imported)], walled))
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("herenow.app", "herenow.workers.link"),
+        ("herenow.app", "herenow.client"),
+        ("herenow.client.link", "herenow.client.rest"),
+        ("herenow.cli.doctor.store", "herenow.cli.options"),
+    ],
+)
+def test_the_rule_of_faces_allows_faces_and_neighbours(importer, imported):
+    walled = ["herenow.workers", "herenow.client", "herenow.cli", "herenow.cli.doctor"]
+    assert not list(inside_imports([Edge(importer, imported)], walled))
+
+
+@pytest.mark.parametrize("imported", ["herenow.app", "herenow.cli", "herenow.cli.serve"])
+def test_the_rule_of_the_composition_finds_an_import(imported):
+    assert list(composition_imports([Edge("herenow.node", imported)]))
+    assert not list(composition_imports([Edge("herenow.cli.reap", imported)]))
+
+
+@pytest.mark.parametrize(
+    "source", ["import time", "from os import path", "def f():\n    import asyncio.tasks"]
+)
+def test_the_rule_of_purity_finds_an_import(source):
+    assert list(impure_imports({"herenow.core.status": list(ast.walk(ast.parse(source)))}))
+
+
+@pytest.mark.parametrize("source", ["import herenow_testing", "from herenow_testing.world import World"])
+def test_the_rule_of_testing_tools_finds_an_import(source):
+    assert list(tool_imports({"herenow.node": list(ast.walk(ast.parse(source)))}))
 
 
 @pytest.mark.parametrize(
@@ -95,52 +292,108 @@ def test_one_module_reads_the_clock(path):
         "import datetime\ndatetime.datetime.utcnow()",
     ],
 )
-def test_the_clock_rule_finds_a_hidden_reading(tmp_path, source):
-    path = tmp_path / "module.py"
-    path.write_text(source)
-    assert list(clock_reads(path))
+def test_the_clock_rule_finds_a_hidden_reading(source):
+    assert list(clock_reads(list(ast.walk(ast.parse(source)))))
 
 
-def layer_of(path):
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+# How they are found
 
 
-def herenow_layers(path):
-    parts = [name.split(".") for name in imports(path)]
-    return {
-        part[1] for part in parts if part[0] == "herenow" and len(part) > 1 and not part[1].startswith("__")
-    }
+def upward_imports(found: Iterable[Edge]) -> Iterator[str]:
+    for edge in found:
+        importer, imported = row_of(edge.importer), row_of(edge.imported)
+        if importer is None:
+            yield f"{edge.importer} has no row in the table"
+        elif not may_import(importer, str(imported)):
+            yield str(edge)
 
 
-def imports(path):
-    """Dotted names; `from herenow import ports` counts as `herenow.ports`."""
-    for node in nodes(path):
+def may_import(importer: str, imported: str) -> bool:
+    if imported in (importer, "herenow") or (importer, imported) in NOT_YET:
+        return True
+    allowed = LAYERS[importer].split()
+    return lies_in_any(imported, allowed) or ("*" in allowed and not lies_in_any(imported, ("cli", "app")))
+
+
+def row_of(name: str) -> str | None:
+    """The row of the table that is responsible for a module: the nearest package around it that has one."""
+    if name == "herenow":
+        return name
+    for package in [name, *reversed(ancestors(name))]:
+        if package.removeprefix("herenow.") in LAYERS:
+            return package.removeprefix("herenow.")
+    return None
+
+
+def package_graph(found: Iterable[Edge]) -> Mapping[str, set[str]]:
+    """Rows of the table → rows they import, without what is known to go upwards."""
+    graph: dict[str, set[str]] = defaultdict(set)
+    for edge in found:
+        importer, imported = str(row_of(edge.importer)), str(row_of(edge.imported))
+        if imported not in (importer, "herenow") and (importer, imported) not in NOT_YET:
+            graph[importer].add(imported)
+    return graph
+
+
+def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Groups of names that can be reached from each other."""
+    reach = {name: reachable(graph, name) for name in graph}
+    groups = {tuple(sorted(o for o in reach[name] if name in reach.get(o, ()))) for name in graph}
+    return [list(group) for group in sorted(groups) if group]
+
+
+def reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    found: set[str] = set()
+    queue = [start]
+    while queue:
+        new = graph.get(queue.pop(), set()) - found
+        found |= new
+        queue += new
+    return found
+
+
+def inside_imports(found: Iterable[Edge], walled: Collection[str]) -> Iterator[str]:
+    for edge in found:
+        for package in ancestors(edge.imported):
+            if package in walled and not lies_in(edge.importer, package):
+                door = edge.imported.removeprefix(f"{package}.").split(".")[0]
+                if door not in FACES.get(package, "").split():
+                    yield f"{edge}: use the face of {package}"
+
+
+def composition_imports(found: Iterable[Edge]) -> Iterator[str]:
+    for edge in found:
+        if lies_in_any(edge.imported, COMPOSITION) and not lies_in_any(edge.importer, COMPOSITION):
+            yield str(edge)
+
+
+def impure_imports(found: Mapping[str, Iterable[ast.AST]]) -> Iterator[str]:
+    for name, tree in found.items():
+        yield from (f"{name} imports {it}" for it in imported_modules(tree) if it.split(".")[0] in IMPURE)
+
+
+def tool_imports(found: Mapping[str, Iterable[ast.AST]]) -> Iterator[str]:
+    for name, tree in found.items():
+        yield from (f"{name} imports {it}" for it in imported_modules(tree) if lies_in(it, "herenow_testing"))
+
+
+def lies_in_any(name: str, found: Iterable[str]) -> bool:
+    return any(lies_in(name, package) for package in found)
+
+
+def clock_reads(found: Collection[ast.AST]) -> Iterator[str]:
+    time_modules = {"time"}
+    for node in found:
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "relative imports hide the layer"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-@functools.cache
-def nodes(path):
-    """Of its syntax tree, which five tests of each module look at."""
-    return list(ast.walk(ast.parse(path.read_text())))
-
-
-def clock_reads(path):
-    modules = {"time"}
-    for node in nodes(path):
-        if isinstance(node, ast.Import):
-            modules |= {alias.asname for alias in node.names if alias.name == "time" and alias.asname}
-    for node in nodes(path):
+            time_modules |= {alias.asname for alias in node.names if alias.name == "time" and alias.asname}
+    for node in found:
         if isinstance(node, ast.ImportFrom) and node.module == "time":
             yield from (alias.name for alias in node.names if alias.name in CLOCKS)
-        elif isinstance(node, ast.Attribute) and reads_the_clock(node, modules):
+        elif isinstance(node, ast.Attribute) and reads_the_clock(node, time_modules):
             yield node.attr
 
 
-def reads_the_clock(node, time_modules):
+def reads_the_clock(node: ast.Attribute, time_modules: Collection[str]) -> bool:
     owner = ast.unparse(node.value)
     if node.attr in {"now", "utcnow", "today"}:
         return "datetime" in owner.split(".")

@@ -1,8 +1,6 @@
 import pytest
 from tests.postgres_server import open_postgres
 
-pytest.register_assert_rewrite("herenow_testing.contracts.ledger")
-
 
 @pytest.fixture
 def server(postgres_server):

@@ -11,7 +11,7 @@ suite against it:
 
 Where a store can be made to lose things, override the hooks as well (`empty`, `snapshot`, `roll_back`, `trim_log`,
 `cut_off`); tests that need a missing one are skipped. To make failures speak, a conftest says
-`pytest.register_assert_rewrite("herenow_testing.contracts.engine")`.
+`pytest.register_assert_rewrite("herenow_testing.contracts")`.
 
 The suite uses the port alone. Times in it are plain numbers, because no promise may depend on a real clock (P7); it
 waits only for what an engine promises to wake. Records are eight bytes of a real record's head (format, flags, version)

@@ -11,7 +11,7 @@ Subclass it in a test module and give it your ledger, empty and open:
             await ledger.close()
 
 It needs pytest and pytest-asyncio (in auto mode, or with `pytest_asyncio.fixture`). For readable failures call
-`pytest.register_assert_rewrite("herenow_testing.contracts.ledger")` in your `conftest.py`.
+`pytest.register_assert_rewrite("herenow_testing.contracts")` in your `conftest.py`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,7 @@
-"""TODO."""
+"""Failures on purpose: `FaultyEngine` fails by a plan (`Faults`, `Rule`), `Freezer` stops a simulated process."""
+
+from herenow_testing.faults.faulty_engine import FaultyEngine
+from herenow_testing.faults.freezing import Freezer
+from herenow_testing.faults.plan import Call, Fault, Faults, Rule, StoreFaults
+
+__all__ = ["Call", "Fault", "Faults", "FaultyEngine", "Freezer", "Rule", "StoreFaults"]

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from base64 import urlsafe_b64encode
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from random import Random
 from typing import Any, Protocol, TypeVar
 
@@ -31,7 +31,7 @@ from herenow.core.model import Platform, Presence, Status
 from herenow.core.record import EPOCH_BYTES, decode
 from herenow.core.settle import Timings
 from herenow.engines.memory import MemoryStore
-from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
+from herenow.errors import ProtocolError
 from herenow.kit.clock import NodeClock
 from herenow.kit.tasks import Tasks
 from herenow.node import Node, NodeSettings, make_context
@@ -503,12 +503,3 @@ class Link:
         loop.call_soon(self.node.freezer.deliver, lambda: self.closed(alive=False))
         if not self.silent:
             self.client.ended(self, code, reason)
-
-
-async def patiently(work: Callable[[], Awaitable[T]], every: float = 0.5) -> T:
-    """Again until the store takes it, as a client library would."""
-    while True:
-        try:
-            return await work()
-        except (Unavailable, UnknownOutcome):
-            await asyncio.sleep(every)

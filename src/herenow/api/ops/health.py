@@ -3,7 +3,7 @@
 `healthz`: the process lives. `readyz`: send it traffic; once ready it stays so and names what is degraded, because
 taking a node out helps nobody when the store behind all of them is away. Numbers are for service tokens and for this
 very machine, and of all its workers where there are several: nobody can choose which one answers. What is counted is said
-in `node.context.metrics`, how Prometheus gets it in `prometheus`; `stats_collect` and `stats_merge` make the numbers for people.
+in `node.metrics`, how Prometheus gets it in `prometheus`; `stats_collect` and `stats_merge` make the numbers for people.
 """
 
 from __future__ import annotations

@@ -1,0 +1,63 @@
+"""Folders, constructors and names stay as small and plain as they have become (`python -m tests.structure` prints them)."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from tests import structure
+from tests.structure import FIGURES
+
+HELD = {
+    "modules in the largest folder besides core/ and kit/",
+    "modules in kit/",
+}
+"""Figures that have reached their target."""
+
+
+@pytest.mark.parametrize("figure", [it for it in FIGURES if it.name in HELD], ids=lambda it: it.name)
+def test_a_figure_that_reached_its_target_keeps_it(figure):
+    assert figure.measure() <= figure.target
+
+
+def test_every_held_figure_is_measured():
+    assert {figure.name for figure in FIGURES} >= HELD
+
+
+def test_a_constructor_s_parameters_are_all_counted_but_itself():
+    [function] = parsed("def __init__(self, a, /, b, *more, c=1, **rest): ...").body
+    assert structure.parameters(function) == 5
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("Part(lambda: 1)", ["lambda: 1"]),
+        ("Part(on=self.part.verb)", ["self.part.verb"]),
+        ("Part(settings.grace, self.part, 5)", []),
+        ("self.part.on_gone = self.other.leave", ["self.other.leave"]),
+    ],
+)
+def test_callbacks_are_lambdas_and_methods_of_parts(source, found):
+    function = parsed(f"def __init__(self):\n    {source}").body[0]
+    handed = [*structure.arguments_of(function), *structure.late_values_of(function)]
+    assert [ast.unparse(value) for value in handed if structure.is_callback(value)] == found
+
+
+@pytest.mark.parametrize(
+    ("source", "late"),
+    [("part.on_gone", True), ("self.on_gone", False), ("self.part.on_gone", True), ("x.one", False)],
+)
+def test_a_callback_that_is_set_on_another_object_is_late(source, late):
+    assert structure.is_late(parsed(source).body[0].value) == late
+
+
+def test_attributes_are_what_a_constructor_sets_on_itself():
+    function = parsed(
+        "def __init__(self):\n    self.a, self.b = 1, 2\n    self.c: int = 3\n    other.d = self.e"
+    ).body[0]
+    assert sorted(structure.assigned_attributes(function)) == ["a", "b", "c"]
+
+
+def parsed(source):
+    return ast.parse(source)
