@@ -4,10 +4,8 @@ import pytest
 
 from herenow.core.visibility import ViewScope
 from herenow.node.delivery import viewer_sets
-from herenow.node.delivery.channels import Channel
-from herenow.node.delivery.outbox import Outbox
 from herenow.node.delivery.viewer_sets import SharedViewerSets
-from herenow.node.people import People
+from herenow.node.people import Channel, Outbox, People
 from herenow_testing.world.manual_clock import LoopClock
 
 MANY, MOST = 3, 2

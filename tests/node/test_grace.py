@@ -11,7 +11,7 @@ from herenow.core.settle import Timings
 from herenow.core.shards import shard_of
 from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.node import Node, NodeSettings, make_context
-from herenow.node.delivery.connection import Connection
+from herenow.node.people import Connection
 from herenow.ports import Offer
 from herenow_testing.world.memory_ledger import MemoryLedger
 

@@ -21,7 +21,7 @@ from herenow.node.delivery import viewer_sets
 from herenow.node.delivery.channels import Channels, watched_by
 from herenow.node.delivery.flush import WIDEST_TICK
 from herenow.node.delivery.hub import Hub
-from herenow.node.delivery.outbox import Outbox
+from herenow.node.people import Outbox
 from herenow_testing.world.manual_clock import START
 from herenow_testing.world.memory_ledger import MemoryLedger
 

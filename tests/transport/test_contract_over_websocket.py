@@ -18,7 +18,7 @@ from tests.processes import PATIENCE, SECRET, Client, token
 from websockets.exceptions import InvalidStatus
 
 from herenow.app import running
-from herenow.node.delivery.outbox import Outbox
+from herenow.node.people import Outbox
 from herenow.node.sessions.modes import Modes
 from herenow.node.viewing.subscriptions import Granted, Subscriptions
 from herenow.settings import Settings

@@ -20,7 +20,7 @@ from herenow.core.model import Platform
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
 from herenow.kit.tasks import Tasks
 from herenow.node import Node
-from herenow.node.delivery.connection import Connection
+from herenow.node.people import Connection
 from herenow.node.viewing.subscriptions import Granted
 from herenow.transport.auth import Auth, Claims
 from herenow.transport.websocket import CloseQueue, Socket

@@ -35,7 +35,7 @@ from herenow.errors import ProtocolError
 from herenow.kit.clock import NodeClock
 from herenow.kit.tasks import Tasks
 from herenow.node import Node, NodeSettings, make_context
-from herenow.node.delivery.connection import Connection
+from herenow.node.people import Connection
 from herenow.ports import Engine, RelationRow, Relations, Remembered
 from herenow.wire.codes import Close
 from herenow.wire.inputs import Activity

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from herenow.core.limits import DeliveryMode
 from herenow.node.context import Context
-from herenow.node.delivery.channels import Channel, Channels, watched_by
-from herenow.node.delivery.connection import Connection
+from herenow.node.delivery.channels import Channels, watched_by
 from herenow.node.delivery.hub import Hub
-from herenow.node.delivery.outbox import NOBODY, Outbox
 from herenow.node.delivery.overload import Overload
 from herenow.node.delivery.status_cache import StatusCache
 
-__all__ = ["NOBODY", "Channel", "Connection", "Delivery", "Outbox", "StatusCache", "watched_by"]
+__all__ = ["Delivery", "StatusCache", "watched_by"]
 
 LOOK = 0.25
 """Seconds between two calls of `Delivery.look`."""

@@ -15,8 +15,7 @@ from herenow.core.limits import DeliveryMode
 from herenow.core.model import View
 from herenow.core.visibility import Kind, ViewScope, coarse, day_of, seen
 from herenow.kit.clock import Clock
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.people import People, Person
+from herenow.node.people import Channel, Outbox, People, Person
 from herenow.wire.shapes import (
     closed_statuses_frame,
     status_body,
@@ -26,55 +25,10 @@ from herenow.wire.shapes import (
     with_delivery,
 )
 
-FEW = 64
-"""Viewers that a channel keeps in a list, which has a fifth of a dictionary's size; who leaves is searched for there."""
-
 _POLL, _TRUTH = DeliveryMode.POLL, Kind.TRUTH  # an attribute of an enum is slow to get
 
 ASKS = b""
 """What a viewer had who was told to ask: we do not know."""
-
-
-class Channel:
-    """One target through one kind of eyes."""
-
-    __slots__ = ("body", "delivery", "outboxes", "person", "shown", "sight")
-
-    def __init__(self, person: Person, sight: ViewScope) -> None:
-        self.person = person
-        self.sight = sight
-        self.shown = person.record.presence
-        """What the body was made from."""
-        self.body = b""
-        self.outboxes: list[Outbox] | dict[Outbox, None] = []
-        """In the order they came."""
-        self.delivery: DeliveryMode | None = None
-        """How changes reach the viewers, when not at once: the same for everybody who looks at this person."""
-
-    def add(self, outbox: Outbox) -> None:
-        """One that is not here."""
-        outboxes = self.outboxes
-        if isinstance(outboxes, dict):
-            outboxes[outbox] = None
-        elif len(outboxes) < FEW:
-            outboxes.append(outbox)
-        else:
-            self.outboxes = dict.fromkeys((*outboxes, outbox))
-
-    def remove(self, outbox: Outbox) -> None:
-        """One that is here."""
-        if isinstance(self.outboxes, dict):
-            del self.outboxes[outbox]
-        else:
-            self.outboxes.remove(outbox)
-
-    @property
-    def said(self) -> bytes:
-        """The body as viewers get it. That changes are paced is told with a change, not for its own sake; that they are
-        not pushed at all has to be known, and is part of the body."""
-        if self.delivery is DeliveryMode.PACED:
-            return with_delivery(self.body, self.delivery)
-        return self.body
 
 
 class Channels:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from herenow.core.limits import DeliveryMode, FanoutLimits
 from herenow.core.visibility import Kind
-from herenow.node.delivery.channels import ASKS, Channel, Channels, is_news, viewers
+from herenow.node.delivery.channels import ASKS, Channels, is_news, viewers
 from herenow.node.delivery.flush import FlushScheduler
-from herenow.node.delivery.outbox import Outbox
 from herenow.node.delivery.paced import PacedDelivery, Told
-from herenow.node.people import People, Person
+from herenow.node.people import Channel, Outbox, People, Person
 
 
 class FanoutPolicy:

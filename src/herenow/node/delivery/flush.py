@@ -20,11 +20,10 @@ from collections.abc import Iterable
 from herenow.core.model import OwnView
 from herenow.core.visibility import Kind, seen_by_oneself
 from herenow.node.context import Context
-from herenow.node.delivery.channels import Channel, Channels, is_news
-from herenow.node.delivery.outbox import Outbox
+from herenow.node.delivery.channels import Channels, is_news
 from herenow.node.delivery.top_targets import TopTargets
 from herenow.node.delivery.viewer_sets import SharedViewerSets, ViewerSet
-from herenow.node.people import Person
+from herenow.node.people import ChangeSet, Channel, Outbox, Person
 from herenow.wire.shapes import self_body, self_frame
 
 _TRUTH = Kind.TRUTH  # an attribute of an enum is slow to get
@@ -44,15 +43,6 @@ class _Touched:
         """What everybody who rests had of it before."""
         self.told = told
         """Who was not resting, and has been sent the new body."""
-
-
-class ChangeSet:
-    """What changed in a tick for the same viewers. Each is itself, however equal: cheap to find again."""
-
-    __slots__ = ("channels",)
-
-    def __init__(self, channels: tuple[Channel, ...]) -> None:
-        self.channels = channels
 
 
 class _Joint:

@@ -17,11 +17,10 @@ from herenow.core.limits import DeliveryMode, Shed, may_wait
 from herenow.core.visibility import ViewScope, seen_by_oneself
 from herenow.kit.idset import NO_IDS, among, having, lacking
 from herenow.node.context import Context
-from herenow.node.delivery.channels import Channel, Channels, is_news, viewers, watched_by
+from herenow.node.delivery.channels import Channels, is_news, viewers, watched_by
 from herenow.node.delivery.fanout import FanoutPolicy
 from herenow.node.delivery.flush import FlushScheduler
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.people import Person, without
+from herenow.node.people import Channel, Outbox, Person, without
 
 CATCH_UP = 0.05
 """Seconds at a time that go into sending what waited while the node was late."""

@@ -20,8 +20,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from herenow.core.limits import wave_position
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.people import Person
+from herenow.node.people import Outbox, Person
 
 SLICE = 0.05
 """Seconds between two parts of a wave."""

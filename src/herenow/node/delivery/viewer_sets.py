@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from herenow.node.delivery.channels import Channel
-    from herenow.node.delivery.outbox import Outbox
+    from herenow.node.people import Channel, Outbox
 
 MANY = 100
 """Viewers from which on a set of them pays."""

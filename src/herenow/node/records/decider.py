@@ -21,8 +21,7 @@ from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutc
 from herenow.kit.shared_timeout import SharedTimeout
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
-from herenow.node.people import Person, without
-from herenow.node.record_state import PendingEdit
+from herenow.node.people import PendingEdit, Person, without
 from herenow.node.records.batch import BatchDecider, LostRace
 from herenow.node.records.decision import NO_EDIT, Decision, answers_caller
 from herenow.node.records.reader import Reader

@@ -11,9 +11,7 @@ from herenow.core.settle import Edit, Held, Outcome, Timings
 from herenow.core.values import replace
 from herenow.core.visibility import status_in_public
 from herenow.node.deadlines import CLOCK_SKEW
-from herenow.node.local_session import LocalSession
-from herenow.node.people import Person
-from herenow.node.record_state import PendingEdit, newest_missing
+from herenow.node.people import LocalSession, PendingEdit, Person, newest_missing
 from herenow.ports import Write
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from herenow.core.settle import Edit
-from herenow.node.local_session import LocalSession
-from herenow.node.people import Person
+from herenow.node.people import LocalSession, Person
 
 
 class SessionEvents(Protocol):

@@ -7,8 +7,7 @@ from herenow.core.settle import droppable, settle
 from herenow.errors import Unavailable
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
-from herenow.node.people import Person
-from herenow.node.record_state import InFlightCommit, PendingEdit
+from herenow.node.people import InFlightCommit, PendingEdit, Person
 from herenow.node.records.decision import Decision, differ_in_stamps_only, log_note, restored
 from herenow.node.records.events import RecordEvents
 from herenow.node.records.ledger_writer import LedgerWriter

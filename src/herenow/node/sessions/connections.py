@@ -16,9 +16,8 @@ from herenow.core.settle import Timings
 from herenow.errors import ProtocolError
 from herenow.node.context import Context
 from herenow.node.deadlines import CLOCK_SKEW
-from herenow.node.delivery import Connection, Delivery, Outbox
-from herenow.node.local_session import LocalSession
-from herenow.node.people import without
+from herenow.node.delivery import Delivery
+from herenow.node.people import Connection, LocalSession, Outbox, without
 from herenow.node.records import Records
 from herenow.node.sessions.liveness import LivenessMonitor
 from herenow.wire.codes import Close

@@ -17,8 +17,7 @@ from herenow.core.sessions import idle_limit
 from herenow.kit.loop_budget import LoopBudget
 from herenow.kit.wheel import Wheel
 from herenow.node.context import Context
-from herenow.node.local_session import LocalSession
-from herenow.node.people import without
+from herenow.node.people import LocalSession, without
 from herenow.node.records import Records
 
 MARGIN = 5_000

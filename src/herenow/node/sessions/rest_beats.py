@@ -13,8 +13,7 @@ from herenow.core.edits import act, act_on, lived, lose
 from herenow.core.model import UNLEASED, Idle, Platform, Session
 from herenow.errors import ProtocolError
 from herenow.node.context import Context
-from herenow.node.local_session import LocalSession
-from herenow.node.people import Person, without
+from herenow.node.people import LocalSession, Person, without
 from herenow.node.records import Records
 from herenow.node.sessions.connections import Connections
 from herenow.node.sessions.liveness import LivenessMonitor

@@ -10,7 +10,8 @@ from __future__ import annotations
 from herenow.node.access import RelationCache
 from herenow.node.cluster import Cluster
 from herenow.node.context import Context
-from herenow.node.delivery import Connection, Delivery
+from herenow.node.delivery import Delivery
+from herenow.node.people import Connection
 from herenow.node.records import Records
 from herenow.node.sessions import Sessions
 from herenow.node.viewing.graph import Graph

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from herenow.core.model import NOBODY_HERE
 from herenow.errors import ProtocolError
 from herenow.node.context import Context
-from herenow.node.delivery import Delivery, Outbox
+from herenow.node.delivery import Delivery
+from herenow.node.people import Outbox
 from herenow.node.viewing.subscriptions import Subscriptions
 from herenow.wire.codes import Close
 from herenow.wire.shapes import dated_statuses_frame, denied_list_frame, status_body

@@ -19,8 +19,8 @@ from herenow.kit.idset import among, holds
 from herenow.kit.loop_budget import LoopBudget
 from herenow.node.access import RelationCache
 from herenow.node.context import Context
-from herenow.node.delivery import NOBODY, Delivery, Outbox, watched_by
-from herenow.node.people import Person
+from herenow.node.delivery import Delivery, watched_by
+from herenow.node.people import NOBODY, Outbox, Person
 from herenow.node.records import Records, is_at_hand
 
 BUDGET = 500

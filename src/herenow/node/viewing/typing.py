@@ -19,7 +19,8 @@ from herenow.kit.idset import holds
 from herenow.node.access import RelationCache
 from herenow.node.cluster import NodeMessages
 from herenow.node.context import Context
-from herenow.node.delivery import Connection, Delivery, Outbox
+from herenow.node.delivery import Delivery
+from herenow.node.people import Connection, Outbox
 from herenow.node.records import Records
 from herenow.ports import LedgerChange
 from herenow.wire.shapes import typing_frame

@@ -11,8 +11,8 @@ from herenow.core.model import UNLEASED, Platform, Session
 from herenow.core.settle import Held
 
 if TYPE_CHECKING:
-    from herenow.node.delivery import Connection
-    from herenow.node.people import Person
+    from herenow.node.people.connection import Connection
+    from herenow.node.people.people import Person
 
 
 class LocalSession:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.local_session import LocalSession
+from herenow.node.people.local_session import LocalSession
+from herenow.node.people.outbox import Outbox
 
 NO_ROOMS: frozenset[str] = frozenset()
 

@@ -15,11 +15,12 @@ from herenow.core.model import Presence
 from herenow.core.shards import shard_of
 from herenow.kit.clock import Clock
 from herenow.kit.lru import ExpiringLru
-from herenow.node.local_session import LocalSession
-from herenow.node.record_state import RecordState
+from herenow.node.people.local_session import LocalSession
+from herenow.node.people.record_state import RecordState
 
 if TYPE_CHECKING:
-    from herenow.node.delivery import Channel, Outbox
+    from herenow.node.people.channel import Channel
+    from herenow.node.people.outbox import Outbox
 
 REMEMBER_RELEASED = 120_000
 """Milliseconds for which the record of a released user is kept: it can be offered to a store that lost it."""

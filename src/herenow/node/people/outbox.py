@@ -12,12 +12,20 @@ from typing import TYPE_CHECKING
 from herenow.kit.idset import NO_IDS
 
 if TYPE_CHECKING:
-    from herenow.node.delivery.channels import Channel
-    from herenow.node.delivery.flush import ChangeSet
+    from herenow.node.people.channel import Channel
 
 
 NOBODY: frozenset[str] = frozenset()
 """One for all: Python makes another empty set, of 216 bytes, each time it is asked for one."""
+
+
+class ChangeSet:
+    """What changed in a tick for the same viewers. Each is itself, however equal: cheap to find again."""
+
+    __slots__ = ("channels",)
+
+    def __init__(self, channels: tuple[Channel, ...]) -> None:
+        self.channels = channels
 
 
 class Outbox:
