@@ -22,7 +22,7 @@ class LoopBudget:
 
     def __init__(self, budget: int, on_error: Callable[[Exception], object] | None = None) -> None:
         """`budget`: units of work per iteration. What a unit is, the caller decides. `on_error`: told what work that had
-        to wait raised; None: the loop's exception handler is."""
+        to wait raised, while that error is handled; None: the loop's exception handler is told."""
         self._budget = budget
         self._on_error = on_error or _tell_loop
         self._spent = 0

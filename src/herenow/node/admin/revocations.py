@@ -11,19 +11,19 @@ as long as that takes: see docs/decisions. When it can again, it reads the whole
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import structlog
 
 from herenow.errors import Unavailable
 from herenow.kit.deadline import read_within, write_within
+from herenow.kit.retry import Backoff, retry
 from herenow.node.context import Context
 from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.ports import LedgerChange, Void
 
 PAGE = 5_000
-AGAIN = 1.0
+AGAIN = Backoff(1.0)
 """Seconds after which a row that could not be read is asked for again."""
 
 FORGET_EVERY = 600.0
@@ -109,25 +109,25 @@ class Revocations:
     # How
 
     async def _read(self, user: str) -> None:
-        while True:
-            try:
-                void = await read_within(self._ledger.void_of(user), LEDGER_DEADLINE)
-            except Unavailable:
-                self._metrics.ledger_errors += 1
-                await asyncio.sleep(AGAIN)
-                continue
-            if void is not None:
-                self.learn(void)
-            return
+        void = await retry(
+            lambda: read_within(self._ledger.void_of(user), LEDGER_DEADLINE),
+            AGAIN,
+            errors=(Unavailable,),
+            on_error=self._count,
+        )
+        if void is not None:
+            self.learn(void)
 
     async def _until_read(self) -> None:
-        while not self._whole:
-            try:
-                await self._read_all()
-            except Unavailable as error:
-                self._metrics.ledger_errors += 1
-                log.warning("voids.unread", error=str(error))
-                await asyncio.sleep(AGAIN)
+        if not self._whole:
+            await retry(self._read_all, AGAIN, errors=(Unavailable,), on_error=self._count_and_log)
+
+    def _count(self, _error: Exception) -> None:
+        self._metrics.ledger_errors += 1
+
+    def _count_and_log(self, error: Exception) -> None:
+        self._count(error)
+        log.warning("voids.unread", error=str(error))
 
     async def _read_all(self) -> None:
         after = ""

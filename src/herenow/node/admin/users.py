@@ -14,7 +14,6 @@ a late flush to the ledger or a shard that was rolled back does not bring the us
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 
 import msgspec
@@ -25,6 +24,7 @@ from herenow.core.model import Presence
 from herenow.core.settle import Edit, droppable
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.deadline import write_within
+from herenow.kit.retry import Backoff, retry
 from herenow.node.access import RelationCache
 from herenow.node.admin.revocations import Revocations
 from herenow.node.cluster import NodeMessages
@@ -36,7 +36,7 @@ from herenow.node.sessions import Sessions
 from herenow.node.viewing import Viewing
 from herenow.ports import Void
 
-AGAIN = 1.0
+AGAIN = Backoff(1.0)
 """Seconds after which a deletion that the store did not take is tried again."""
 
 log = structlog.get_logger(__name__)
@@ -145,12 +145,7 @@ class Users:
 
     async def _make_sure(self, user: str) -> None:
         """Until the store has nothing from before: somebody else may have been told to do it, and died."""
-        while True:
-            try:
-                await self._records.wait_decided(user)
-                return
-            except (Unavailable, UnknownOutcome):
-                await asyncio.sleep(AGAIN)
+        await retry(lambda: self._records.wait_decided(user), AGAIN)
 
     def enforce_deletion(self, person: Person) -> list[Edit]:
         """Before every decision: a deleted user holds nothing here under a token from before, and what the record still

@@ -19,8 +19,9 @@ import structlog
 
 from herenow.core.record import version_of
 from herenow.core.settle import wake_at
-from herenow.errors import Unavailable, UnknownOutcome
+from herenow.errors import Unavailable
 from herenow.kit.deadline import read_within, write_within
+from herenow.kit.retry import Backoff, retry
 from herenow.node.cluster.dead_nodes import DeadNodeSweep
 from herenow.node.cluster.log_reader import LogReader
 from herenow.node.cluster.staleness import Staleness, StaleReason
@@ -155,15 +156,15 @@ class ShardRecovery:
 async def _until_done(work: Callable[[], Awaitable[None]], longest: float = RETRY) -> None:
     """Whatever it raises: a shard whose healing has ended stays closed, because nobody else opens it. From one try to the
     next it takes up to `longest` seconds: a walk over a shard is not to be begun twice a second."""
-    pause = RETRY
+    backoff = Backoff(RETRY, longest)
     while True:
         try:
-            await work()
+            await retry(work, backoff, on_error=_log_retry)
             return
-        except (Unavailable, UnknownOutcome) as error:
-            log.warning("heal.again", error=str(error))
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, longest)
         except Exception as error:
             log.error("heal.failed", error=repr(error), exc_info=True)
             await asyncio.sleep(AFTER_A_MISTAKE)
+
+
+def _log_retry(error: Exception) -> None:
+    log.warning("heal.again", error=str(error))

@@ -15,7 +15,7 @@ import httpx2
 
 from herenow import __version__
 from herenow.kit.circuit_breaker import CircuitBreaker
-from herenow.kit.retry import Backoff
+from herenow.kit.retry import Backoff, retry
 from herenow.ports import SourceHealth
 from herenow.relations.callback.failures import Failed
 from herenow.relations.callback.signature import signed
@@ -32,6 +32,9 @@ MOST_BYTES = 4 << 20
 
 TRIES = 2
 """A kept connection may have been closed at the other end in the very moment we used it; a question may be asked twice."""
+
+AT_ONCE = Backoff(0.0)
+BROKEN = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 
 FAILURES = 3
 """Failures in a row after which the application is left alone."""
@@ -114,12 +117,7 @@ class SignedClient:
     async def _within(self, deadline: float, body: bytes) -> bytes:
         try:
             async with asyncio.timeout_at(deadline):
-                for _ in range(TRIES - 1):
-                    try:
-                        return await self._post(body)
-                    except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-                        continue
-                return await self._post(body)
+                return await retry(lambda: self._post(body), AT_ONCE, errors=BROKEN, attempts=TRIES)
         except TimeoutError:
             raise Failed("timeout", f"No complete answer within {DEADLINE:g} s.") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:
