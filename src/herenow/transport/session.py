@@ -21,7 +21,7 @@ from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutc
 from herenow.kit.tasks import Tasks
 from herenow.node import Node
 from herenow.node.people import Connection
-from herenow.node.viewing.subscriptions import Granted
+from herenow.node.viewing import Granted
 from herenow.transport.auth import Auth, Claims
 from herenow.transport.websocket import CloseQueue, Socket
 from herenow.wire.codes import Close

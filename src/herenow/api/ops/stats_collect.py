@@ -19,8 +19,8 @@ from herenow.api.ops.prometheus import metrics_of
 from herenow.api.ops.stats import Beats, Process, StoreMember, TargetLoad, Trouble, UsersByStatus
 from herenow.core.model import Status
 from herenow.node import Node
-from herenow.node.admin.stats_history import Sample
-from herenow.transport.auth.auth import Auth
+from herenow.node.admin import Sample
+from herenow.transport.auth import Auth
 
 TARGETS = 10
 """How many of the users whose changes cost most are reported."""

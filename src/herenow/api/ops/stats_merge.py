@@ -26,7 +26,7 @@ from herenow.api.ops.stats import (
 )
 from herenow.api.ops.stats_collect import TARGETS, TOTALS, ProcessReport, ProcessStats
 from herenow.errors import Unavailable
-from herenow.node.admin.stats_history import COUNTED, STEP, Sample
+from herenow.node.admin import COUNTED, STEP, Sample
 from herenow.node.metrics import quantile
 from herenow.workers.link import Told
 

@@ -28,7 +28,7 @@ from herenow.kit.deadline import read_within, write_within
 from herenow.node.authority import new_epoch
 from herenow.node.context import Context
 from herenow.node.deadlines import LEDGER_DEADLINE
-from herenow.node.records.pages import pages
+from herenow.node.records.paging import pages
 from herenow.ports import Choice
 
 BACKLOG = 200_000

@@ -15,7 +15,7 @@ import structlog
 
 from herenow.errors import ProtocolError
 from herenow.node import Node
-from herenow.node.viewing.streams import Stream
+from herenow.node.viewing import Stream
 from herenow.transport.auth import Claims
 from herenow.transport.http.pipe import Lender, Pipe
 from herenow.transport.websocket import SocketLimits, Sockets
