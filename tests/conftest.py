@@ -1,6 +1,7 @@
-"""What every test relies on."""
+"""What every test relies on, and in which order several workers take them."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,3 +18,25 @@ settings.load_profile("patient")
 pytest.register_assert_rewrite("herenow_testing.contracts")
 
 pytest_plugins = ["tests.redis_servers", "tests.postgres_fixtures"]
+
+HERE = Path(__file__).parent
+LONG = ("faults", "scenarios", "docs", "browser", "clients", "cli", "twins", "cluster")
+"""Folders whose tests take long or wait for other processes, the longest first."""
+SHORT = ("api", "core", "kit", "node", "wire")
+"""Folders of many short tests, of which those in one file often share a fixture."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(config, items):
+    """With several workers: long tests begin first, and the short ones fill up what is left, a file at a time."""
+    if not hasattr(config, "workerinput"):
+        return
+    order = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(folder_of(item), len(LONG) + (folder_of(item) in SHORT)))
+    for item in items:
+        if folder_of(item) in SHORT and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
+
+
+def folder_of(item):
+    return item.path.relative_to(HERE).parts[0]

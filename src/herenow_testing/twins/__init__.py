@@ -14,8 +14,7 @@ and must be equal.
         Twins(Invisible()).check(history)
 
 A way to hide is a class (`Hiding`), and so is a node with rules of its own: a subclass of `Stage`, given as `make_stage`.
-What is asked for stands in `cases`; an operation or frame without a row there is named by `missing`. Needs looptime, and
-hypothesis for histories that are made up.
+What is asked for stands in `cases`; an operation or frame without a row there is named by `missing`.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from herenow_testing.twins.hiding import Blocked, Hiding, Invisible, Nobody, sig
 from herenow_testing.twins.history import TOUR, History
 from herenow_testing.twins.play import Play, Record
 from herenow_testing.twins.stage import Stage
+from herenow_testing.world.moved_loop import MovedLoop
 
 __all__ = [
     "CASES",
@@ -68,12 +68,11 @@ class Twins:
 
     def record(self, history: History, *, hides: bool) -> Record:
         """What viewers got in one of the worlds; of those alone who are hidden from."""
-        import looptime
 
         async def play() -> Record:
             return await Play(self._make_stage(), history, self._hiding, self._cases).run(hides=hides)
 
-        with capture_logs() as logs, closing(looptime.new_event_loop(noop_cycles=0)) as loop:
+        with capture_logs() as logs, closing(MovedLoop()) as loop:
             record = loop.run_until_complete(play())
         broken = [line for line in logs if line["log_level"] in ("error", "critical") or line.get("exc_info")]
         assert not broken, broken

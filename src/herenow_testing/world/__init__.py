@@ -6,6 +6,7 @@ Also the parts to build another one: clocks, a ledger in memory, and the protoco
 
 from herenow_testing.world.manual_clock import START, LoopClock, ManualClock
 from herenow_testing.world.memory_ledger import MemoryLedger
+from herenow_testing.world.moved_loop import MovedLoop
 from herenow_testing.world.scene import Counts, Device, Place, Scene, Shown, Way, Witness
 from herenow_testing.world.truth import Bounds
 from herenow_testing.world.world import Client, Gone, Link, SimNode, Store, World
@@ -21,6 +22,7 @@ __all__ = [
     "LoopClock",
     "ManualClock",
     "MemoryLedger",
+    "MovedLoop",
     "Place",
     "Scene",
     "Shown",

@@ -3,7 +3,7 @@
 Both give the wall time in epoch milliseconds (`now`) and a monotonic time in seconds (`monotonic`, as in the standard
 library). `step` moves the wall alone, as an operator or NTP does; durations must not notice. Neither wakes anybody:
 `ManualClock` is for code that gets time as an argument, `LoopClock` for code that also waits on an event loop whose
-time is moved by looptime.
+time is moved (`MovedLoop`, looptime).
 """
 
 from __future__ import annotations
