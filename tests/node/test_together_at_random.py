@@ -42,7 +42,7 @@ class Watched:
             self._flying[user] += 1
             if self._flying[user] > 1:
                 self._problems.append(("two at a time", user))
-            if not self._node.people.find(user).record.deciding:
+            if not self._node.context.people.find(user).record.deciding:
                 self._problems.append(("nobody decides", user))
         try:
             return await self._commit(shard, writes, epoch)
