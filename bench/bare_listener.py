@@ -1,7 +1,7 @@
-"""What can picows do at best? A bare listener without uvicorn, checks or presence: the yardstick of our gateway.
+"""What can picows do at best? A bare listener without uvicorn, checks or presence: the yardstick of our WebSocket server.
 
 python -m bench.bare_listener discard|fan-out [--port 8001]: drops every frame, or sends it to every connected socket.
-The read buffer and the transports (uvloop's) are those of the gateway.
+The read buffer and the transports (uvloop's) are those of our server.
 """
 
 import argparse

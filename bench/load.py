@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 from bench import machine
 from bench.server import SECRET, Server
-from herenow.transport.auth.tokens import mint
+from herenow.transport.auth import mint
 
 PATH = "/ws/presence"
 WINDOW = 64

@@ -25,8 +25,8 @@ from bench.load import Crowd, Http, handshake, names, subscription, token
 from bench.redis import Store, valkey_server
 from bench.report import Figure, Result
 from bench.server import Server, herenow_nodes
-from herenow.engines.redis.client.url import parse
-from herenow.engines.redis.engine import RedisEngine
+from herenow.engines.redis import RedisEngine
+from herenow.engines.redis.client import parse_url
 
 TARGETS = 200
 VIEWERS = 10
@@ -209,7 +209,7 @@ def _stale(server: Server) -> float:
 
 
 async def _records(store: Store) -> int:
-    engine = RedisEngine(parse(store.url))
+    engine = RedisEngine(parse_url(store.url))
     count = 0
     try:
         for shard in range(engine.shards):

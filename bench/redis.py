@@ -31,8 +31,8 @@ from bench.server import free_port, herenow
 from herenow.core.model import Idle, Platform, Presence, Session, Status
 from herenow.core.record import encode, version_of
 from herenow.core.shards import shard_of
-from herenow.engines.redis.client.url import parse
-from herenow.engines.redis.engine import RedisEngine
+from herenow.engines.redis import RedisEngine
+from herenow.engines.redis.client import parse_url
 from herenow.ports import Batch, Committed, Write
 
 PEOPLE = 1_000_000
@@ -87,7 +87,7 @@ def run(effort: Effort) -> Result:
 
 
 async def _records(store: Store, people: int, effort: Effort) -> tuple[list[Figure], list[str]]:
-    engine = RedisEngine(parse(store.url), capacity=people)
+    engine = RedisEngine(parse_url(store.url), capacity=people)
     await engine.open({})
     crowd = _Crowd(engine, people)
     gc.collect()
@@ -98,7 +98,7 @@ async def _records(store: Store, people: int, effort: Effort) -> tuple[list[Figu
     await crowd.change(CHANGES // 10)  # warm
     changes = effort.rounds(CHANGES)
     store_cpu, own, heard = [], [], []
-    reader = RedisEngine(parse(store.url), capacity=people)
+    reader = RedisEngine(parse_url(store.url), capacity=people)
     for _ in range(effort.repeats):
         cursors = await reader.heads()
         began, began_own = store.cpu_seconds, time.process_time()

@@ -18,8 +18,8 @@ from bench.redis import BATCH, EPOCH, NOW, Arrivals, Store, valkey_server
 from bench.report import Figure, Result
 from herenow.core.record import version_of
 from herenow.core.shards import shard_of
-from herenow.engines.redis.client.url import parse
-from herenow.engines.redis.engine import RedisEngine
+from herenow.engines.redis import RedisEngine
+from herenow.engines.redis.client import parse_url
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Batch, Committed, Engine, Write
 
@@ -41,7 +41,7 @@ def run(effort: Effort) -> Result:
 
 
 async def _huge(store: Store, people: int, effort: Effort) -> Result:
-    engine = RedisEngine(parse(store.url), capacity=people)
+    engine = RedisEngine(parse_url(store.url), capacity=people)
     await engine.open({})
     for shard in range(engine.shards):
         await engine.join(shard, EPOCH, 0)

@@ -17,7 +17,7 @@ from bench.load import Crowd, Http, token
 from bench.report import Figure, Result
 from bench.server import Server
 from herenow.core.visibility import Block, Preferences, Visibility
-from herenow.node.access.pair_facts import Known, tie
+from herenow.node.access.pair_facts import PairFacts, pair_fact
 from herenow.ports import Relation
 
 VIEWERS = 1_000
@@ -46,20 +46,20 @@ def run(effort: Effort) -> Result:
     )
 
 
-def _known(count: int) -> tuple[Known, list[str]]:
+def _known(count: int) -> tuple[PairFacts, list[str]]:
     """A target who shows themselves to everyone, and viewers of every kind in turn."""
-    known = Known()
+    known = PairFacts()
     known.learn_preferences(STAR, Preferences(Visibility.EVERYONE))
     relations = (Relation(mutual_follow=True), Relation(contact=True), Relation())
     viewers = [f"user{number:05d}" for number in range(count)]
     for number, viewer in enumerate(viewers):
         block = Block(NOW - number) if number % 9 == 8 else None
-        known.learn_ties(viewer, {STAR: tie(relations[number % 3], shares_room=False, block=block)})
+        known.learn_facts(viewer, {STAR: pair_fact(relations[number % 3], shares_room=False, block=block)})
         known.learn_preferences(viewer, Preferences(share_last_seen=number % 2 == 0))
     return known, viewers
 
 
-def _one_by_one(known: Known, viewers: list[str]) -> None:
+def _one_by_one(known: PairFacts, viewers: list[str]) -> None:
     for viewer in viewers:
         known.verdict(viewer, STAR, NOW)
 

@@ -27,9 +27,7 @@ import asyncpg
 import psutil
 from tests.ports import free_port
 
-from herenow.ledgers.postgres.ledger import DEADLINES, PostgresLedger
-from herenow.ledgers.postgres.pool import Deadlines
-from herenow.ledgers.postgres.url import read_place
+from herenow.ledgers.postgres import DEADLINES, Deadlines, PostgresLedger, parse_postgres_url
 
 PATIENCE = 60.0
 """Seconds to wait for a server: not a promise, only an end to waiting."""
@@ -189,7 +187,7 @@ class PostgresServer:
 
 def open_postgres(url: str, deadlines: Deadlines = DEADLINES) -> PostgresLedger:
     """As `open_ledger`, with options that no URL has."""
-    return PostgresLedger(read_place(url.partition("://")[2]), deadlines=deadlines)
+    return PostgresLedger(parse_postgres_url(url.partition("://")[2]), deadlines=deadlines)
 
 
 def _quick_place() -> Path | None:

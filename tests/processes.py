@@ -17,7 +17,7 @@ from typing import Any
 import httpx2
 import websockets
 
-from herenow.transport.auth.tokens import mint
+from herenow.transport.auth import mint
 
 SECRET = "a secret for the scenarios, long enough"
 PATIENCE = 60.0

@@ -16,9 +16,9 @@ SHOWN = {"status", "since", "last_seen", "custom", "platforms", "sessions", "mod
 
 MAY_LOOK = {
     # The store's side: what is written, offered and woken up, never shown.
-    ("node/people.py", "sessions"),  # does what we hold stand in the record?
-    ("node/people.py", "last_seen"),  # does the store lack what we know?
-    ("node/records/decider.py", "sessions"),  # what was committed of what we hold
+    ("node/people/local_session.py", "sessions"),  # does what we hold stand in the record?
+    ("node/people/record_state.py", "last_seen"),  # does the store lack what we know?
+    ("node/records/steps.py", "sessions"),  # what was committed of what we hold
     ("node/records/decision.py", "last_seen"),  # what the store lacks is written again
     ("node/records/decision.py", "sessions"),  # must the log tell it to other nodes?
     ("node/records/ledger_writer.py", "last_seen"),  # what the ledger keeps is the public value
@@ -32,9 +32,9 @@ MAY_LOOK = {
     ("node/admin/users.py", "last_seen"),  # is there anything left of a deleted user?
     ("node/cluster/dead_nodes.py", "sessions"),
     # The user's own choice, answered to who made it.
-    ("api/endpoints/modes.py", "custom"),
-    ("api/endpoints/modes.py", "mode"),
-    ("api/endpoints/modes.py", "mode_until"),
+    ("api/endpoints/user_settings.py", "custom"),
+    ("api/endpoints/user_settings.py", "mode"),
+    ("api/endpoints/user_settings.py", "mode_until"),
     # Which rule's name an explanation carries; services only.
     ("node/admin/explain.py", "mode"),
 }
@@ -57,10 +57,10 @@ def test_every_exception_is_still_needed():
 @pytest.mark.parametrize(
     "leak",
     [
-        "def exit(person):\n    return person.presence.status",
+        "def exit(person):\n    return person.record.presence.status",
         "def exit(presence):\n    return presence.last_seen",
-        "def exit(person):\n    found = person.presence\n    return found.platforms",
-        "def exit(reader):\n    [(it, _)] = reader.look(['a'])\n    return it.custom",
+        "def exit(person):\n    found = person.record.presence\n    return found.platforms",
+        "def exit(reader):\n    [(it, _)] = records.read(['a'])\n    return it.custom",
         "def exit(x: Presence):\n    return x.since",
     ],
 )
@@ -130,5 +130,5 @@ def gives_presences(value):
     if isinstance(value, ast.Await):
         value = value.value
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        return value.func.attr in {"look", "decided", "presence"}
+        return value.func.attr in {"read", "wait_decided", "apply", "presence"}
     return isinstance(value, ast.Call) and ast.unparse(value.func) in {"decode", "Presence"}

@@ -1,6 +1,6 @@
 """The composition root: settings in, a running node out. Everything that knows everything is here, and nothing else is.
 
-settings ─▶ ledger, engine, relations ─▶ Node ─▶ Gateway (WebSocket) ┐
+settings ─▶ ledger, engine, relations ─▶ Node ─▶ WebSocketServer ┐
                                └────▶ api (REST, pages) ──┴─▶ one port
 
 A reaper is a node without a door: everything but the last column.
@@ -10,24 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import hashlib
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from ipaddress import ip_network
-from typing import TYPE_CHECKING
 
 import structlog
 import uvloop
 
-from herenow import __version__
-from herenow.announcement import announcement
-from herenow.api.app import make_app
-from herenow.api.ops.stats import report_of
-from herenow.core.bucket import Rate
-from herenow.core.pacing import Crowds
+from herenow.announcement import announcement, reaper_announcement
+from herenow.api.application import make_app
+from herenow.api.ops.stats_collect import encode_report
+from herenow.core.limits import FanoutLimits, Rate
 from herenow.core.settle import Timings
 from herenow.demo import Demo
 from herenow.engines import make_engine
@@ -35,22 +30,16 @@ from herenow.errors import ConfigurationError
 from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
-from herenow.node import Node, NodeSettings
-from herenow.node.cluster.reaper_assignment import Reaping
+from herenow.node import Node, NodeSettings, Reaping, make_context
 from herenow.ports import Engine, Ledger, SourceHealth
 from herenow.relations import SourceOptions, open_relations
 from herenow.secret import resolve_secret
-from herenow.settings import Settings
-from herenow.settings.model import without_password
-from herenow.transport.auth.auth import Auth
-from herenow.transport.auth.tokens import Expected
-from herenow.transport.http.listener import Listener
-from herenow.transport.server import Gateway, GatewaySettings
-from herenow.transport.websocket.registry import Sockets, descriptors_allowed, sockets_within
+from herenow.settings import Settings, agreed_terms
+from herenow.transport.auth import Auth, Expected, key_source
+from herenow.transport.http import Listener
+from herenow.transport.server import WebSocketServer, WebSocketSettings
+from herenow.transport.websocket import Sockets, descriptors_allowed, sockets_within
 from herenow.workers.worker import Worker
-
-if TYPE_CHECKING:
-    from herenow.transport.auth.key_sources import Source
 
 SWITCH = 0.0005
 """Seconds after which a ledger's thread gives the interpreter back to the event loop; Python's own 5 ms would be waited
@@ -91,9 +80,11 @@ async def _reap(settings: Settings, reaping: Reaping) -> None:
     ledger = open_ledger(settings.ledger)
     await ledger.open()
     try:
-        node = Node(engine_of(settings), ledger, replace(node_settings(settings), reaping=reaping))
-        await node.start(terms(settings, ledger.id, secret))
-        _announce_reaper(settings, reaping)
+        node = Node(
+            make_context(engine_of(settings), ledger, replace(node_settings(settings), reaping=reaping))
+        )
+        await node.start(agreed_terms(settings, ledger.id, secret))
+        _say(reaper_announcement(settings, reaping.shards))
         await stop.wait()
         await node.stop()
     finally:
@@ -161,23 +152,21 @@ async def running(
         clock, health = NodeClock(), SourceHealth()
         async with open_relations(relations_options(settings, ledger, clock.now, health)) as relations:
             node = Node(
-                engine_of(settings),
-                ledger,
-                node_settings(settings),
+                make_context(engine_of(settings), ledger, node_settings(settings), clock=clock),
                 relations=relations,
                 relations_health=health,
-                clock=clock,
+                on_epoch=_ignore if worker is None else worker.use,
             )
             auth = Auth(
                 secret,
-                node.clock,
+                node.context.clock,
                 settings.token_max_ttl,
-                revocations=node.revocations,
-                source=key_source(settings),
+                revocations=node.admin.revocations,
+                source=key_source(settings.jwks_url, settings.jwks_file),
                 expected=expected(settings),
             )
             sockets = Sockets(sockets_within(descriptors_allowed()))
-            gateway = Gateway(node, auth, sockets, gateway_settings(settings))
+            websockets = WebSocketServer(node, auth, sockets, websocket_settings(settings))
             guests = Demo(node, secret, listener.url, expected(settings)) if demo and secret else None
             app = make_app(
                 node,
@@ -185,41 +174,44 @@ async def running(
                 settings,
                 sockets=sockets,
                 pages=guests.routes() if guests else (),
-                everyone=None if worker is None else worker.told,
+                worker_reports=None if worker is None else worker.told,
             )
             if worker is not None:
                 _take_part(worker, node, auth)
             await auth.start()
-            await node.start(terms(settings, ledger.id, secret))
-            gateway.start()
+            await node.start(agreed_terms(settings, ledger.id, secret))
+            websockets.start()
             if guests is not None:
                 await guests.arrive()
-            serving = asyncio.create_task(listener.serve(app, gateway.accept, sockets), name="server")
+            serving = asyncio.create_task(listener.serve(app, websockets.accept, sockets), name="server")
             await listener.started(serving)
             try:
                 yield Served(serving, guests)
             finally:
                 if worker is not None and worker.leaving:
-                    listener.close_door()
+                    listener.stop_accepting()
                 await node.drain()
                 listener.stop()  # from here on nothing comes in, so what we hold can be handed over whole
                 with suppress(asyncio.CancelledError):
                     await serving
                 sockets.abort_all()
-                gateway.departures.finish()  # when they went is known, and is not when we stop
+                websockets.close_queue.finish()  # when they went is known, and is not when we stop
                 await node.stop()
-                await gateway.stop()
+                await websockets.stop()
                 await auth.stop()
     finally:
         await ledger.close()
 
 
+def _ignore(epoch: str) -> None:
+    """No supervisor wants to know it."""
+
+
 def _take_part(worker: Worker, node: Node, auth: Auth) -> None:
     """The supervisor knows under which epochs we write, and we retire those of others that it saw die."""
-    worker.use(node.standing.epoch)
-    node.on_epoch = worker.use
-    worker.on_dead = node.lease.bury
-    worker.report = lambda: report_of(node, auth)
+    worker.use(node.context.authority.epoch)
+    worker.on_dead = node.cluster.bury
+    worker.report = lambda: encode_report(node, auth)
 
 
 def relations_options(
@@ -255,88 +247,45 @@ def engine_of(settings: Settings) -> Engine:
 def node_settings(settings: Settings) -> NodeSettings:
     return NodeSettings(
         timings=Timings(
-            idle_after=_ms(settings.idle_after),
-            dead_after=_ms(settings.dead_after),
-            grace=_ms(settings.grace),
-            online_delay=_ms(settings.online_delay),
+            idle_after=settings.idle_after_ms,
+            dead_after=settings.dead_after_ms,
+            grace=settings.grace_ms,
+            online_delay=settings.online_delay_ms,
             max_sessions=settings.max_sessions_per_user,
         ),
         node_lease=settings.node_lease,
-        beat_min=_ms(settings.beat_min),
+        beat_min=settings.beat_min_ms,
         typing_for=settings.typing_for,
         typing_min=settings.typing_min,
         stuck_after=settings.stuck_after,
-        crowds=Crowds(settings.pace_above, settings.push_ceiling),
+        crowds=FanoutLimits(settings.pace_above, settings.push_ceiling),
         flush_every=settings.flush_every,
         ledger_flush=settings.ledger_flush,
         max_subscriptions=settings.max_subscriptions,
         max_connections_per_user=settings.max_connections_per_user,
         token_max_ttl=settings.token_max_ttl,
-        rooms_relate=settings.shares_room == "on",
-        polling=Rate(every=_ms(settings.poll_every), burst=settings.poll_burst),
+        rooms_relate=settings.rooms_relate,
+        polling=Rate(every=settings.poll_every_ms, burst=settings.poll_burst),
         relations_ttl=settings.relations_ttl if settings.asks_the_application else None,
         reaping=Reaping() if settings.reap == "on" else Reaping(shards=frozenset()),
-        embedded=settings.engine.startswith("memory:"),
+        embedded=settings.engine_in_memory,
     )
-
-
-def key_source(settings: Settings) -> Source | None:
-    if settings.jwks_url is None and settings.jwks_file is None:
-        return None
-    from herenow.transport.auth.key_sources import (
-        FileSource,
-        UrlSource,
-    )  # an HTTP client, for those who have an issuer
-
-    if settings.jwks_url is not None:
-        return UrlSource(settings.jwks_url)
-    return None if settings.jwks_file is None else FileSource(settings.jwks_file)
 
 
 def expected(settings: Settings) -> Expected:
     return Expected(settings.jwt_issuer, settings.jwt_audience)
 
 
-def gateway_settings(settings: Settings) -> GatewaySettings:
-    return GatewaySettings(
+def websocket_settings(settings: Settings) -> WebSocketSettings:
+    return WebSocketSettings(
         beat_every=settings.beat_every,
         max_frame=settings.max_frame,
         max_subscriptions=settings.max_subscriptions,
         max_bulk=settings.max_bulk,
         origins=frozenset(settings.origins),
-        trusted_proxies=tuple(map(ip_network, settings.trusted_proxies)),
+        trusted_proxies=settings.trusted_networks,
     )
-
-
-def terms(settings: Settings, ledger_id: str, secret: str | None) -> dict[str, str]:
-    """What all nodes on one store must agree on. The secret only as a fingerprint."""
-    timings = (
-        "beat_every",
-        "dead_after",
-        "idle_after",
-        "grace",
-        "online_delay",
-        "node_lease",
-        "token_max_ttl",
-    )
-    return {
-        "ledger": ledger_id,
-        "secret": "none" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16],
-        "shards": str(settings.shards),
-        **{name: f"{getattr(settings, name):g}" for name in timings},
-    }
-
-
-def _announce_reaper(settings: Settings, reaping: Reaping) -> None:
-    shards = (
-        "all shards" if reaping.shards is None else f"shards {', '.join(map(str, sorted(reaping.shards)))}"
-    )
-    _say(f"herenow {__version__} reaps {shards} of {without_password(settings.engine)}")
 
 
 def _say(line: str) -> None:
     print(line, flush=True)  # noqa: T201 - this is what the operator waits for
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from tests.api.world import NOW, SECRET, SERVICE, STRANGER, World, problem, serving
 
-from herenow.api.app import CONTRACT
+from herenow.api.application import CONTRACT
 from herenow.api.description.operations import Access, Media
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

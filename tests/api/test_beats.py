@@ -7,7 +7,7 @@ from tests.api.world import NOW, SERVICE, problem, serving
 
 from herenow.core.model import Platform
 from herenow.core.settle import Timings
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.errors import Unavailable, UnknownOutcome
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -249,7 +249,7 @@ async def test_a_batch_is_read_at_once_and_written_by_the_hundred():
 
 
 async def test_a_store_that_is_away_is_said_of_every_beat_and_asked_only_once_each(monkeypatch):
-    monkeypatch.setattr("herenow.node.records.decider.PATIENCE", 0.01)
+    monkeypatch.setattr("herenow.node.records.decider.WAIT", 0.01)
     engine = Counting(MemoryStore(4, clock=lambda: NOW))
     async with serving(engine=engine) as world:
         engine.away, engine.commits = True, 0
@@ -266,7 +266,7 @@ async def test_a_beat_whose_outcome_is_unknown_says_so(world, monkeypatch):
     async def doubtful(*_args, **_named):
         raise UnknownOutcome("The store did not answer in time.")
 
-    monkeypatch.setattr(type(world.node.rest_beats), "beat", doubtful)
+    monkeypatch.setattr(world.node.sessions, "beat_by_rest", doubtful)
     beat = {"user_id": "u", "device_id": "d"}
     assert (await batch(world, beat, beat))["errors"] == [
         {"index": 0, "code": "unknown_outcome"},

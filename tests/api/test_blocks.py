@@ -56,7 +56,7 @@ async def test_a_block_is_felt_before_it_is_answered(world):
     assert (await world.get("/api/v1/presence/bea", by="cat")).json()["status"] == "online"
     await world.put("/api/v1/blocks/cat", by="bea")
     seen = (await world.get("/api/v1/presence/bea", by="cat")).json()
-    assert (seen["status"], seen["last_seen"]) == ("offline", world.node.clock.now())
+    assert (seen["status"], seen["last_seen"]) == ("offline", world.node.context.clock.now())
     assert (await world.get("/api/v1/presence/bea", by=SERVICE)).json()["status"] == "online"
     assert (await world.get("/api/v1/presence/bea?viewer=cat", by=SERVICE)).json() == seen
     await world.delete("/api/v1/blocks/cat", by="bea")

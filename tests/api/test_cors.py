@@ -46,14 +46,14 @@ async def test_a_foreign_page_is_refused_before_anything_is_looked_at(open_to_ap
 
 async def test_what_a_foreign_page_asks_for_is_not_done(open_to_app):
     headers = {"origin": "https://evil.example"}
-    before = open_to_app.node.metrics.refusals["forbidden_origin"]
+    before = open_to_app.node.context.metrics.refusals["forbidden_origin"]
     problem(
         await open_to_app.put("/api/v1/presence/mode", {"mode": "busy"}, by="ana", headers=headers),
         403,
         "forbidden_origin",
     )
     assert (await open_to_app.get("/api/v1/presence/me", by="ana")).json()["mode"] == "auto"
-    assert open_to_app.node.metrics.refusals["forbidden_origin"] == before + 1
+    assert open_to_app.node.context.metrics.refusals["forbidden_origin"] == before + 1
 
 
 @pytest.mark.parametrize("origin", [APP, APP.upper(), OWN, "http://HERENOW.test", "http://herenow.test:80"])

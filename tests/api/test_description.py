@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 from tests.api.world import serving
 
-from herenow.api.app import CONTRACT, Resource
+from herenow.api.application import CONTRACT, Resource
 from herenow.api.description.openapi import document
 from herenow.api.description.operations import codes_of
 from herenow.api.description.page import Description

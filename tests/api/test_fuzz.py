@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.api.test_sockets import listening
 from tests.api.world import SERVICE, serving
 
-from herenow.api.app import CONTRACT
+from herenow.api.application import CONTRACT
 from herenow.api.description.page import Description
 
 EXAMPLES = 8

@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.api.world import NOW, SERVICE, problem
 
-from herenow.api.endpoints.graph import MOST
+from herenow.api.endpoints.relation_graph import MOST
 from herenow.errors import Unavailable
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -154,7 +154,7 @@ async def test_a_ledger_that_is_away_is_said(world, monkeypatch):
     async def away(*_args):
         raise Unavailable("the ledger is out of reach")
 
-    monkeypatch.setattr(world.node.graph, "apply", away)
+    monkeypatch.setattr(world.node.viewing, "apply_relations", away)
     answer = await world.put("/api/v1/follows/a/b", by=SERVICE)
     assert problem(answer, 503, "unavailable") == "The ledger is out of reach."
     assert answer.headers["retry-after"] == "1"

@@ -46,7 +46,7 @@ async def test_an_explanation_names_session_timer_mode_and_what_the_viewer_gets(
     await world.befriend(("y-bob", "y-ana"))
     await world.connect("y-ana", "laptop")
     found = await explain(world, "y-bob", "y-ana")
-    now = world.node.clock.now()
+    now = world.node.context.clock.now()
     assert (found["sight"], found["shown"]["status"]) == ("full", "online")
     assert found["facts"]["mutual_follow"]
     assert not found["facts"]["blocked"]

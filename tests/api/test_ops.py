@@ -48,14 +48,14 @@ async def test_a_draining_node_still_answers(world, monkeypatch):
 
 async def test_a_ready_node_names_what_is_degraded(world, monkeypatch):
     node = world.node
-    monkeypatch.setattr(node.relations, "trouble", "The ledger is away.")
-    monkeypatch.setattr(node.recorder, "is_late", True)
-    monkeypatch.setattr(node.relations, "_trusted", False)
-    monkeypatch.setattr(node.standing, "renewed", float("-inf"))
-    node.hub.set_stale(2, stale=True)
+    monkeypatch.setattr(node.access._feed, "trouble", "The ledger is away.")
+    monkeypatch.setattr(node.records.ledger_writer, "is_late", True)
+    monkeypatch.setattr(node.access, "_trusted", False)
+    monkeypatch.setattr(node.context.authority, "renewed", float("-inf"))
+    node.delivery.set_stale(2, stale=True)
     answer = await world.get("/readyz")
     stats = await world.get("/api/v1/stats", by=SERVICE)
-    node.hub.set_stale(2, stale=False)
+    node.delivery.set_stale(2, stale=False)
     assert answer.status_code == 200
     named = [trouble["what"] for trouble in answer.json()["degraded"]]
     assert named == ["stale_shards", "lease", "ledger", "ledger_backlog", "relations"]
@@ -153,7 +153,7 @@ async def test_gauges_equal_a_full_count():
 
 
 async def test_counters_say_what_the_node_counted(world):
-    counted = world.node.metrics
+    counted = world.node.context.metrics
     counted.refusals.clear()
     counted.beats_accepted, counted.beats_dropped, counted.conflicts, counted.doubtful = 11, 12, 13, 14
     counted.closes[4401] = 3
@@ -195,12 +195,12 @@ async def test_every_number_that_is_counted_is_told(world):
         "sessions": "herenow_sessions",
         "streams": "herenow_streams",
     }
-    world.node.metrics.closes[1000] += 1
-    world.node.metrics.stream_ends["client"] += 1
-    world.node.metrics.refusals["not_found"] += 1
-    world.node.metrics.given_up["typing"] += 1
+    world.node.context.metrics.closes[1000] += 1
+    world.node.context.metrics.stream_ends["client"] += 1
+    world.node.context.metrics.refusals["not_found"] += 1
+    world.node.context.metrics.given_up["typing"] += 1
     names = {name[0] for name in await numbers(world)}
-    for number in vars(world.node.metrics):
+    for number in vars(world.node.context.metrics):
         assert told.get(number, f"herenow_{number}_total") in names
 
 

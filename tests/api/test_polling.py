@@ -4,8 +4,7 @@ import pytest
 import pytest_asyncio
 from tests.api.world import SERVICE, problem, serving
 
-from herenow.core.bucket import Rate
-from herenow.node.viewing import polling
+from herenow.core.limits import Rate
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -79,14 +78,14 @@ async def test_nor_is_who_beats_by_rest_or_is_on_another_node(world):
     await world.post("/api/v1/presence/heartbeat", by="ana")
     assert (await ask(world, "ana", times=20)).status_code == 200
     await world.post("/api/v1/presence/heartbeat", by="bo")
-    bo = world.node.people.find("bo")
+    bo = world.node.context.people.find("bo")
     bo.sessions = ()  # as if another node held it: only the store knows
-    world.node.people.release(bo, world.node.clock.now())
+    world.node.context.people.release(bo, world.node.context.clock.now())
     assert (await ask(world, "bo", times=20)).status_code == 200
 
 
 async def test_who_only_looks_by_a_stream_is_not_here(world):
-    world.node.streams.open(
+    world.node.viewing.open_stream(
         "ana",
         bearer="ana",
         issued_at=None,
@@ -107,20 +106,20 @@ async def test_a_service_is_not_limited_also_in_somebodys_name(world):
 async def test_a_bucket_that_is_full_again_is_forgotten(world):
     for number in range(50):
         await ask(world, f"u{number}")
-    assert len(world.node.polling) == 50
+    assert len(world.node.viewing.polling) == 50
     world.hands.advance(31)
     await ask(world, "ana")
-    assert len(world.node.polling) == 1
+    assert len(world.node.viewing.polling) == 1
 
 
 async def test_memory_is_bounded(world, monkeypatch):
-    monkeypatch.setattr(polling, "POLLERS", 10)
+    monkeypatch.setattr(world.node.viewing.polling._full_at, "_size", 10)
     for number in range(50):
         await ask(world, f"u{number}")
-    assert len(world.node.polling) <= 10
+    assert len(world.node.viewing.polling) <= 10
 
 
 async def test_without_a_period_nobody_is_limited():
     async with serving(polling=Rate(every=0, burst=1)) as world:
         assert (await ask(world, "ana", times=50)).status_code == 200
-        assert len(world.node.polling) == 0
+        assert len(world.node.viewing.polling) == 0

@@ -45,7 +45,7 @@ async def test_an_empty_list_gives_an_empty_list(ask):
 async def test_strangers_and_unknown_ids_answer_alike(world, ask):
     await world.connect("somebody-else")
     await world.put("/api/v1/presence/status", {"text": "hi"}, by="somebody-else")
-    as_of = world.node.clock.now()
+    as_of = world.node.context.clock.now()
     there, nowhere = (await ask("somebody-else", "nobody")).json()
     assert there == {"user_id": "somebody-else", **STRANGER, "as_of": as_of}
     assert nowhere == {"user_id": "nobody", **STRANGER, "as_of": as_of}
@@ -54,32 +54,32 @@ async def test_strangers_and_unknown_ids_answer_alike(world, ask):
 async def test_strangers_are_not_looked_up_so_they_take_no_longer_than_the_unknown(world, ask, monkeypatch):
     await world.befriend(("ana", "known"))
     asked = []
-    look = world.node.reader.look
+    look = world.node.records.read
 
     async def noting(users, **how):
         asked.extend(users)
         return await look(users, **how)
 
-    monkeypatch.setattr(world.node.reader, "look", noting)
+    monkeypatch.setattr(world.node.records, "read", noting)
     await ask("somebody-else", "known", "nobody", "ana")
     assert asked == ["known", "ana"]
 
 
 async def test_a_shard_in_doubt_is_said_of_its_users_alone(world, ask):
     users = [f"shard-{number}" for number in range(40)]
-    world.node.hub.set_stale(1, stale=True)
+    world.node.delivery.set_stale(1, stale=True)
     world.hands.advance(1)
     seen = {status["user_id"]: status for status in (await ask(*users)).json()}
-    world.node.hub.set_stale(1, stale=False)
+    world.node.delivery.set_stale(1, stale=False)
     for user in users:
         in_doubt = shard_of(user, 4) == 1
         assert seen[user].get("stale", False) is in_doubt
-        assert seen[user]["as_of"] == world.node.clock.now() - (1_000 if in_doubt else 0)
+        assert seen[user]["as_of"] == world.node.context.clock.now() - (1_000 if in_doubt else 0)
 
 
 async def test_a_friend_is_seen(world, ask, request):
     friend = f"friend-{request.node.callspec.id}"
-    now = world.node.clock.now()
+    now = world.node.context.clock.now()
     await world.befriend(("ana", friend))
     await world.connect(friend)
     [status] = (await ask(friend)).json()

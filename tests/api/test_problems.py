@@ -7,7 +7,7 @@ from starlette.routing import Route
 from structlog.testing import capture_logs
 from tests.api.world import SECRET, problem, serving
 
-from herenow.api.http.problems import refused
+from herenow.api.http.problems import problem_response
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.wire.codes import CODES
 
@@ -22,7 +22,7 @@ def failing(world, monkeypatch):
         async def me(_user):
             raise error
 
-        monkeypatch.setattr(world.node.views, "me", me)
+        monkeypatch.setattr(world.node.viewing, "me", me)
 
     return fail
 
@@ -64,7 +64,7 @@ async def test_the_unexpected_is_500_and_logged_without_the_token(world, failing
 
 
 async def test_refusals_are_counted_by_code(world):
-    counted = world.node.metrics.refusals
+    counted = world.node.context.metrics.refusals
     before = counted["invalid_mode"]
     await world.put("/api/v1/presence/mode", {"mode": "x"}, by="ana")
     assert counted["invalid_mode"] == before + 1
@@ -126,4 +126,4 @@ async def test_every_answer_forbids_guessing_its_type(world):
 async def test_every_retryable_refusal_says_when():
     for code in CODES.values():
         if code.retry and code.http != 500:
-            assert "retry-after" in refused(ProtocolError(code.name, "No.")).headers
+            assert "retry-after" in problem_response(ProtocolError(code.name, "No.")).headers

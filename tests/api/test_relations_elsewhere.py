@@ -5,9 +5,9 @@ import json
 import pytest
 from tests.api.world import SERVICE, problem, serving
 
-from herenow.api.endpoints.graph import MOST, MOST_WHOLE
+from herenow.api.endpoints.relation_graph import MOST, MOST_WHOLE
 from herenow.errors import Unavailable
-from herenow.relations.open import OpenRelations
+from herenow.relations import OpenRelations
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -15,12 +15,12 @@ CHANGED = "/api/v1/relations/changed"
 
 
 async def noted(world, after):
-    changes, _ = await world.node.ledger.changes(after, 100)
+    changes, _ = await world.node.context.ledger.changes(after, 100)
     return [(change.kind, change.a, change.b) for change in changes]
 
 
 async def test_every_kind_of_change_reaches_the_change_table(world):
-    head = await world.node.ledger.changes_head()
+    head = await world.node.context.ledger.changes_head()
     body = {"pairs": [["a", 2]], "users": ["c"], "members": [["r", "d"]], "rooms": ["s"]}
     assert (await world.post(CHANGED, body, by=SERVICE)).status_code == 204
     assert await noted(world, head) == [
@@ -32,7 +32,7 @@ async def test_every_kind_of_change_reaches_the_change_table(world):
 
 
 async def test_nothing_to_tell_is_fine(world):
-    head = await world.node.ledger.changes_head()
+    head = await world.node.context.ledger.changes_head()
     assert (await world.post(CHANGED, {}, by=SERVICE)).status_code == 204
     assert await noted(world, head) == []
 
@@ -54,7 +54,7 @@ async def test_nothing_to_tell_is_fine(world):
     ],
 )
 async def test_what_is_not_a_change_is_refused_whole(world, body, status, code):
-    head = await world.node.ledger.changes_head()
+    head = await world.node.context.ledger.changes_head()
     problem(await world.post(CHANGED, body, by=SERVICE), status, code)
     assert await noted(world, head) == []
 
@@ -70,7 +70,7 @@ async def test_a_change_that_the_others_will_not_hear_of_is_not_taken_for_told(m
         async def away(changes):
             raise Unavailable("away")
 
-        monkeypatch.setattr(world.node.ledger, "note_changes", away)
+        monkeypatch.setattr(world.node.context.ledger, "note_changes", away)
         problem(await world.post(CHANGED, {"users": ["a"]}, by=SERVICE), 503, "unavailable")
 
 
@@ -86,8 +86,8 @@ async def test_where_everybody_sees_everybody_edges_are_not_taken_but_rooms_are(
         problem(refused, 409, "relations_elsewhere")
         problem(await world.get("/api/v1/rooms/r/members/ana", by=SERVICE), 404, "not_found")
         assert (await world.put("/api/v1/rooms/r/members/ana", by=SERVICE)).status_code == 204
-        assert await world.node.relations.is_member("r", "ana")
-        assert not await world.node.relations.is_member("r", "bo")
+        assert await world.node.access.is_member("r", "ana")
+        assert not await world.node.access.is_member("r", "bo")
 
 
 async def test_where_everybody_sees_everybody_anybody_is_seen_and_nobody_is_a_contact():

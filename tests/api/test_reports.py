@@ -10,8 +10,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.api.world import SERVICE, problem, serving
 
-from herenow.api.ops.degraded import Trouble
-from herenow.api.ops.stats import metrics_of_all, report_of, stats_of_all
+from herenow.api.ops.stats import Trouble
+from herenow.api.ops.stats_collect import encode_report
+from herenow.api.ops.stats_merge import merge_metrics, merge_reports
 from herenow.core.model import Mode
 from herenow.errors import Unavailable
 from herenow.ports import Lease
@@ -22,16 +23,16 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 def of(world, worker, restarts=0):
     auth: Any = SimpleNamespace(trouble=None)
-    return Told(worker, restarts, report_of(world.node, auth))
+    return Told(worker, restarts, encode_report(world.node, auth))
 
 
 async def test_every_worker_is_a_series_of_its_own():
     async def everyone():
         return [of(one, 1), of(two, 2, restarts=4), Told(3, 1, None)]
 
-    async with serving(everyone=everyone) as one, serving() as two:
+    async with serving(worker_reports=everyone) as one, serving() as two:
         await two.connect("ana")
-        two.node.metrics.closes[1012] += 3
+        two.node.context.metrics.closes[1012] += 3
         answer = await one.get("/metrics", by=SERVICE)
         families = list(text_string_to_metric_families(answer.text))
         found = {(s.name, *sorted(s.labels.items())): s.value for family in families for s in family.samples}
@@ -53,11 +54,11 @@ async def test_numbers_for_people_are_added_up_and_who_is_silent_is_named():
     async def everyone():
         return [of(one, 1), of(two, 2), Told(3, 0, None)]
 
-    async with serving(everyone=everyone) as one, serving() as two:
+    async with serving(worker_reports=everyone) as one, serving() as two:
         await one.connect("ana")
         await two.connect("bo")
         await two.connect("cy")
-        two.node.recorder.is_late = True
+        two.node.records.save_late = True
         stats = (await one.get("/api/v1/stats", by=SERVICE)).json()
     assert (stats["workers"], stats["connections"], stats["sessions"], stats["ready"]) == (2, 3, 3, True)
     assert [trouble["what"] for trouble in stats["degraded"]] == ["workers", "ledger_backlog"]
@@ -66,8 +67,8 @@ async def test_numbers_for_people_are_added_up_and_who_is_silent_is_named():
 
 async def test_the_same_trouble_of_all_is_told_once():
     async with serving() as one:
-        one.node.standing.renewed = float("-inf")
-        stats = stats_of_all([of(one, 1), of(one, 2)])
+        one.node.context.authority.renewed = float("-inf")
+        stats = merge_reports([of(one, 1), of(one, 2)])
     assert [trouble.what for trouble in stats.degraded] == ["lease"]
     assert all(isinstance(trouble, Trouble) for trouble in stats.degraded)
 
@@ -76,15 +77,15 @@ async def test_without_its_supervisor_a_worker_does_not_pretend_to_speak_for_all
     async def nobody():
         raise Unavailable("The supervisor does not answer.")
 
-    async with serving(everyone=nobody) as world:
+    async with serving(worker_reports=nobody) as world:
         for path in ("/metrics", "/api/v1/stats"):
             problem(await world.get(path, by=SERVICE), 503, "unavailable")
 
 
 async def test_where_nobody_answers_there_are_no_sums():
     with pytest.raises(Unavailable):
-        stats_of_all([Told(1, 0, None)])
-    assert [family.name for family in metrics_of_all([Told(1, 0, None)])] == [
+        merge_reports([Told(1, 0, None)])
+    assert [family.name for family in merge_metrics([Told(1, 0, None)])] == [
         "herenow_worker_up",
         "herenow_worker_restarts",
     ]
@@ -97,25 +98,25 @@ async def watched(world, target, *viewers):
     await world.befriend(*((viewer, target) for viewer in viewers))
     for viewer in viewers:
         connection, _ = await world.connect(viewer)
-        await world.node.subscriptions.subscribe(connection.outbox, [target])
+        await world.node.viewing.subscribe(connection.outbox, [target])
 
 
 async def told_lately(world, steps=1):
     """Let so many times two seconds pass."""
     for _ in range(steps):
         world.hands.advance(2)
-        world.node.pulse.look()
+        world.node.admin.history.look()
 
 
 async def test_rates_latency_and_history_are_of_all_workers_together():
     async def everyone():
         return [of(one, 1), of(two, 2, restarts=3)]
 
-    async with serving(everyone=everyone) as one, serving() as two:
+    async with serving(worker_reports=everyone) as one, serving() as two:
         for world, changes in ((one, 10), (two, 30)):
-            world.node.metrics.changes += changes
-            world.node.metrics.refusals["not_found"] += changes
-            world.node.metrics.delivery_seconds.observe(0.0005 if world is one else 0.2, 50)
+            world.node.context.metrics.changes += changes
+            world.node.context.metrics.refusals["not_found"] += changes
+            world.node.context.metrics.delivery_seconds.observe(0.0005 if world is one else 0.2, 50)
             await told_lately(world)
         await two.connect("ana")
         stats = (await one.get("/api/v1/stats", by=SERVICE)).json()
@@ -136,7 +137,7 @@ async def test_rates_latency_and_history_are_of_all_workers_together():
 
 
 async def test_now_is_ten_seconds_and_what_was_before_is_history(world):
-    world.node.metrics.changes += 1_000
+    world.node.context.metrics.changes += 1_000
     await told_lately(world)
     await told_lately(world, 10)
     stats = (await world.get("/api/v1/stats?since=0", by=SERVICE)).json()
@@ -162,7 +163,7 @@ async def test_who_costs_most_is_told_under_another_name():
         assert (most["viewers"], most["deliveries"], less["viewers"], less["deliveries"]) == (3, 3, 1, 1)
         assert "celebrity" not in text
         assert "friend" not in text
-        both = stats_of_all([of(world, 1), of(world, 2)])
+        both = merge_reports([of(world, 1), of(world, 2)])
         assert [(t.target, t.viewers) for t in both.targets] == [(most["target"], 6), (less["target"], 2)]
     async with serving() as elsewhere:
         await watched(elsewhere, "celebrity", "v1")
@@ -185,20 +186,20 @@ async def test_nobody_who_hides_is_among_those_who_cost():
 
 async def test_nodes_that_share_the_store_are_told_of_with_how_they_are():
     async with serving() as world:
-        engine, lease = world.node.engine, world.node.lease
+        engine, lease = world.node.context.engine, world.node.cluster.lease
         await engine.renew(Lease("moves", 1, 0), begins=True)
         await engine.renew(Lease("stands", 1, 0), begins=True)
         await engine.renew(Lease("died", 1, 0), begins=True)
         await engine.mark_dead("died", 1)
         await lease.keep()
-        third = world.node.settings.node_lease / 3
+        third = world.node.context.settings.node_lease / 3
         for counter in (2, 3, 4):
             world.hands.advance(third * 0.8)
             await engine.renew(Lease("moves", counter, 0))
             await lease.keep()
         stats = (await world.get("/api/v1/stats", by=SERVICE)).json()
         found = {member["epoch"]: member["state"] for member in stats["members"]}
-        own = world.node.standing.epoch
+        own = world.node.context.authority.epoch
         assert found == {own: "well", "moves": "well", "stands": "overdue", "died": "dead"}
         assert [member["here"] for member in stats["members"]] == [True, False, False, False]
         [trouble] = stats["degraded"]
@@ -217,7 +218,7 @@ async def test_nodes_that_share_the_store_are_told_of_with_how_they_are():
 )
 async def test_what_the_store_says_becomes_a_sentence_without_its_address(said, word):
     async with serving() as world:
-        world.node.lease.trouble = said
+        world.node.cluster.lease_trouble = said
         answer = await world.get("/readyz")
         [trouble] = answer.json()["degraded"]
         assert word in trouble["detail"]
@@ -226,14 +227,14 @@ async def test_what_the_store_says_becomes_a_sentence_without_its_address(said, 
 
 async def test_a_store_that_does_not_let_go_of_what_the_ledger_has_is_named_until_it_does():
     async with serving() as world:
-        engine = world.node.engine
-        await world.node.choices.set_mode("ana", Mode.BUSY, None)
+        engine = world.node.context.engine
+        await world.node.sessions.set_mode("ana", Mode.BUSY, None)
         with mock.patch.object(engine, "saved", side_effect=Unavailable("OOM command not allowed")):
-            await world.node.choices.set_mode("ana", Mode.AWAY, None)
+            await world.node.sessions.set_mode("ana", Mode.AWAY, None)
             [trouble] = (await world.get("/readyz")).json()["degraded"]
             assert trouble["what"] == "marks"
             assert "full" in trouble["detail"]
-        await world.node.choices.set_mode("ana", Mode.AUTO, None)
+        await world.node.sessions.set_mode("ana", Mode.AUTO, None)
         assert (await world.get("/readyz")).json()["degraded"] == []
 
 
@@ -241,12 +242,12 @@ async def test_what_is_marked_as_stale_or_looks_different_by_a_rule_is_no_slow_d
     async with serving() as world:
         await watched(world, "ana", "v1", "v2")
         await world.connect("ana")
-        took = world.node.metrics.delivery_seconds
+        took = world.node.context.metrics.delivery_seconds
         before = sum(took.counts)
         world.hands.advance(100)
-        shard = world.node.people.find("ana").shard
+        shard = world.node.context.people.find("ana").shard
         for stale in (True, False):
-            world.node.hub.set_stale(shard, stale=stale)
+            world.node.delivery.set_stale(shard, stale=stale)
             await asyncio.sleep(0.1)  # a tick
         await world.put("/api/v1/blocks/v1", by="ana")
         await asyncio.sleep(0.1)

@@ -87,7 +87,7 @@ async def test_a_service_whose_tokens_are_revoked_is_refused_too(world):
 
 async def test_a_deleted_user_is_a_stranger_to_everybody(world):
     await world.befriend(("ana", "bob"))
-    await world.node.graph.apply([RelationRow("room", "r", "ana")])
+    await world.node.viewing.apply_relations([RelationRow("room", "r", "ana")])
     await world.put("/api/v1/presence/mode", {"mode": "busy"}, by="ana")
     await world.put("/api/v1/presence/status", {"text": "lunch"}, by="ana")
     await world.put("/api/v1/presence/preferences", {"idle_after": 60}, by="ana")
@@ -120,8 +120,8 @@ async def test_without_the_ledger_nothing_is_revoked_or_deleted(world, monkeypat
         raise Unavailable("The ledger is away.")
 
     _, closed = await world.connect("ana")
-    monkeypatch.setattr(world.node.ledger, "void", away)
-    monkeypatch.setattr(world.node.ledger, "erase", away)
+    monkeypatch.setattr(world.node.context.ledger, "void", away)
+    monkeypatch.setattr(world.node.context.ledger, "erase", away)
     for refused in (
         await world.post("/api/v1/users/ana/revoke", {}, by=SERVICE),
         await world.delete("/api/v1/users/ana", by=SERVICE),

@@ -11,18 +11,17 @@ from urllib.parse import quote, unquote
 import httpx2 as httpx
 import jsonschema_rs
 
-from herenow.api.app import make_app
-from herenow.core.bucket import Rate
+from herenow.api.application import make_app
+from herenow.core.limits import Rate
 from herenow.core.model import Platform
 from herenow.core.settle import Timings
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger
-from herenow.node import Node, NodeSettings
+from herenow.node import Node, NodeSettings, make_context
 from herenow.ports import RelationRow
 from herenow.settings import Settings
-from herenow.transport.auth.auth import Auth
-from herenow.transport.auth.tokens import mint
+from herenow.transport.auth import Auth, mint
 
 SECRET = "a secret of the tests that is long enough"
 NOW = 1_800_000_000_000
@@ -56,7 +55,7 @@ class World:
         self.client = client
 
     def token(self, user, *, scope=None, ttl=3600.0, secret=SECRET):
-        return mint(secret, user, scope=scope, ttl=ttl, now=self.node.clock.now() / 1000)
+        return mint(secret, user, scope=scope, ttl=ttl, now=self.node.context.clock.now() / 1000)
 
     async def call(self, method, path, *, by=None, headers=None, **what):
         """`by`: a user, SERVICE, or nobody."""
@@ -82,7 +81,7 @@ class World:
 
     async def befriend(self, *pairs):
         rows = [RelationRow("follow", *edge) for a, b in pairs for edge in ((a, b), (b, a))]
-        await self.node.graph.apply(rows)
+        await self.node.viewing.apply_relations(rows)
 
     async def connect(self, user, device="phone", platform=Platform.MOBILE):
         """A WebSocket's session without a socket. Answers the connection, and the list its close goes to."""
@@ -95,7 +94,7 @@ class World:
             end=lambda code, reason: closed.append((code, reason)),
             abort=lambda: None,
         )
-        await self.node.views.presence(user)
+        await self.node.viewing.presence(user)
         return connection, closed
 
     @property
@@ -110,7 +109,7 @@ async def serving(
     engine=None,
     start=True,
     pages=(),
-    everyone=None,
+    worker_reports=None,
     timings=None,
     polling=UNLIMITED,
     make_relations=None,
@@ -120,22 +119,22 @@ async def serving(
     hands = Hands()
     ledger = open_ledger("sqlite://")
     await ledger.open()
-    node = Node(
+    context = make_context(
         engine or MemoryEngine(MemoryStore(4, clock=lambda: hands.ms)),
         ledger,
         NodeSettings(timings=timings or Timings(), node_lease=1e6, ledger_flush=0.01, polling=polling),
-        relations=make_relations(ledger) if make_relations else None,
         clock=NodeClock(NOW, hands.monotonic),
     )
+    node = Node(context, relations=make_relations(ledger) if make_relations else None)
     if start:
         await node.start({})
     all_settings = Settings(ledger="sqlite://", **settings)
     app = make_app(
         node,
-        Auth(SECRET, node.clock, 86_400.0, revocations=node.revocations),
+        Auth(SECRET, context.clock, 86_400.0, revocations=node.admin.revocations),
         all_settings,
         pages=pages,
-        everyone=everyone,
+        worker_reports=worker_reports,
     )
     transport = httpx.ASGITransport(app=app, client=peer)
     try:
@@ -143,8 +142,8 @@ async def serving(
             yield World(node, app, all_settings, hands, client)
     finally:
         if start:
-            for person in node.people:
-                for session in person.sessions:
+            for person in context.people:
+                for session in person.held:
                     for connection in list(session.connections):
                         node.sessions.gone(connection)
             await node.stop()

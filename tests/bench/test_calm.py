@@ -12,7 +12,7 @@ from bench.redis_huge import Filling
 from bench.report import Result
 from click.testing import CliRunner
 
-from herenow.engines.memory.engine import MemoryStore
+from herenow.engines.memory import MemoryStore
 from herenow_testing.faults.faulty_engine import Fault, Faults, FaultyEngine, Rule
 
 

@@ -9,7 +9,7 @@ from playwright.async_api import Route, expect
 from tests.browser.stage import MS, link
 from tests.processes import Server
 
-from herenow.transport.auth.tokens import mint
+from herenow.transport.auth import mint
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 from tests.transport.issuer import jwks, public_jwk
 
-from herenow.app import terms
-from herenow.cli.doctor.command import EXPECTED_FILES, LEAST_FILES, clock, files
+from herenow.cli.doctor.doctor_command import EXPECTED_FILES, LEAST_FILES, clock, files
 from herenow.cli.doctor.findings import Weight
-from herenow.cli.doctor.terms import agreement
-from herenow.settings import load
+from herenow.cli.doctor.terms_check import agreement
+from herenow.settings import agreed_terms, load
 
 NOW = 1_790_000_000.0
 
@@ -159,7 +158,7 @@ def test_keys_that_cannot_be_had_are_a_problem(herenow):
 def agreed(**flags):
     """(weight, the sentence's first words) against a node with the default settings, a ledger and a secret of its own."""
     settings = load({"engine": "redis://127.0.0.1:1", **flags}, None)
-    theirs = terms(load({}, None), "theirs", "y" * 32) | {"buckets per shard": "9"}
+    theirs = agreed_terms(load({}, None), "theirs", "y" * 32) | {"buckets per shard": "9"}
     return [(finding.weight, finding.sentence) for finding in agreement(settings, theirs)]
 
 
@@ -189,7 +188,7 @@ def test_a_ledger_that_cannot_be_read_is_left_to_what_is_said_of_it():
 def test_a_secret_that_was_made_earlier_is_compared(herenow):
     herenow("token", "ana")
     settings = load({}, None)
-    theirs = {"secret": terms(settings, "", Path("herenow.secret").read_text().strip())["secret"]}
+    theirs = {"secret": agreed_terms(settings, "", Path("herenow.secret").read_text().strip())["secret"]}
     assert [finding.weight for finding in agreement(settings, theirs)] == [Weight.FINE]
     [finding] = agreement(settings, {"secret": "none"})
     assert finding.sentence.startswith("The nodes on this store verify tokens with public keys alone")

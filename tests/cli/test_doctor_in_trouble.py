@@ -13,9 +13,9 @@ from tests.cli.test_top_view import stats
 from tests.processes import PATIENCE, SECRET, Server
 from tests.redis_servers import SentinelGroup, running
 
-from herenow.cli.doctor.command import FULL_DISK, LITTLE_ROOM, room
 from herenow.cli.doctor.findings import Weight
-from herenow.cli.doctor.node import said
+from herenow.cli.doctor.ledger_check import FULL_DISK, LITTLE_ROOM, room
+from herenow.cli.doctor.node_check import said
 from herenow.engines import make_engine
 from herenow.ledgers import open_ledger
 from herenow.ports import Lease

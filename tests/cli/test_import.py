@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from herenow.cli import importing
+from herenow.cli import import_graph
 from herenow.ledgers import open_ledger
 
 NOW = 1_790_000_000_000
@@ -69,7 +69,7 @@ def test_an_empty_file_is_no_mistake(herenow):
 
 
 def test_a_bad_line_is_named_and_nothing_of_its_batch_is_written(herenow, monkeypatch):
-    monkeypatch.setattr(importing, "BATCH", 2)
+    monkeypatch.setattr(import_graph, "BATCH", 2)
     Path("graph.csv").write_text("contact,ana,b1\ncontact,ana,b2\ncontact,ana,b3\nlikes,ana,b4\n")
     result = herenow("import", "graph.csv")
     assert result.exit_code == 1

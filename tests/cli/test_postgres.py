@@ -10,8 +10,8 @@ import pytest
 from tests.ports import free_port
 
 from herenow.cli.doctor.findings import Weight
-from herenow.cli.doctor.terms import agreement
-from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE
+from herenow.cli.doctor.terms_check import agreement
+from herenow.ledgers.sql import NEWEST, VERSION_TABLE
 from herenow.settings import load
 
 _numbers = itertools.count()

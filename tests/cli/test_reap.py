@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from herenow.node.cluster.reaper_assignment import Reaping
+from herenow.node import Reaping
 
 REDIS = ("--engine", "redis://127.0.0.1:1")
 

@@ -8,7 +8,7 @@ import pytest
 from herenow.errors import ProtocolError
 from herenow.secret import resolve_secret
 from herenow.settings import Settings
-from herenow.transport.auth.tokens import Expected, verify
+from herenow.transport.auth import Expected, verify
 
 SECRET = "correct horse battery staple, twice over"
 

@@ -19,7 +19,7 @@ import pytest_asyncio
 from tests.processes import PATIENCE, Server, token
 from tests.redis_servers import running
 
-from herenow.cli.top.command import ENTER, LEAVE
+from herenow.cli.top.top_command import ENTER, LEAVE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

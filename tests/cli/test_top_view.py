@@ -7,8 +7,8 @@ import pytest
 from tests.processes import SECRET
 
 from herenow.api.ops.stats import Stats
-from herenow.cli.asking import Asked, checked_url, own_url, tokens
-from herenow.cli.top.view import Line, fitted, lines, printed, problems
+from herenow.cli.node_client import NodeAnswer, checked_url, own_url, tokens
+from herenow.cli.top.top_view import Line, fitted, lines, printed, problems
 from herenow.settings import Settings
 
 
@@ -57,15 +57,15 @@ def said(*asked, width=200):
 
 
 def test_the_same_trouble_of_several_nodes_is_one_sentence_that_names_them():
-    one, two = (Asked(url, stats(degraded=[OOM])) for url in ("http://a:1", "http://b:2"))
-    three = Asked("http://c:3", stats())
+    one, two = (NodeAnswer(url, stats(degraded=[OOM])) for url in ("http://a:1", "http://b:2"))
+    three = NodeAnswer("http://c:3", stats())
     [problem] = problems([one, two, three])
     assert problem.where == ("http://a:1", "http://b:2")
     assert said(one, two, three)[:2] == ["✗ The store is full. (a:1, b:2)", "  → Raise its maxmemory."]
 
 
 def test_people_are_everybodys_and_not_added_up_but_connections_are():
-    text = "\n".join(said(Asked("http://a:1", stats()), Asked("http://b:2", stats())))
+    text = "\n".join(said(NodeAnswer("http://a:1", stats()), NodeAnswer("http://b:2", stats())))
     assert "3 online · 1 busy · 1 away" in text
     assert "10 connections" in text
     assert "not_found 6" in text
@@ -81,7 +81,7 @@ def test_people_are_everybodys_and_not_added_up_but_connections_are():
     ],
 )
 def test_what_a_node_does_not_complain_of_itself_is_said_too(given, sentence):
-    [problem] = problems([Asked("http://a:1", stats(**given))])
+    [problem] = problems([NodeAnswer("http://a:1", stats(**given))])
     assert sentence in problem.sentence
 
 
@@ -106,7 +106,7 @@ def test_a_node_that_lost_its_lease_and_one_that_stands_still_are_seen_in_the_ta
         {"epoch": "e1", "here": True, "state": "overdue", "still_for": 12.0},
         {"epoch": "e2", "here": False, "state": "overdue", "still_for": 8.0},
     ]
-    text = "\n".join(said(Asked("http://a:1", stats(processes=[process], members=members))))
+    text = "\n".join(said(NodeAnswer("http://a:1", stats(processes=[process], members=members))))
     assert "LOST" in text
     assert "deaf 9 s" in text
     assert "e2  overdue, seen to renew 8 s ago (not asked here)" in text
@@ -157,5 +157,5 @@ def test_a_token_is_given_made_or_not_needed(tmp_path, monkeypatch):
 
 def test_large_numbers_can_be_read():
     assert "1\u202f234\u202f567 connections" in "\n".join(
-        said(Asked("http://a:1", stats(connections=1_234_567)))
+        said(NodeAnswer("http://a:1", stats(connections=1_234_567)))
     )

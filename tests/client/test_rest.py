@@ -8,14 +8,27 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime, timedelta
+from typing import assert_type
 
 import httpx2
 import pytest
 from tests.processes import SECRET
 
-from herenow.client import AsyncRest, ProtocolError, Rest, RestError, Unavailable, asks, mint
-from herenow.client.asks import Beat, Relation
-from herenow.transport.auth.tokens import verify
+from herenow.client import (
+    AsyncRest,
+    Beat,
+    Preferences,
+    Presence,
+    ProtocolError,
+    Relation,
+    Rest,
+    RestError,
+    Unavailable,
+    UserPage,
+    mint,
+)
+from herenow.client.calls import RestCalls
+from herenow.transport.auth import verify
 
 HOUR = 3_600_000
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
@@ -203,7 +216,7 @@ async def test_the_same_without_blocking(server):
 def test_a_poller_is_told_when_to_come_back():
     problem = b'{"code":"polling_too_fast","detail":"Bulk reads are limited."}'
     with pytest.raises(RestError) as refused:
-        asks.many(["ana"], None).answer(429, problem, {"retry-after": "30"})
+        RestCalls().get_many(["ana"]).answer(429, problem, {"retry-after": "30"})
     assert (refused.value.code, refused.value.status, refused.value.retry_after) == (
         "polling_too_fast",
         429,
@@ -214,13 +227,13 @@ def test_a_poller_is_told_when_to_come_back():
 @pytest.mark.parametrize(("status", "code"), [(502, "http_502"), (302, "http_302")])
 def test_a_refusal_of_somebody_else_has_a_code_too(status, code):
     with pytest.raises(RestError) as refused:
-        asks.me(None).answer(status, b"<html>", {})
+        RestCalls().me().answer(status, b"<html>", {})
     assert refused.value.code == code
 
 
 def test_a_page_of_somebody_else_is_no_answer():
     with pytest.raises(Unavailable):
-        asks.me(None).answer(200, b"<html>sign in to this network</html>", {})
+        RestCalls().me().answer(200, b"<html>sign in to this network</html>", {})
 
 
 def test_an_http_client_of_somebody_else_stays_open():
@@ -244,6 +257,27 @@ def test_both_clients_have_the_same_methods():
         }
 
     assert methods(Rest) == methods(AsyncRest)
+
+
+async def _types_of_both_clients(rest: Rest, other: AsyncRest) -> None:
+    """Checked by mypy and not run: callers see the arguments and the result of each call."""
+    assert_type(rest.get("ana", viewer=1), Presence)
+    assert_type(await other.get("ana", viewer=1), Presence)
+    assert_type(rest.users(limit=1), UserPage)
+    assert_type(await other.public_profile("ana"), Presence | None)
+    assert_type(rest.follows("ana", "bo"), bool)
+    assert_type(await other.set_preferences(public=True), Preferences)
+    rest.get(1.5)  # type: ignore[arg-type]
+    rest.follow("ana")  # type: ignore[call-arg]
+    await other.follow("ana", "bo", until=1)  # type: ignore[call-arg]
+
+
+def test_help_shows_what_a_caller_gets():
+    assert inspect.iscoroutinefunction(AsyncRest.get_many)
+    assert not inspect.iscoroutinefunction(Rest.get_many)
+    for client in (Rest, AsyncRest):
+        assert client.get_many.__doc__ == "In the order asked, each once."
+        assert inspect.signature(client.get_many).return_annotation == "list[Presence]"
 
 
 def test_a_minted_token_is_what_the_server_takes():

@@ -6,32 +6,32 @@ and as what the checker must find it.
 
 from herenow.core.record import decode
 from herenow.core.values import replace
-from herenow.core.visibility import Sight
-from herenow.node.records.authority import Standing
+from herenow.core.visibility import ViewScope
+from herenow.node.authority import Authority
 from herenow.ports import Committed, Loaded
 
 
 def forgets_what_it_holds(node):
     """Decides by the record alone once there is one: a device that comes second is never asserted."""
-    weigh = node.decider._weigh
+    decide = node.records.decider._steps.decide
 
     def forgetful(person):
-        held = person.sessions
-        if person.record is not None:
-            person.sessions = tuple(
+        held = person.held
+        if person.record.stored is not None:
+            person.held = tuple(
                 [session for session in held if session.asserted or session.lost_at is not None]
             )
         try:
-            return weigh(person)
+            return decide(person)
         finally:
-            person.sessions = held
+            person.held = held
 
-    node.decider._weigh = forgetful
+    node.records.decider._steps.decide = forgetful
 
 
 def drops_a_publish(node):
     """Every seventh change is told to nobody."""
-    publish, count = node.hub.publish, 0
+    publish, count = node.delivery.publish, 0
 
     def lossy(person):
         nonlocal count
@@ -39,26 +39,27 @@ def drops_a_publish(node):
         if count % 7:
             publish(person)
         else:
-            person.unpublished = False
+            person.watchers.published = person.record.revision
 
-    node.hub.publish = lossy
+    node.delivery.publish = lossy
 
 
 def repeats_itself(node):
     """Sends what it has just sent."""
-    tell = node.hub._ticks.tell
+    tell = node.delivery.hub._flush.tell
 
     def twice(channel, had):
         tell(channel, had)
         for outbox in list(channel.outboxes):
-            outbox.send(node.channels.frame(channel))
+            outbox.send(node.delivery.channels.frame(channel))
 
-    node.hub._ticks.tell = twice
+    node.delivery.hub._flush.tell = twice
 
 
 def decides_in_unsettled_shards(node):
     """Takes absence for evidence, settled or not, and goes on as if nothing had been lost."""
-    load, commit = node.engine.load, node.engine.commit
+    engine = node.context.engine
+    load, commit = engine.load, engine.commit
 
     async def sure_load(users):
         return [Loaded(found.record, settled=True) for found in await load(users)]
@@ -67,14 +68,14 @@ def decides_in_unsettled_shards(node):
         answer = await commit(batch)
         if isinstance(answer, Committed):
             return Committed(answer.results, settled=True)
-        await node.engine.join(batch.shard, batch.epoch, batch.last)
+        await engine.join(batch.shard, batch.epoch, batch.last)
         return await sure_commit(batch)
 
     def never_mind(shard, row, asked=None):
         pass
 
-    node.engine.load, node.engine.commit = sure_load, sure_commit
-    node.reader._on_loss = node.writer._on_loss = node.tail._on_loss = never_mind
+    engine.load, engine.commit = sure_load, sure_commit
+    node.records._events.on_loss = never_mind
 
 
 def offers_nothing(node):
@@ -83,7 +84,7 @@ def offers_nothing(node):
     async def nothing(shard):
         pass
 
-    node.healing._offer = nothing
+    node.cluster.recovery._offer = nothing
 
 
 def ignores_gaps(node):
@@ -92,35 +93,35 @@ def ignores_gaps(node):
     async def never_mind(shard):
         pass
 
-    node.tail._close_gap = never_mind
+    node.cluster.log_reader._close_gap = never_mind
 
 
 def keeps_its_epoch(node):
     """Does not mind being taken for dead."""
-    renew = node.engine.renew
+    renew = node.context.engine.renew
 
     async def granted(lease, *, begins=False):
         await renew(lease, begins=begins)
         return True
 
-    node.engine.renew = granted
-    node.standing.__class__ = _Unimpressed
+    node.context.engine.renew = granted
+    node.context.authority.__class__ = _Unimpressed
 
 
-class _Unimpressed(Standing):
+class _Unimpressed(Authority):
     retired = property(lambda self: False, lambda self, value: None)
 
 
 def counts_from_one_again(node):
     """Puts a lease back that the store has lost, and begins its counter anew."""
-    put_back = node.lease._put_back
+    put_back = node.cluster.lease._put_back
 
     async def from_one():
-        node.lease._counter = 0
+        node.cluster.lease._counter = 0
         return await put_back()
 
-    node.lease._put_back = from_one
-    node.standing.__class__ = _Unimpressed
+    node.cluster.lease._put_back = from_one
+    node.context.authority.__class__ = _Unimpressed
 
 
 def never_looks_after_the_dead(node):
@@ -129,7 +130,7 @@ def never_looks_after_the_dead(node):
     async def let_them_lie(dead):
         pass
 
-    node.sweep.retire = let_them_lie
+    node.cluster.sweep.retire = let_them_lie
 
 
 def does_not_reap(node):
@@ -138,59 +139,66 @@ def does_not_reap(node):
     async def nobody(shard):
         return 60.0
 
-    node.reaper.look = nobody
+    node.cluster.reaper.look = nobody
 
 
 def shows_the_hidden(node):
     """Everybody who may see something sees the truth."""
-    channel = node.hub._channel
-    node.hub._channel = lambda person, sight: channel(person, Sight.TRUTH if sight is Sight.FULL else sight)
+    hub = node.delivery.hub
+    channel = hub._channel
+    hub._channel = lambda person, sight: channel(
+        person, ViewScope.TRUTH if sight is ViewScope.FULL else sight
+    )
 
 
 def asserts_what_was_signed_out(node):
     """A sign-out by somebody else is not for it."""
-    note_held = node.decider._note_held
+    steps = node.records.decider._steps
+    note_held = steps._note_held
 
-    def stubborn(person, outcome, held):
-        for session, _ in held:
-            if session.device in outcome.signed_out:
+    def stubborn(decision):
+        for session, _ in decision.held:
+            if session.device in decision.outcome.signed_out:
                 session.asserted, session.asserted_by = 0, ""
-                person.dirty = True
-        note_held(person, replace(outcome, signed_out=()), held)
+                decision.person.record.dirty = True
+        decision.outcome = replace(decision.outcome, signed_out=())
+        note_held(decision)
 
-    node.decider._note_held = stubborn
+    steps._note_held = stubborn
 
 
 def gives_no_grace(node):
     """Takes every lost socket for a sign-out."""
-    lose = node.sessions._lose
-    node.sessions._lose = lambda session, lost_at: lose(session, lost_at - node.settings.timings.grace)
+    connections, grace = node.sessions.connections, node.context.timings.grace
+    lose = connections._lose
+    connections._lose = lambda session, lost_at: lose(session, lost_at - grace)
 
 
 def believes_what_it_hears_last(node):
     """Takes an entry of the log for news, however old it is."""
-    apply = node.tail._apply
+    log_reader = node.cluster.log_reader
+    apply = log_reader._apply
 
     def gullible(shard, entry):
         apply(shard, entry)
-        person = node.people.find(entry.user)
-        if person is not None and entry.record is not None and person.record != entry.record:
-            person.adopt(entry.record, decode(entry.record))
-            node.hub.publish(person)
+        person = node.context.people.find(entry.user)
+        if person is not None and entry.record is not None and person.record.stored != entry.record:
+            person.record.adopt(entry.record, decode(entry.record))
+            node.delivery.publish(person)
 
-    node.tail._apply = gullible
+    log_reader._apply = gullible
 
 
 def loses_what_was_asked_for(node):
     """Answers before it has committed anything."""
-    ask = node.decider.ask
+    apply = node.records.apply
 
     async def hasty(user, edit):
         if edit.__qualname__.startswith("set_"):
-            return node.people.get(user).presence
-        return await ask(user, edit)
+            return node.context.people.get(user).record.presence
+        return await apply(user, edit)
 
-    node.decider.ask = hasty
+    node.records.apply = hasty
 
 
 BROKEN = [

@@ -10,11 +10,9 @@ from weakref import WeakSet
 
 from tests.redis_servers import trim
 
-from herenow.engines.redis.client.connection import Link
-from herenow.engines.redis.client.url import parse
+from herenow.engines.redis import RedisEngine, ShardKeys
+from herenow.engines.redis.client import RedisConnection, parse_url
 from herenow.engines.redis.codec import record_of, user_of
-from herenow.engines.redis.engine import RedisEngine
-from herenow.engines.redis.keys import ShardKeys
 from herenow_testing.world.manual_clock import LoopClock
 
 LOOK_EVERY = 0.1
@@ -50,13 +48,13 @@ class PatientLoop(asyncio.SelectorEventLoop):
 
 def watch_links(monkeypatch):
     """Every connection that is made is known to its loop."""
-    made = Link.connection_made
+    made = RedisConnection.connection_made
 
     def known(link, transport):
         asyncio.get_running_loop().links.add(link)  # type: ignore[attr-defined]
         made(link, transport)
 
-    monkeypatch.setattr(Link, "connection_made", known)
+    monkeypatch.setattr(RedisConnection, "connection_made", known)
 
 
 class RedisStore:
@@ -70,7 +68,7 @@ class RedisStore:
 
     def handle(self):
         options = {"namespace": self._namespace, "shards": self._shards, "capacity": 100}
-        self._handles.append(Handle(parse(self._server.url), **options))
+        self._handles.append(Handle(parse_url(self._server.url), **options))
         return self._handles[-1]
 
     async def begin(self):

@@ -122,7 +122,7 @@ class Schedule:
         node = await self.world.start(name)
         if self._spoil is not None:
             self._spoil(node.node)
-        self.note(f"{name} started as {node.node.standing.epoch}")
+        self.note(f"{name} started as {node.node.context.authority.epoch}")
         return node
 
     def _some_node(self, rng, *, awake=False):
@@ -213,7 +213,7 @@ class Schedule:
         link = client.link
         client.act()
         if link.connection is not None:
-            typing = link.node.node.typing.typing(link.connection, rng.choice(VIEWERS), None, typing=True)
+            typing = link.node.node.viewing.type(link.connection, rng.choice(VIEWERS), None, typing=True)
             await self._try(link.node, typing, f"{client.user} types")
 
     async def _rest_device(self, user, device):
@@ -226,7 +226,7 @@ class Schedule:
                     break
                 try:
                     async with asyncio.timeout(8):
-                        await node.run(node.node.rest_beats.beat(user, device, Platform.MOBILE, None))
+                        await node.run(node.node.sessions.beat_by_rest(user, device, Platform.MOBILE, None))
                     self.checker.beat(user, device, node.name)
                 except (HerenowError, Gone, TimeoutError):
                     self.checker.may_have_beaten(user, device, node.name)
@@ -244,13 +244,15 @@ class Schedule:
             if what < 0.45:
                 mode = rng.choice([Mode.AUTO, Mode.AUTO, Mode.BUSY, Mode.AWAY, Mode.INVISIBLE])
                 self.checker.asks_mode(user, mode)
-                if await self._try(node, node.node.choices.set_mode(user, mode, None), f"{user} {mode.word}"):
+                if await self._try(
+                    node, node.node.sessions.set_mode(user, mode, None), f"{user} {mode.word}"
+                ):
                     self.checker.has_mode(user, mode)
             elif what < 0.85:
                 number += 1
                 self.checker.asks_text(user, number)
                 text = Custom(str(number))
-                if await self._try(node, node.node.choices.set_custom(user, text), f"{user} says {number}"):
+                if await self._try(node, node.node.sessions.set_custom(user, text), f"{user} says {number}"):
                     self.checker.has_text(user, number)
             else:
                 device = rng.choice(["d0", "d1", "rest"])

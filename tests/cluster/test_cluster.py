@@ -32,14 +32,14 @@ async def test_e2_of_a_killed_nodes_users_only_those_who_do_not_return_are_shown
     await bob.connect(n2)
     await bob.watch(*users[:10])
     await world.sleep(20)
-    changes = n2.node.metrics.changes
+    changes = n2.node.context.metrics.changes
     n1.kill()
     killed = world.now
     await world.sleep(3)
     for client in crowd[1:]:
         client.open(n2)
     await world.sleep(60)
-    assert n2.node.metrics.changes - changes == 1
+    assert n2.node.context.metrics.changes - changes == 1
     assert bob.saw("u0") == ["online", "offline"]
     assert killed - 3_400 <= bob.last("u0").last_seen <= killed
     assert bob.last("u0").at <= killed + (10 * 4 / 3 + 10 / 3 + 30 + 1) * 1000
@@ -102,7 +102,7 @@ async def test_e9_a_store_that_refuses_writes_disconnects_nobody(world):
         await world.sleep(60)
         assert ana.connected
         assert cy.connected
-    assert n1.node.metrics.engine_errors > 0
+    assert n1.node.context.metrics.engine_errors > 0
     await world.sleep(20)
     assert bob.saw("ana") == ["online", "away"]
     assert cy.own()["status"] == "online"

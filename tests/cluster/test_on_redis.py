@@ -36,8 +36,8 @@ def test_people_are_shown_what_is_true_whatever_fails_on_redis_too(seed, store):
 
 def test_without_any_misfortune_nothing_is_late_on_redis(store):
     schedule = play(store, 2, chaos=20.0, faults=[])
-    assert [node.node.metrics.shards_lost for node in schedule.world.nodes.values()] == [0, 0, 0]
-    assert [node.node.metrics.epochs for node in schedule.world.nodes.values()] == [0, 0, 0]
+    assert [node.node.context.metrics.shards_lost for node in schedule.world.nodes.values()] == [0, 0, 0]
+    assert [node.node.context.metrics.epochs for node in schedule.world.nodes.values()] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("kind", ["empty store", "rollback shard", "late"])

@@ -79,17 +79,17 @@ async def test_each_misfortune_alone_takes_effect_and_is_survived(kind):
         else:
             assert schedule.checker.counts[kind] > 0
         if kind in ("empty shard", "empty store", "rollback shard", "rollback store", "detour"):
-            assert any(node.node.metrics.shards_lost for node in schedule.world.nodes.values())
+            assert any(node.node.context.metrics.shards_lost for node in schedule.world.nodes.values())
         if kind in ("cut off", "freeze"):
-            assert any(node.node.metrics.epochs for node in schedule.world.nodes.values())
+            assert any(node.node.context.metrics.epochs for node in schedule.world.nodes.values())
 
 
 async def test_without_any_misfortune_nothing_is_late():
     async with ran(2, faults=[]) as schedule:
         assert not schedule.checker.problems, report(schedule)
         assert not schedule.world.faults.taken
-        assert [node.node.metrics.shards_lost for node in schedule.world.nodes.values()] == [0, 0, 0]
-        assert [node.node.metrics.epochs for node in schedule.world.nodes.values()] == [0, 0, 0]
+        assert [node.node.context.metrics.shards_lost for node in schedule.world.nodes.values()] == [0, 0, 0]
+        assert [node.node.context.metrics.epochs for node in schedule.world.nodes.values()] == [0, 0, 0]
 
 
 def test_the_same_seed_is_the_same_story():

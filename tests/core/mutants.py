@@ -106,9 +106,9 @@ MUTANTS = (
     ),
     mutant(
         "a mode keeps who is gone",
-        "    if not presence.sessions:\n        return stated(presence, _OFFLINE, at)",
+        "    if not presence.sessions:\n        return set_status(presence, _OFFLINE, at)",
         "    if not presence.sessions and presence.mode is Mode.AUTO:\n"
-        "        return stated(presence, _OFFLINE, at)",
+        "        return set_status(presence, _OFFLINE, at)",
         "test_modes.py::test_modes",
     ),
     mutant(
@@ -193,7 +193,7 @@ MUTANTS = (
     mutant(
         "a frozen status is judged again",
         "return presence  # frozen",
-        "return stated(presence, judged(presence), at)  # frozen",
+        "return set_status(presence, live_status(presence), at)  # frozen",
         "test_status.py::test_the_status_follows_the_rules",
     ),
     mutant(
@@ -296,7 +296,7 @@ MUTANTS = (
         "the youngest in grace gives way",
         "removed(presence, min(in_grace,",
         "removed(presence, max(in_grace,",
-        "test_limits.py::test_the_cap",
+        "test_session_cap.py::test_the_cap",
     ),
     mutant(
         "a loss is told again after the return",

@@ -2,7 +2,7 @@
 
 from tests.core.story import M, S, Story, table
 
-from herenow.core.visibility import Sight, may_hear_typing, seen
+from herenow.core.visibility import ViewScope, may_hear_typing, seen
 
 DELAY = 5 * S
 
@@ -55,11 +55,11 @@ def test_an_arrival_is_shown_late_or_never(script, shown, last_seen):
 def test_before_it_is_shown_every_view_says_so():
     story = Story(online_delay=DELAY).play("connect d1 as web, text tea, 4s")
     stranger = Story()
-    assert story.view == stranger.view == seen(story.record, Sight.FULL)
-    assert not may_hear_typing(story.record, Sight.FULL)
+    assert story.view == stranger.view == seen(story.record, ViewScope.FULL)
+    assert not may_hear_typing(story.record, ViewScope.FULL)
     assert story.truth == "online"
     story.play("1s")
-    assert (story.platforms, may_hear_typing(story.record, Sight.FULL)) == ("web", True)
+    assert (story.platforms, may_hear_typing(story.record, ViewScope.FULL)) == ("web", True)
 
 
 def test_platforms_are_those_of_the_moment_it_is_shown():

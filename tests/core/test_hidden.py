@@ -4,7 +4,7 @@ import pytest
 from tests.core.story import T0, M, S, Story, table
 
 from herenow.core.model import own, truth
-from herenow.core.visibility import Sight, seen
+from herenow.core.visibility import ViewScope, seen
 
 BEFORE = {
     "never here": "1s",
@@ -49,7 +49,7 @@ def test_hidden_is_signed_out_at_the_moment_of_hiding(before, hidden):
     assert shown == len(signed_out.changes), "the same number of frames"
     story.play(hidden)
     assert story.view == signed_out.view
-    assert seen(story.record, Sight.FULL) == seen(signed_out.record, Sight.FULL)
+    assert seen(story.record, ViewScope.FULL) == seen(signed_out.record, ViewScope.FULL)
     assert len(story.changes) == shown
 
 

@@ -1,69 +1,114 @@
-"""C5: a cap on the sessions of one user; those in grace give way, oldest first; the others live on."""
+"""Rate limits: a bucket gives what it holds, fills at its rate, and is never fuller than full.
 
-from tests.core.story import Story, table
+Load shedding: what an overloaded node gives up, in which order, and what it never does.
+"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herenow.core.limits import Rate, Shed, may_wait, shed_level, take_token
+from herenow.core.model import NOBODY_HERE, Custom, Platform, Status, View
+
+RATE = Rate(every=30_000, burst=5)
+NOW = 1_800_000_000_000
 
 
-@table(
-    "script, devices, refused",
-    {
-        "C5 up to the cap": ("connect d1, connect d2, connect d3", "d1 d2 d3", ""),
-        "C5 one too many": ("connect d1, connect d2, connect d3, connect d4", "d1 d2 d3", "d4"),
-        "C5 on other nodes too": (
-            "connect d1, connect d2 on n2, connect d3 on n2, connect d4 on n3",
-            "d1 d2 d3",
-            "d4",
-        ),
-        "C5 by REST": ("connect d1, connect d2, connect d3, rest d4", "d1 d2 d3", "d4"),
-        "C5 one in grace gives way": (
-            "connect d1, connect d2, connect d3, drop d2, connect d4",
-            "d1 d3 d4",
-            "",
-        ),
-        "C5 the oldest gives way": (
-            "connect d1, connect d2, connect d3, drop d3, 1s, drop d1, 1s, connect d4",
-            "d1 d2 d4",
-            "",
-        ),
-        "C5 as many as needed": (
-            "connect d1, connect d2, connect d3, drop d1, drop d2, connect d4, connect d5",
-            "d3 d4 d5",
-            "",
-        ),
-        "C5 the same device again": ("connect d1, connect d2, connect d3, connect d3", "d1 d2 d3", ""),
-        "C5 back from grace": ("connect d1, connect d2, connect d3, drop d3, connect d3", "d1 d2 d3", ""),
-        "C5 back from grace elsewhere": (
-            "connect d1, connect d2, connect d3, drop d3, connect d3 on n2",
-            "d1 d2 d3",
-            "",
-        ),
-        "C5 a socket instead of REST": ("connect d1, connect d2, rest d3, connect d3", "d1 d2 d3", ""),
-        "C5 a place is free again": (
-            "connect d1, connect d2, connect d3, connect d4, bye d1, connect d4",
-            "d2 d3 d4",
-            "d4",
-        ),
-        "C5 under a new epoch": (
-            "connect d1 on n2, connect d2 on n2, connect d3 on n2, cut n2, 10s, returns n2",
-            "d1 d2 d3",
-            "",
-        ),
-    },
+def taken(times, rate=RATE):
+    """Which of these moments got something, and what the others had to wait."""
+    full_at, waits = None, []
+    for now in times:
+        full_at, wait = take_token(full_at, now, rate)
+        waits.append(wait)
+    return waits
+
+
+@pytest.mark.parametrize(
+    ("times", "waits"),
+    [
+        ([0] * 6, [0, 0, 0, 0, 0, 30_000]),
+        ([0] * 5 + [29_999, 30_000, 30_000], [0, 0, 0, 0, 0, 1, 0, 30_000]),
+        ([0] * 5 + [60_000] * 3, [0, 0, 0, 0, 0, 0, 0, 30_000]),
+        ([0] * 5 + [10_000_000] * 6, [0] * 10 + [30_000]),
+        ([0, 30_000, 60_000, 90_000, 120_000, 150_000, 180_000], [0] * 7),
+        ([5_000, 0], [0, 0]),  # a clock that was set back
+    ],
 )
-def test_the_cap(script, devices, refused):
-    story = Story(max_sessions=3).play(script)
-    assert story.devices == devices
-    assert " ".join(device for device, why in story.ended if why == "refused") == refused
-    story.saw("online")
+def test_so_many_at_once_and_one_more_per_period(times, waits):
+    assert taken([NOW + time for time in times]) == waits
 
 
-def test_giving_way_shows_nothing():
-    story = Story(max_sessions=1).play("connect d1 as web, drop d1, 10s, connect d2 as web, 1m").saw("online")
-    assert story.devices == "d2"
+def test_a_refusal_costs_nothing():
+    full_at, _ = take_token(None, NOW, Rate(1_000, 1))
+    assert [take_token(full_at, NOW + 500, Rate(1_000, 1)) for _ in range(3)] == [(full_at, 500)] * 3
 
 
-def test_fifty_by_default():
-    story = Story()
-    for number in range(51):
-        story.connect(f"d{number}", on=f"n{1 + number % 3}")
-    assert len(story.record.sessions) == 50
-    assert story.ended == [("d50", "refused")]
+@given(st.lists(st.sampled_from([0, 1, 29_999, 30_000, 30_001, 150_000]), max_size=60), st.integers(1, 6))
+def test_no_window_sees_more_than_it_may(pauses, burst):
+    rate, now, got = Rate(30_000, burst), NOW, []
+    full_at = None
+    for pause in pauses:
+        now += pause
+        full_at, wait = take_token(full_at, now, rate)
+        if wait == 0:
+            got.append(now)
+        assert take_token(full_at, now + wait, rate)[1] == 0 or wait == 0  # who waits as told is let in
+    for first in range(len(got)):
+        for last in range(first, len(got)):
+            assert last - first + 1 <= burst + (got[last] - got[first]) // rate.every
+
+
+ONLINE = View(Status.ONLINE, 1, platforms=(Platform.WEB,))
+AWAY = View(Status.AWAY, 2, platforms=(Platform.WEB,))
+BUSY = View(Status.BUSY, 3, platforms=(Platform.WEB,))
+TEA = View(Status.ONLINE, 1, custom=Custom("tea"), platforms=(Platform.WEB,))
+AWAY_TEA = View(Status.AWAY, 2, custom=Custom("tea"), platforms=(Platform.WEB,))
+PHONE = View(Status.ONLINE, 1, platforms=(Platform.MOBILE,))
+GONE = View(Status.OFFLINE, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "given_up_from"),
+    [
+        (ONLINE, AWAY, Shed.IDLENESS),
+        (AWAY, ONLINE, Shed.IDLENESS),
+        (ONLINE, TEA, Shed.TEXT),
+        (TEA, ONLINE, Shed.TEXT),
+        (ONLINE, AWAY_TEA, Shed.TEXT),
+        (ONLINE, PHONE, Shed.TEXT),
+        (ONLINE, BUSY, None),
+        (BUSY, ONLINE, None),
+        (BUSY, AWAY, None),
+        (ONLINE, GONE, None),
+        (GONE, ONLINE, None),
+        (TEA, GONE, None),
+        (GONE, AWAY, None),
+        (GONE, NOBODY_HERE, None),
+        (NOBODY_HERE, GONE, None),
+        (ONLINE, ONLINE, None),
+    ],
+)
+def test_which_difference_waits_from_which_level_on(before, after, given_up_from):
+    levels = [shed for shed in Shed if may_wait(before, after, shed)]
+    assert levels == [shed for shed in Shed if given_up_from is not None and shed >= given_up_from]
+
+
+@pytest.mark.parametrize(
+    ("present", "late", "expected"),
+    [
+        (Shed.NOTHING, 0.0, Shed.NOTHING),
+        (Shed.NOTHING, 0.199, Shed.NOTHING),
+        (Shed.NOTHING, 0.2, Shed.TYPING),
+        (Shed.NOTHING, 0.5, Shed.IDLENESS),
+        (Shed.NOTHING, 1.0, Shed.TEXT),
+        (Shed.TEXT, 0.5, Shed.TEXT),
+        (Shed.TEXT, 0.49, Shed.IDLENESS),
+        (Shed.IDLENESS, 0.25, Shed.IDLENESS),
+        (Shed.IDLENESS, 0.249, Shed.TYPING),
+        (Shed.TYPING, 0.1, Shed.TYPING),
+        (Shed.TYPING, 0.099, Shed.NOTHING),
+        (Shed.TEXT, 0.0, Shed.NOTHING),
+    ],
+)
+def test_a_level_begins_at_its_bound_and_is_left_at_half_of_it(present, late, expected):
+    assert shed_level(present, late) is expected

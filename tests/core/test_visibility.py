@@ -18,7 +18,7 @@ from herenow.core.visibility import (
     Kind,
     Preferences,
     PreferencesEdit,
-    Sight,
+    ViewScope,
     Visibility,
     bucket_of,
     day_of,
@@ -43,40 +43,44 @@ TODAY = day_of(T0)
 
 
 def frozen(last_seen, *, blurred=False):
-    return Sight(Kind.FROZEN, blurred=blurred, last_seen=last_seen)
+    return ViewScope(Kind.FROZEN, blurred=blurred, last_seen=last_seen)
 
 
 @table(
     "facts, sight, rule",
     {
-        "strangers": (Facts(), Sight.NONE, "not_related"),
-        "they follow each other": (Facts(mutual_follow=True), Sight.FULL, "contacts"),
-        "they are in contact": (Facts(contact=True), Sight.FULL, "contacts"),
-        "they share a room": (Facts(shares_room=True), Sight.FULL, "contacts"),
-        "oneself": (Facts(same_user=True), Sight.TRUTH, "self"),
-        "oneself, related by mistake": (Facts(same_user=True, contact=True), Sight.TRUTH, "self"),
+        "strangers": (Facts(), ViewScope.NONE, "not_related"),
+        "they follow each other": (Facts(mutual_follow=True), ViewScope.FULL, "contacts"),
+        "they are in contact": (Facts(contact=True), ViewScope.FULL, "contacts"),
+        "they share a room": (Facts(shares_room=True), ViewScope.FULL, "contacts"),
+        "oneself": (Facts(same_user=True), ViewScope.TRUTH, "self"),
+        "oneself, related by mistake": (Facts(same_user=True, contact=True), ViewScope.TRUTH, "self"),
         "oneself, hidden in every way": (
             Facts(same_user=True, block=BLOCKED, target=NOBODY, invisible=True),
-            Sight.TRUTH,
+            ViewScope.TRUTH,
             "self",
         ),
-        "a service": (Facts(service=True), Sight.TRUTH, "service"),
-        "a service that is related": (Facts(service=True, contact=True), Sight.TRUTH, "service"),
+        "a service": (Facts(service=True), ViewScope.TRUTH, "service"),
+        "a service that is related": (Facts(service=True, contact=True), ViewScope.TRUTH, "service"),
         "a service sees who hides": (
             Facts(service=True, block=BLOCKED, target=NOBODY, invisible=True),
-            Sight.TRUTH,
+            ViewScope.TRUTH,
             "service",
         ),
         # Blocks
         "blocked": (Facts(contact=True, block=BLOCKED), frozen(30), "blocked"),
         "blocked, never seen before": (Facts(contact=True, block=Block()), frozen(None), "blocked"),
-        "a blocked stranger is a stranger": (Facts(block=BLOCKED), Sight.NONE, "blocked"),
+        "a blocked stranger is a stranger": (Facts(block=BLOCKED), ViewScope.NONE, "blocked"),
         "a blocked stranger of one who is shown to everyone": (
             Facts(block=BLOCKED, target=EVERYONE),
             frozen(30),
             "blocked",
         ),
-        "a blocked stranger of one who hides": (Facts(block=BLOCKED, target=NOBODY), Sight.NONE, "blocked"),
+        "a blocked stranger of one who hides": (
+            Facts(block=BLOCKED, target=NOBODY),
+            ViewScope.NONE,
+            "blocked",
+        ),
         "blocked by one who does not share": (
             Facts(contact=True, block=BLOCKED, target=SECRETIVE),
             frozen(30, blurred=True),
@@ -92,11 +96,11 @@ def frozen(last_seen, *, blurred=False):
             frozen(30),
             "blocked",
         ),
-        "a lifted block is none": (Facts(contact=True, block=LIFTED), Sight.FULL, "contacts"),
-        "a lifted block of strangers": (Facts(block=LIFTED), Sight.NONE, "not_related"),
+        "a lifted block is none": (Facts(contact=True, block=LIFTED), ViewScope.FULL, "contacts"),
+        "a lifted block of strangers": (Facts(block=LIFTED), ViewScope.NONE, "not_related"),
         # Nobody
         "nobody": (Facts(contact=True, target=NOBODY), frozen(40), "nobody"),
-        "nobody, for a stranger": (Facts(target=NOBODY), Sight.NONE, "not_related"),
+        "nobody, for a stranger": (Facts(target=NOBODY), ViewScope.NONE, "not_related"),
         "nobody, not sharing": (
             Facts(contact=True, target=replace(NOBODY, share_last_seen=False)),
             frozen(40, blurred=True),
@@ -118,11 +122,11 @@ def frozen(last_seen, *, blurred=False):
             "nobody",
         ),
         # The rest
-        "invisible": (Facts(contact=True, invisible=True), Sight.FULL, "invisible"),
-        "invisible, for a stranger": (Facts(invisible=True), Sight.NONE, "not_related"),
+        "invisible": (Facts(contact=True, invisible=True), ViewScope.FULL, "invisible"),
+        "invisible, for a stranger": (Facts(invisible=True), ViewScope.NONE, "not_related"),
         "invisible and not sharing": (
             Facts(contact=True, invisible=True, target=SECRETIVE),
-            Sight.BLURRED,
+            ViewScope.BLURRED,
             "invisible",
         ),
         "invisible and blocked": (
@@ -130,26 +134,26 @@ def frozen(last_seen, *, blurred=False):
             frozen(30),
             "blocked",
         ),
-        "the target does not share": (Facts(contact=True, target=SECRETIVE), Sight.BLURRED, "blurred"),
-        "the viewer does not share": (Facts(contact=True, viewer_shares=False), Sight.BLURRED, "blurred"),
-        "a stranger who does not share": (Facts(viewer_shares=False), Sight.NONE, "not_related"),
-        "everyone, for a stranger": (Facts(target=EVERYONE), Sight.FULL, "everyone"),
-        "everyone, for a contact": (Facts(contact=True, target=EVERYONE), Sight.FULL, "contacts"),
+        "the target does not share": (Facts(contact=True, target=SECRETIVE), ViewScope.BLURRED, "blurred"),
+        "the viewer does not share": (Facts(contact=True, viewer_shares=False), ViewScope.BLURRED, "blurred"),
+        "a stranger who does not share": (Facts(viewer_shares=False), ViewScope.NONE, "not_related"),
+        "everyone, for a stranger": (Facts(target=EVERYONE), ViewScope.FULL, "everyone"),
+        "everyone, for a contact": (Facts(contact=True, target=EVERYONE), ViewScope.FULL, "contacts"),
         "everyone, not sharing": (
             Facts(target=replace(EVERYONE, share_last_seen=False)),
-            Sight.BLURRED,
+            ViewScope.BLURRED,
             "blurred",
         ),
         "public is about the profile alone": (
             Facts(target=Preferences(public=True)),
-            Sight.NONE,
+            ViewScope.NONE,
             "not_related",
         ),
     },
 )
 def test_the_first_rule_that_applies_decides(facts, sight, rule):
     verdict = judge(facts)
-    assert (verdict.sight, verdict.rule) == (sight, rule)
+    assert (verdict.scope, verdict.rule) == (sight, rule)
 
 
 def test_the_rules_stand_in_the_order_of_the_contract():
@@ -216,7 +220,7 @@ def test_every_pair_gets_a_verdict_by_a_rule_with_a_name(facts):
 
 @given(others, presences)
 def test_nobody_but_oneself_and_services_gets_the_truth(facts, presence):
-    sight = judge(facts).sight
+    sight = judge(facts).scope
     assert sight.kind is not Kind.TRUTH
     if presence.hidden:
         assert seen(presence, sight, TODAY).status is Status.OFFLINE
@@ -226,7 +230,7 @@ def test_nobody_but_oneself_and_services_gets_the_truth(facts, presence):
 @given(others, presences, presences)
 def test_while_hidden_no_record_makes_a_difference(facts, one, other):
     if in_force(facts.block) or facts.target.visibility is Visibility.NOBODY:
-        sight = judge(facts).sight
+        sight = judge(facts).scope
         assert seen(one, sight, TODAY) == seen(other, sight, TODAY)
         assert seen(one, sight, TODAY).status is Status.OFFLINE
         assert not may_hear_typing(one, sight)
@@ -236,7 +240,7 @@ def test_while_hidden_no_record_makes_a_difference(facts, one, other):
 def test_a_blocked_stranger_is_a_stranger(facts):
     facts = replace(facts, mutual_follow=False, contact=False, shares_room=False)
     if facts.target.visibility is not Visibility.EVERYONE:
-        assert judge(facts).sight == judge(replace(facts, block=None)).sight == Sight.NONE
+        assert judge(facts).scope == judge(replace(facts, block=None)).scope == ViewScope.NONE
 
 
 @given(others, presences)
@@ -244,12 +248,12 @@ def test_a_block_takes_away_and_adds_nothing(facts, presence):
     """Who looks gets exactly the view of somebody who signed out at that moment, in the shape they are used to."""
     unblocked = replace(facts, block=None)
     block = Block(last_seen_when_blocked(presence, unblocked, T0 + 60 * M))
-    hidden = seen(presence, judge(replace(facts, block=block)).sight, TODAY)
+    hidden = seen(presence, judge(replace(facts, block=block)).scope, TODAY)
     gone = altered(
         presence, sessions=(), status=Status.OFFLINE, since=None, custom=None, platforms=frozenset()
     )
     gone = altered(gone, last_seen=last_seen_if_gone(presence, T0 + 60 * M))
-    assert hidden == seen(gone, judge(unblocked).sight, TODAY)
+    assert hidden == seen(gone, judge(unblocked).scope, TODAY)
 
 
 @given(others, presences)
@@ -262,29 +266,29 @@ def test_nobody_takes_away_and_adds_nothing(facts, presence):
         presence, sessions=(), status=Status.OFFLINE, since=None, custom=None, platforms=frozenset()
     )
     gone = altered(gone, last_seen=gone_at)
-    hidden = seen(presence, judge(replace(facts, target=hiding)).sight, TODAY)
-    assert hidden == seen(gone, judge(facts).sight, TODAY)
+    hidden = seen(presence, judge(replace(facts, target=hiding)).scope, TODAY)
+    assert hidden == seen(gone, judge(facts).scope, TODAY)
 
 
 @given(others)
 def test_invisible_changes_the_rules_name_and_never_the_sight(facts):
     """The record says it already; so views need not be judged anew when somebody hides."""
     seen_by_all, hidden = judge(replace(facts, invisible=False)), judge(replace(facts, invisible=True))
-    assert seen_by_all.sight == hidden.sight
+    assert seen_by_all.scope == hidden.scope
 
 
 @given(others, presences)
 def test_who_may_not_know_times_gets_none(facts, presence):
     if facts.blurred:
-        view = seen(presence, judge(facts).sight, TODAY)
+        view = seen(presence, judge(facts).scope, TODAY)
         assert (view.since, view.last_seen) == (None, None)
 
 
 @given(others)
 def test_hiding_more_never_shows_more(facts):
     more = replace(facts, block=Block(5))
-    if judge(facts).sight.kind in (Kind.NONE, Kind.FROZEN):
-        assert judge(more).sight.kind in (Kind.NONE, Kind.FROZEN)
+    if judge(facts).scope.kind in (Kind.NONE, Kind.FROZEN):
+        assert judge(more).scope.kind in (Kind.NONE, Kind.FROZEN)
 
 
 # --- Two hidings at once -----------------------------------------------------------------------------------------------
@@ -302,7 +306,7 @@ def test_a_block_of_somebody_who_hides_goes_on_from_there_and_outlasts_it():
     hiding = Facts(contact=True, target=NOBODY)
     block = Block(last_seen_when_blocked(HERE, hiding, NOW))
     assert block == Block(40)
-    assert judge(Facts(contact=True, block=block)).sight == frozen(40)
+    assert judge(Facts(contact=True, block=block)).scope == frozen(40)
 
 
 def test_a_block_that_is_lifted_while_its_target_hides_is_remembered():
@@ -313,7 +317,7 @@ def test_a_block_that_is_lifted_while_its_target_hides_is_remembered():
 
 def test_a_block_between_strangers_holds_when_they_become_friends():
     block = Block(last_seen_when_blocked(HERE, Facts(), NOW))
-    assert judge(Facts(contact=True, block=block)).sight == frozen(NOW)
+    assert judge(Facts(contact=True, block=block)).scope == frozen(NOW)
 
 
 @table(
@@ -381,12 +385,12 @@ PRESENT = "connect d1 as web, text tea, 1s"
 )
 def test_what_each_sight_shows(script, full, own):
     presence = Story().play(script).record
-    assert seen(presence, Sight.FULL) == public(presence)
-    assert seen(presence, Sight.FULL).status.word == status_in_public(presence).word == full
-    assert seen(presence, Sight.TRUTH) == truth(presence)
-    assert seen(presence, Sight.TRUTH).status.word == seen_by_oneself(presence).status.word == own
-    assert seen(presence, Sight.NONE) == NOBODY_HERE == seen(Presence(), Sight.FULL)
-    blurred = seen(presence, Sight.BLURRED, TODAY)
+    assert seen(presence, ViewScope.FULL) == public(presence)
+    assert seen(presence, ViewScope.FULL).status.word == status_in_public(presence).word == full
+    assert seen(presence, ViewScope.TRUTH) == truth(presence)
+    assert seen(presence, ViewScope.TRUTH).status.word == seen_by_oneself(presence).status.word == own
+    assert seen(presence, ViewScope.NONE) == NOBODY_HERE == seen(Presence(), ViewScope.FULL)
+    blurred = seen(presence, ViewScope.BLURRED, TODAY)
     assert (blurred.since, blurred.last_seen) == (None, None)
     assert (blurred.status, blurred.custom, blurred.platforms) == (
         public(presence).status,
@@ -406,11 +410,11 @@ def test_an_offline_view_says_nothing_but_when():
 @table(
     "sight, word",
     {
-        "truth": (Sight.TRUTH, "truth"),
-        "full": (Sight.FULL, "full"),
-        "blurred": (Sight.BLURRED, "blurred"),
+        "truth": (ViewScope.TRUTH, "truth"),
+        "full": (ViewScope.FULL, "full"),
+        "blurred": (ViewScope.BLURRED, "blurred"),
         "frozen": (frozen(1), "offline"),
-        "none": (Sight.NONE, "offline"),
+        "none": (ViewScope.NONE, "offline"),
     },
 )
 def test_a_sight_has_the_contracts_word(sight, word):
@@ -419,7 +423,7 @@ def test_a_sight_has_the_contracts_word(sight, word):
 
 def test_a_blurred_view_cannot_forget_the_day():
     with pytest.raises(ValueError, match="day"):
-        seen(Presence(), Sight.BLURRED)
+        seen(Presence(), ViewScope.BLURRED)
 
 
 MIDNIGHT = 20_000 * DAY
@@ -454,14 +458,14 @@ def test_a_bucket_tells_the_day_and_never_the_time_of_day(ago, one, other):
 @table(
     "script, sight, hears",
     {
-        "a friend": ("connect d1", Sight.FULL, True),
-        "a friend who gets no times": ("connect d1", Sight.BLURRED, True),
-        "a stranger": ("connect d1", Sight.NONE, False),
+        "a friend": ("connect d1", ViewScope.FULL, True),
+        "a friend who gets no times": ("connect d1", ViewScope.BLURRED, True),
+        "a stranger": ("connect d1", ViewScope.NONE, False),
         "somebody blocked": ("connect d1", frozen(5), False),
-        "of one who hides": ("connect d1, mode invisible", Sight.FULL, False),
-        "of one who is shown again": ("connect d1, mode invisible, mode auto", Sight.FULL, True),
-        "of one who is busy": ("connect d1, mode busy", Sight.FULL, True),
-        "oneself needs no telling": ("connect d1", Sight.TRUTH, False),
+        "of one who hides": ("connect d1, mode invisible", ViewScope.FULL, False),
+        "of one who is shown again": ("connect d1, mode invisible, mode auto", ViewScope.FULL, True),
+        "of one who is busy": ("connect d1, mode busy", ViewScope.FULL, True),
+        "oneself needs no telling": ("connect d1", ViewScope.TRUTH, False),
     },
 )
 def test_who_hears_typing(script, sight, hears):
@@ -473,4 +477,4 @@ def test_related_in_any_way_is_related(flags):
     mutual, contact, room = flags
     facts = Facts(mutual_follow=mutual, contact=contact, shares_room=room)
     assert facts.related is any(flags)
-    assert (judge(facts).sight == Sight.FULL) is any(flags)
+    assert (judge(facts).scope == ViewScope.FULL) is any(flags)

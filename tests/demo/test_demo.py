@@ -9,7 +9,7 @@ import pytest
 from tests.api.world import NOW, SECRET, problem, serving
 
 from herenow.demo import PEOPLE, Demo
-from herenow.transport.auth.tokens import ANY, verify
+from herenow.transport.auth import ANY, verify
 
 pytestmark = pytest.mark.asyncio
 

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.ports import Committed, Engine, Fenced, Lease, Loaded, Write
 from herenow_testing.contracts.engine import NOW, TERMS, head_of, joined, record, stored, user_of, users_of

@@ -9,7 +9,7 @@ import pytest
 
 from herenow.core.shards import shard_of
 from herenow.engines import ENGINES, make_engine
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.engines.memory.shard import WASTE
 from herenow.errors import ConfigurationError
 from herenow.ports import Engine, Lease, Loaded, LogPart, Offer, Write

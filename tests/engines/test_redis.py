@@ -9,7 +9,7 @@ import pytest
 from tests.redis_servers import RedisProcess, trim
 
 from herenow.engines import make_engine
-from herenow.engines.redis.keys import ShardKeys
+from herenow.engines.redis import ShardKeys
 from herenow_testing.contracts.engine import TERMS, EngineContract
 
 NAMES = (f"t{number}" for number in itertools.count())

@@ -10,9 +10,8 @@ import pytest
 from tests.redis_servers import ClusterGroup, SentinelGroup, running, wait_for
 
 from herenow.engines import make_engine
-from herenow.engines.redis.client import servers
-from herenow.engines.redis.client.connection import Link, connect
-from herenow.engines.redis.keys import ShardKeys
+from herenow.engines.redis import ShardKeys
+from herenow.engines.redis.client import RedisConnection, connect, redis_server, sentinel
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ports import Committed, Fenced, Lease, Loaded, Write
 from herenow_testing.contracts.engine import (
@@ -126,14 +125,14 @@ async def test_while_a_server_is_away_a_thousand_callers_are_a_few_attempts_to_r
         attempts.append(address)
         return await connect(address, login)
 
-    monkeypatch.setattr(servers, "connect", counted)
+    monkeypatch.setattr(redis_server, "connect", counted)
     server.kill()
     began = asyncio.get_running_loop().time()
     for _ in range(1_000):
         with pytest.raises(Unavailable):
             await engine.load(["ana"])
     took = asyncio.get_running_loop().time() - began
-    assert 1 <= len(attempts) <= 2 + took / servers.BREATH
+    assert 1 <= len(attempts) <= 2 + took / redis_server.BREATH
 
 
 # Forgetting
@@ -299,7 +298,7 @@ async def test_a_planned_failover_is_heard_of_and_the_old_master_is_not_written_
         wait_for(lambda: group.replica.client.info("replication")["role"] == "master", "no failover")
         await sooner_or_later(
             lambda: engine.load([user]),
-            lambda _: any(each.address.port == group.replica.port for each in engine._servers.everyone()),
+            lambda _: any(each.address.port == group.replica.port for each in engine._servers.masters()),
         )
         answer = await sooner_or_later(lambda: engine.jump(0, node.epoch, 10))
         assert answer == 1
@@ -307,33 +306,33 @@ async def test_a_planned_failover_is_heard_of_and_the_old_master_is_not_written_
 
 
 async def test_a_sentinel_that_vanished_without_a_word_is_listened_to_again(group, monkeypatch):
-    monkeypatch.setattr(servers, "LISTEN_QUIET", 0.2)
-    sentinel = group.sentinels[0]
+    monkeypatch.setattr(sentinel, "LISTEN_QUIET", 0.2)
+    vanishing = group.sentinels[0]
 
     def listening():
         return {
-            each["id"] for each in sentinel.client.client_list(_type="pubsub") if each["name"] == "herenow"
+            each["id"] for each in vanishing.client.client_list(_type="pubsub") if each["name"] == "herenow"
         }
 
     async with opened(group.url):
         await asyncio.to_thread(wait_for, listening, "nobody listens")
         [before] = listening()
-        sentinel.stop_the_clock()
+        vanishing.stop_the_clock()
         await asyncio.sleep(1)  # longer than two silences
-        sentinel.go_on()
+        vanishing.go_on()
         await asyncio.to_thread(wait_for, lambda: listening() - {before}, "nobody listens again")
 
 
 async def test_a_quiet_sentinel_is_not_left(group, monkeypatch):
-    monkeypatch.setattr(servers, "LISTEN_QUIET", 0.05)
+    monkeypatch.setattr(sentinel, "LISTEN_QUIET", 0.05)
     asked = []
-    say = Link.say
+    send = RedisConnection.send
 
-    def counted(link, command):
-        asked.append(link)
-        say(link, command)
+    def counted(connection, command):
+        asked.append(connection)
+        send(connection, command)
 
-    monkeypatch.setattr(Link, "say", counted)
+    monkeypatch.setattr(RedisConnection, "send", counted)
     async with opened(group.url):
         async with asyncio.timeout(PATIENCE):
             while len(asked) < 12:
@@ -389,7 +388,7 @@ async def test_when_a_master_of_a_cluster_stands_still_its_logs_are_silent_and_t
         heads = await engine.heads()
         victim.stop_the_clock()
         try:
-            await sooner_or_later(lambda: engine.tail(heads, 0.1), lambda _: engine.silent == silenced)
+            await sooner_or_later(lambda: engine.tail(heads, 0.1), lambda _: engine.unresponsive == silenced)
             await elsewhere.write(Write(user_of(engine, elsewhere.shard), None, record(1), note=b"n"))
             [part] = await sooner_or_later(lambda: engine.tail(heads, 5), lambda parts: parts)
             assert part.shard == elsewhere.shard
@@ -398,7 +397,7 @@ async def test_when_a_master_of_a_cluster_stands_still_its_logs_are_silent_and_t
             }
         finally:
             victim.go_on()
-        await sooner_or_later(lambda: engine.tail(heads, 0.1), lambda _: not engine.silent)
+        await sooner_or_later(lambda: engine.tail(heads, 0.1), lambda _: not engine.unresponsive)
 
 
 async def test_a_slot_that_is_being_moved_is_away_and_never_absent(cluster):

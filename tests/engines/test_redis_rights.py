@@ -7,7 +7,7 @@ from tests.engines.test_twins import EPOCHS, Twins
 from tests.redis_servers import running
 
 from herenow.engines import make_engine
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.ports import Lease
 from herenow_testing.contracts.engine import NOW, TERMS
 

@@ -10,9 +10,8 @@ from tests.ports import free_port
 from tests.redis_servers import ClusterGroup, RedisProcess, debian_binary, running
 
 from herenow.engines import make_engine
-from herenow.engines.redis.client.connection import Address
-from herenow.engines.redis.client.url import Kind, parse
-from herenow.engines.redis.keys import slot_of
+from herenow.engines.redis import slot_of
+from herenow.engines.redis.client import Address, Topology, parse_url
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ports import Write
 from herenow_testing.contracts.engine import TERMS, joined, record, stored, user_of
@@ -21,26 +20,26 @@ from herenow_testing.contracts.engine import TERMS, joined, record, stored, user
 @pytest.mark.parametrize(
     ("url", "kind", "addresses", "user", "password", "database", "master"),
     [
-        ("redis://cache", Kind.SINGLE, ["cache:6379"], None, None, 0, ""),
-        ("redis://cache:7000/3", Kind.SINGLE, ["cache:7000"], None, None, 3, ""),
-        ("redis://:p%40ss@cache", Kind.SINGLE, ["cache:6379"], None, "p@ss", 0, ""),
-        ("redis://ops:p%3Aw@[::1]:7000", Kind.SINGLE, ["[::1]:7000"], "ops", "p:w", 0, ""),
-        ("rediss://cache", Kind.SINGLE_TLS, ["cache:6379"], None, None, 0, ""),
-        ("redis+sentinel://a,b:7/main", Kind.SENTINEL, ["a:26379", "b:7"], None, None, 0, "main"),
-        ("redis+sentinel://:pw@a:1,b:2/main?db=2", Kind.SENTINEL, ["a:1", "b:2"], None, "pw", 2, "main"),
-        ("redis+cluster://a:1,b:2,c", Kind.CLUSTER, ["a:1", "b:2", "c:6379"], None, None, 0, ""),
+        ("redis://cache", Topology.SINGLE, ["cache:6379"], None, None, 0, ""),
+        ("redis://cache:7000/3", Topology.SINGLE, ["cache:7000"], None, None, 3, ""),
+        ("redis://:p%40ss@cache", Topology.SINGLE, ["cache:6379"], None, "p@ss", 0, ""),
+        ("redis://ops:p%3Aw@[::1]:7000", Topology.SINGLE, ["[::1]:7000"], "ops", "p:w", 0, ""),
+        ("rediss://cache", Topology.SINGLE_TLS, ["cache:6379"], None, None, 0, ""),
+        ("redis+sentinel://a,b:7/main", Topology.SENTINEL, ["a:26379", "b:7"], None, None, 0, "main"),
+        ("redis+sentinel://:pw@a:1,b:2/main?db=2", Topology.SENTINEL, ["a:1", "b:2"], None, "pw", 2, "main"),
+        ("redis+cluster://a:1,b:2,c", Topology.CLUSTER, ["a:1", "b:2", "c:6379"], None, None, 0, ""),
     ],
 )
 def test_a_url_says_where_and_how(url, kind, addresses, user, password, database, master):
-    target = parse(url)
-    assert (target.kind, [str(address) for address in target.addresses], target.master) == (
+    target = parse_url(url)
+    assert (target.topology, [str(address) for address in target.addresses], target.master) == (
         kind,
         addresses,
         master,
     )
     login = target.login
     assert (login.user, login.password, login.database) == (user, password, database)
-    assert (login.tls is not None) == (kind is Kind.SINGLE_TLS)
+    assert (login.tls is not None) == (kind is Topology.SINGLE_TLS)
 
 
 @pytest.mark.parametrize(

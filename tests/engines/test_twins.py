@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from herenow.engines import make_engine
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.ports import Batch, Committed, Fenced, Offer, Write
 from herenow_testing.contracts.engine import NOW, TERMS, record, users_of
 

@@ -17,11 +17,11 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from tests.api.world import SERVICE, serving
 
 import herenow
-from herenow.api.app import CONTRACT
+from herenow.api.application import CONTRACT
 from herenow.api.description.openapi import document
-from herenow.engines.redis.keys import Keys
-from herenow.ledgers.sql.schema import metadata
-from herenow.ledgers.sqlite.ledger import SqliteLedger
+from herenow.engines.redis import Keys
+from herenow.ledgers.sql import metadata
+from herenow.ledgers.sqlite import SqliteLedger
 from herenow.settings import Settings
 from herenow.wire.codes import CLOSES, CODES
 from herenow.wire.frames import Frame

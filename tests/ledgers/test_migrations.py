@@ -9,9 +9,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.exc import OperationalError
 
 from herenow.errors import ConfigurationError, Unavailable
-from herenow.ledgers.sql import revisions
-from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE, metadata
-from herenow.ledgers.sqlite.ledger import SqliteLedger
+from herenow.ledgers.sql import NEWEST, VERSION_TABLE, metadata, revisions
+from herenow.ledgers.sqlite import SqliteLedger
 
 
 @pytest.fixture

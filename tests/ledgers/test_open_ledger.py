@@ -6,7 +6,7 @@ import pytest
 
 from herenow.errors import ConfigurationError
 from herenow.ledgers import open_ledger
-from herenow.ledgers.postgres.url import read_place
+from herenow.ledgers.postgres import parse_postgres_url
 
 
 async def test_three_slashes_are_a_file_beside_the_current_directory(tmp_path, monkeypatch):
@@ -62,7 +62,7 @@ def test_an_unknown_scheme_is_refused_with_the_known_ones_and_without_secrets(ur
     ],
 )
 def test_a_postgresql_url_names_hosts_and_is_shown_without_its_password(rest, hosts, shown):
-    place = read_place(rest)
+    place = parse_postgres_url(rest)
     assert (place.hosts, str(place)) == (hosts, shown)
     assert place.url == f"postgresql://{rest}"
     assert not re.search("pw|p%2F|p@w|hunter2", repr(place))

@@ -11,7 +11,7 @@ from herenow.core.model import Mode
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.ledgers import open_ledger
-from herenow.ledgers.sql.dialect import Turn
+from herenow.ledgers.sql import LockKind
 from herenow.ports import BlockRow, Choice, LedgerChange, RelationRow, Void
 from herenow_testing.contracts.ledger import NOW, LedgerContract, chosen, contact, follow, gone, room, seen
 
@@ -59,7 +59,7 @@ class Held:
 
 def in_turn(ledger, told):
     def work(connection):
-        ledger._changes.take_turn(connection)
+        ledger._changes.lock(connection)
         ledger._changes.tell(connection, told)
 
     return work
@@ -146,8 +146,8 @@ async def test_reading_waits_for_nobody(ledger, other):
     await ledger.set_preferences("ana", PreferencesEdit(public=True), NOW, None)
 
     def work(connection):
-        ledger._changes.take_turn(connection)
-        return ledger._privacy.set_preferences(connection, "ana", PreferencesEdit(public=False), NOW, None)
+        ledger._changes.lock(connection)
+        return ledger._visibility.set_preferences(connection, "ana", PreferencesEdit(public=False), NOW, None)
 
     slow = await Held(ledger, work).there()
     assert await other.preferences(["ana"]) == {"ana": Preferences(public=True)}
@@ -175,8 +175,8 @@ async def test_a_last_seen_that_is_being_saved_does_not_survive_a_deletion(serve
     await ledger.save_last_seen({"ana": NOW - 5})
 
     def work(connection):
-        ledger._flavour.wait_for(Turn.SAVING, connection)
-        ledger._people.save_last_seen(connection, {"ana": NOW - 1})
+        ledger._dialect.lock(LockKind.SAVING, connection)
+        ledger._users.save_last_seen(connection, {"ana": NOW - 1})
 
     saving = await Held(ledger, work).there()
     erasing = asyncio.ensure_future(other.erase(Void("ana", NOW, NOW + 10, NOW)))

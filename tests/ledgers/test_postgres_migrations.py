@@ -11,10 +11,9 @@ from sqlalchemy.exc import OperationalError
 from tests.postgres_server import open_postgres
 
 from herenow.errors import ConfigurationError, Unavailable
-from herenow.ledgers.postgres import ledger as postgres
+from herenow.ledgers.postgres import postgres_ledger as postgres
 from herenow.ledgers.postgres.schema_check import make_schema
-from herenow.ledgers.sql import revisions
-from herenow.ledgers.sql.schema import NEWEST, VERSION_TABLE, metadata
+from herenow.ledgers.sql import NEWEST, VERSION_TABLE, metadata, revisions
 from herenow_testing.contracts.ledger import NOW, seen
 
 OBJECTS = """
@@ -35,9 +34,9 @@ async def objects(server, database="empty"):
 
 async def at(ledger, revision):
     """Bring an empty database to an older schema."""
-    async with ledger._apart() as connection, revisions.in_turn():
+    async with ledger._apart() as connection, revisions.exclusive():
         await connection.run_sync(make_schema)
-        await connection.run_sync(revisions.upgrade_in_turn, revision)
+        await connection.run_sync(revisions.upgrade_exclusively, revision)
         await connection.commit()
 
 

@@ -10,7 +10,7 @@ import sqlalchemy
 
 from herenow.core.model import Mode
 from herenow.errors import ConfigurationError, Unavailable
-from herenow.ledgers.sqlite.ledger import SqliteLedger
+from herenow.ledgers.sqlite import SqliteLedger
 from herenow.ports import Choice, RelationRow, Remembered
 from herenow_testing.contracts.ledger import NOW, LedgerContract, contact, follow, gone, room, seen
 
@@ -149,7 +149,7 @@ async def test_what_is_asked_at_once_shares_a_connection_and_nothing_else(ledger
     def note(*taken_out):
         taken.append(taken_out)
 
-    asked_for = ledger._people.remembered
+    asked_for = ledger._users.remembered
 
     def fail_for_bo(connection, users):
         if "bo" in users:
@@ -157,7 +157,7 @@ async def test_what_is_asked_at_once_shares_a_connection_and_nothing_else(ledger
         return asked_for(connection, users)
 
     await ledger.save_last_seen({"ana": NOW, "cy": NOW})
-    monkeypatch.setattr(ledger._people, "remembered", fail_for_bo)
+    monkeypatch.setattr(ledger._users, "remembered", fail_for_bo)
     sqlalchemy.event.listen(sqlalchemy.Pool, "checkout", note)
     try:
         asked = [asyncio.ensure_future(ledger.remembered([user])) for user in ("ana", "bo", "cy", "dee")]
@@ -222,7 +222,7 @@ async def test_who_keeps_a_connection_sees_what_others_wrote_since_and_holds_up_
         await other.apply([contact("ana", f"friend{at}")])
         assert await ledger.remembered(["ana"]) == {"ana": Remembered(at)}
         assert f"friend{at}" in await ledger.contacts("ana", NOW)
-        found = await ledger.acquaintance("ana", [f"friend{at}"], [], NOW, related=True, rooms=True)
+        found = await ledger.pair_facts("ana", [f"friend{at}"], [], NOW, related=True, rooms=True)
         assert [relation.contact for relation in found.relations] == [True]
     await other.close()
     with sqlite3.connect(tmp_path / "herenow.db") as connection:
@@ -236,7 +236,7 @@ async def use_everything(ledger: SqliteLedger) -> None:
     await ledger.apply(rows)
     await ledger.apply([gone(row) for row in rows])
     await ledger.between("ana", ["bo"], NOW)
-    await ledger.acquaintance("ana", ["bo"], ["ana"], NOW, related=True, rooms=True)
+    await ledger.pair_facts("ana", ["bo"], ["ana"], NOW, related=True, rooms=True)
     await ledger.contacts("ana", NOW)
     await ledger.follows("ana", "bo")
     await ledger.is_member("r", "ana")

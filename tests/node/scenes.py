@@ -66,7 +66,7 @@ class Underway(Stalled):
 async def slow_look(world, node, viewer, target):
     """The viewer has asked for a target that its node does not know, and the store has not answered yet. It does when what
     is returned is awaited; whoever asks meanwhile is answered at once."""
-    loads = Stalled(node.node.engine, "load")
+    loads = Stalled(node.node.context.engine, "load")
     looks = asyncio.create_task(viewer.watch(target))
     await world.sleep(0.1)
     assert loads.waiting == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from herenow.node.access.refresh import LATEST, Ages
+from herenow.node.access.refresh import LATEST, RefreshSchedule
 
 LIMIT = 100.0
 
@@ -22,7 +22,7 @@ def hands():
 
 @pytest.fixture
 def ages(hands):
-    return Ages(LIMIT, hands)
+    return RefreshSchedule(LIMIT, hands)
 
 
 def test_the_turn_comes_well_before_the_end(ages, hands):
@@ -76,7 +76,7 @@ def test_it_is_as_old_as_its_oldest_part(ages, hands):
 
 
 def test_without_a_limit_nothing_grows_old(hands):
-    ages = Ages(None, hands)
+    ages = RefreshSchedule(None, hands)
     ages.asked("ana", hands.at)
     hands.at += 1e9
     assert ages.turns() == ([], [])

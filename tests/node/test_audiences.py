@@ -2,12 +2,11 @@
 
 import pytest
 
-from herenow.core.visibility import Sight
+from herenow.core.visibility import ViewScope
 from herenow.node.delivery import viewer_sets
-from herenow.node.delivery.channels import Channel
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.delivery.viewer_sets import Audiences
-from herenow.node.people import People
+from herenow.node.delivery.viewer_sets import SharedViewerSets
+from herenow.node.people import Channel, Outbox, People
+from herenow_testing.world.manual_clock import LoopClock
 
 MANY, MOST = 3, 2
 
@@ -24,26 +23,26 @@ def viewers():
 
 
 def channel(user, viewers):
-    made = Channel(People(shards=1).get(user), Sight.FULL)
+    made = Channel(People(shards=1, clock=LoopClock()).get(user), ViewScope.FULL)
     made.outboxes = dict.fromkeys(viewers)
     return made
 
 
 def test_the_same_viewers_are_one_object_whatever_their_order(viewers):
-    known = Audiences()
+    known = SharedViewerSets()
     first, second = channel("ana", viewers), channel("bob", reversed(viewers))
     assert known.of(first) is known.of(second)
     assert known.of(first) == frozenset(viewers)
 
 
 def test_whoever_is_watched_by_one_more_is_somebody_else(viewers):
-    known = Audiences()
+    known = SharedViewerSets()
     first, second = channel("ana", viewers), channel("bob", viewers[1:])
     assert known.of(first) != known.of(second)
 
 
 def test_who_comes_or_goes_is_noticed(viewers):
-    known = Audiences()
+    known = SharedViewerSets()
     ana = channel("ana", viewers)
     known.of(ana)
     del ana.outboxes[viewers[0]]
@@ -53,11 +52,11 @@ def test_who_comes_or_goes_is_noticed(viewers):
 
 
 def test_few_viewers_are_looked_at_one_by_one(viewers):
-    assert Audiences().of(channel("ana", viewers[: MANY - 1])) is None
+    assert SharedViewerSets().of(channel("ana", viewers[: MANY - 1])) is None
 
 
 def test_many_different_ones_are_not_remembered(viewers):
-    known = Audiences()
+    known = SharedViewerSets()
     channels = [channel(f"user{number}", viewers[number:]) for number in range(MOST + 1)]
     assert [known.of(each) is None for each in channels] == [False] * MOST + [True]
     assert len(known) == MOST
@@ -66,7 +65,7 @@ def test_many_different_ones_are_not_remembered(viewers):
 
 
 def test_two_that_were_alike_are_counted_until_both_have_changed(viewers):
-    known = Audiences()
+    known = SharedViewerSets()
     ana, bob = channel("ana", viewers), channel("bob", viewers)
     known.of(ana)
     known.of(bob)

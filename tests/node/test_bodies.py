@@ -3,22 +3,22 @@
 import pytest
 
 from herenow.core.model import Presence, Status
-from herenow.core.visibility import Kind, Sight, seen
+from herenow.core.visibility import Kind, ViewScope, seen
 from herenow.node.delivery import status_cache
-from herenow.node.delivery.status_cache import Bodies
+from herenow.node.delivery.status_cache import StatusCache
 from herenow.wire.shapes import status_body
 
 DAY = 20_000
 HERE = Presence(status=Status.ONLINE, since=5)
 GONE = Presence(last_seen=DAY * 86_400_000)
 SIGHTS = [
-    Sight.TRUTH,
-    Sight.FULL,
-    Sight.BLURRED,
-    Sight.NONE,
-    Sight(Kind.FROZEN, last_seen=7),
-    Sight(Kind.FROZEN, last_seen=8),
-    Sight(Kind.FROZEN, blurred=True, last_seen=7),
+    ViewScope.TRUTH,
+    ViewScope.FULL,
+    ViewScope.BLURRED,
+    ViewScope.NONE,
+    ViewScope(Kind.FROZEN, last_seen=7),
+    ViewScope(Kind.FROZEN, last_seen=8),
+    ViewScope(Kind.FROZEN, blurred=True, last_seen=7),
 ]
 
 
@@ -27,7 +27,7 @@ def anew(user, sight, presence, today, *, stale):
 
 
 def test_whatever_was_asked_before_each_gets_its_own():
-    kept = Bodies()
+    kept = StatusCache()
     asked = [
         ((user, sight, presence, today), stale)
         for user in ("ana", "bob")
@@ -40,23 +40,25 @@ def test_whatever_was_asked_before_each_gets_its_own():
         assert kept.body(*each, stale=stale) == anew(*each, stale=stale)
 
 
-@pytest.mark.parametrize("sight", [Sight.FULL, Sight(Kind.SHOWN), Sight(Kind.FROZEN, last_seen=7)])
+@pytest.mark.parametrize(
+    "sight", [ViewScope.FULL, ViewScope(Kind.SHOWN), ViewScope(Kind.FROZEN, last_seen=7)]
+)
 def test_what_did_not_change_is_not_encoded_again(sight):
-    kept = Bodies()
+    kept = StatusCache()
     first = kept.body("ana", sight, HERE, DAY, stale=False)
-    kept.body("ana", Sight.TRUTH, HERE, DAY, stale=False)
-    again = Sight(sight.kind, blurred=sight.blurred, last_seen=sight.last_seen)
+    kept.body("ana", ViewScope.TRUTH, HERE, DAY, stale=False)
+    again = ViewScope(sight.kind, blurred=sight.blurred, last_seen=sight.last_seen)
     assert kept.body("ana", again, HERE, DAY, stale=False) is first
 
 
 def test_it_is_bounded_by_users_and_by_sights_of_each(monkeypatch):
     monkeypatch.setattr(status_cache, "USERS", 3)
-    kept = Bodies()
-    first = kept.body("u0", Sight.FULL, HERE, DAY, stale=False)
+    kept = StatusCache()
+    first = kept.body("u0", ViewScope.FULL, HERE, DAY, stale=False)
     for number in range(10):
-        kept.body(f"u{number}", Sight.FULL, HERE, DAY, stale=False)
+        kept.body(f"u{number}", ViewScope.FULL, HERE, DAY, stale=False)
     for last_seen in range(10):
-        kept.body("u9", Sight(Kind.FROZEN, last_seen=last_seen), HERE, DAY, stale=False)
+        kept.body("u9", ViewScope(Kind.FROZEN, last_seen=last_seen), HERE, DAY, stale=False)
     assert len(kept) == 3
-    assert kept.body("u0", Sight.FULL, HERE, DAY, stale=False) is not first
+    assert kept.body("u0", ViewScope.FULL, HERE, DAY, stale=False) is not first
     assert max(len(each) for each in kept._kept.values()) == status_cache.SIGHTS

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 async def test_d1_busy_is_kept_for_the_return_but_nobody_who_is_gone_is_busy(world):
     node, ana, bob = await meet(world)
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     ana.close()
     await world.sleep(31)
     assert bob.saw("ana") == ["online", "busy", "offline"]
@@ -24,8 +24,8 @@ async def test_d1_busy_is_kept_for_the_return_but_nobody_who_is_gone_is_busy(wor
 
 async def test_d1_a_mode_outlives_the_store_of_an_embedded_node(world):
     node, ana, bob = await meet(world)
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
-    await node.node.choices.set_custom("ana", Custom("in the garden"))
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_custom("ana", Custom("in the garden"))
     ana.close()
     await world.sleep(40)
     choice = world.ledger.people["ana"].choice
@@ -36,7 +36,7 @@ async def test_d1_a_mode_outlives_the_store_of_an_embedded_node(world):
 async def test_d2_busy_for_half_an_hour_ends_in_time_into_the_live_status(world):
     node, ana, bob = await meet(world)
     until = world.now + 1_800_000
-    await node.node.choices.set_mode("ana", Mode.BUSY, until)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, until)
     for _ in range(18):
         await world.sleep(99)
         ana.act()
@@ -49,14 +49,14 @@ async def test_d2_busy_for_half_an_hour_ends_in_time_into_the_live_status(world)
 
 async def test_d2_it_ends_into_away_when_the_user_was_idle_meanwhile(world):
     node, ana, bob = await meet(world)
-    await node.node.choices.set_mode("ana", Mode.BUSY, world.now + 400_000)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, world.now + 400_000)
     await world.sleep(402)
     assert bob.saw("ana") == ["online", "busy", "away"]
 
 
 async def test_d3_a_mode_that_ends_while_the_user_is_offline_shows_nothing_and_is_over_at_the_return(world):
     node, ana, bob = await meet(world)
-    await node.node.choices.set_mode("ana", Mode.BUSY, world.now + 60_000)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, world.now + 60_000)
     ana.close()
     await world.sleep(31)
     bob.forget()
@@ -76,7 +76,7 @@ async def test_d4_it_ends_on_time_though_the_node_that_took_it_is_dead(world):
     await looker.connect(n2)
     await looker.watch("ana")
     until = world.now + 60_000
-    await n1.node.choices.set_mode("ana", Mode.BUSY, until)
+    await n1.node.sessions.set_mode("ana", Mode.BUSY, until)
     await world.sleep(1)
     n1.kill()
     await world.until(until + 1000)
@@ -85,9 +85,9 @@ async def test_d4_it_ends_on_time_though_the_node_that_took_it_is_dead(world):
 
 async def test_the_end_of_one_version_does_not_clear_the_next(world):
     node, ana, bob = await meet(world)
-    await node.node.choices.set_mode("ana", Mode.BUSY, world.now + 10_000)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, world.now + 10_000)
     await world.sleep(9.9)
-    await node.node.choices.set_mode("ana", Mode.AWAY, world.now + 60_000)
+    await node.node.sessions.set_mode("ana", Mode.AWAY, world.now + 60_000)
     await world.sleep(30)
     assert bob.saw("ana") == ["online", "busy", "away"]
 
@@ -96,7 +96,7 @@ async def test_d6_a_text_of_joined_emoji_goes_through_as_it_is(world):
     node, ana, bob = await meet(world)
     family = "👨‍👩‍👧‍👦" * 14 + "ab"
     assert len(family) == 100
-    await node.node.choices.set_custom("ana", Custom(family, "🌱"))
+    await node.node.sessions.set_custom("ana", Custom(family, "🌱"))
     await world.sleep(0.1)
     assert bob.last("ana").custom == family
     assert ana.own()["custom_status"] == {"text": family, "emoji": "🌱", "expires_at": None}
@@ -104,7 +104,7 @@ async def test_d6_a_text_of_joined_emoji_goes_through_as_it_is(world):
 
 async def test_d7_clearing_the_mode_keeps_the_text_and_the_other_way_round(world):
     node, ana, bob = await meet(world)
-    choices = node.node.choices
+    choices = node.node.sessions.modes
     await choices.set_both("ana", Mode.BUSY, None, Custom("writing"))
     await world.sleep(0.1)
     assert (bob.last("ana").status, bob.last("ana").custom) == ("busy", "writing")
@@ -122,13 +122,13 @@ async def test_d8_a_custom_text_neither_wakes_nor_kills_a_session(world):
     node, ana, bob = await meet(world)
     await world.sleep(310)
     assert bob.saw("ana") == ["online", "away"]
-    await node.node.choices.set_custom("ana", Custom("asleep"))
+    await node.node.sessions.set_custom("ana", Custom("asleep"))
     await world.sleep(1)
     assert bob.saw("ana") == ["online", "away"]
     ana.vanish()
     for _ in range(12):
         await world.sleep(10)
-        await node.node.choices.set_custom("ana", Custom(f"asleep {world.now}"))
+        await node.node.sessions.set_custom("ana", Custom(f"asleep {world.now}"))
     await world.sleep(5)
     assert bob.saw("ana") == ["online", "away", "offline"]
     assert bob.last("ana").custom is None
@@ -137,7 +137,7 @@ async def test_d8_a_custom_text_neither_wakes_nor_kills_a_session(world):
 async def test_d8_a_text_ends_at_its_time(world):
     node, ana, bob = await meet(world)
     until = world.now + 20_000
-    await node.node.choices.set_custom("ana", Custom("lunch", "", until))
+    await node.node.sessions.set_custom("ana", Custom("lunch", "", until))
     await world.until(until - 100)
     assert bob.last("ana").custom == "lunch"
     await world.sleep(1.1)
@@ -147,7 +147,7 @@ async def test_d8_a_text_ends_at_its_time(world):
 async def test_a_choice_is_accepted_while_the_ledger_is_away_and_written_when_it_is_back(world):
     node, _, bob = await meet(world)
     world.ledger.away = True
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     assert bob.saw("ana") == ["online", "busy"]
     await world.sleep(20)
     world.ledger.away = False
@@ -166,8 +166,8 @@ async def test_a_choice_that_failed_is_not_made_after_a_later_one(world):
     await far.watch("ana")
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
         with pytest.raises(UnknownOutcome):  # it was sent, and nothing was heard
-            await n1.node.choices.set_mode("ana", Mode.BUSY, None)
-        await n2.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+            await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
+        await n2.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
         assert far.saw("ana") == ["online", "offline"]
     await world.sleep(30)
     assert far.saw("ana") == ["online", "offline"]

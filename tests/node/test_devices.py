@@ -60,7 +60,7 @@ async def test_c3_two_tabs_are_one_device(world):
     await tab.connect(node)
     await world.sleep(1)
     assert [device["device_id"] for device in tab.own()["devices"]] == ["d1"]
-    assert node.node.metrics.sessions == 2
+    assert node.node.context.metrics.sessions == 2
     ana.close()
     await world.sleep(60)
     assert bob.saw("ana") == ["online"]
@@ -68,7 +68,7 @@ async def test_c3_two_tabs_are_one_device(world):
     tab.close()
     await world.sleep(31)
     assert bob.saw("ana") == ["online", "offline"]
-    assert node.node.metrics.sessions == 1
+    assert node.node.context.metrics.sessions == 1
 
 
 async def test_c4_a_device_id_of_somebody_else_has_no_effect_on_them(world):
@@ -129,7 +129,7 @@ async def test_c6_a_mode_set_on_one_device_is_pushed_to_the_other_also_when_invi
     await phone.connect(n2)
     await world.sleep(1)
     for mode in (Mode.BUSY, Mode.INVISIBLE, Mode.AUTO):
-        await n1.node.choices.set_mode("ana", mode, None)
+        await n1.node.sessions.set_mode("ana", mode, None)
         await world.sleep(0.1)
         assert ana.own()["mode"] == phone.own()["mode"] == mode.word
     assert phone.own()["status"] == "online"
@@ -142,7 +142,7 @@ async def test_c7_two_devices_that_set_different_modes_at_once_end_with_the_same
     await phone.connect(n2)
     await world.sleep(1)
     await asyncio.gather(
-        n1.node.choices.set_mode("ana", Mode.BUSY, None), n2.node.choices.set_mode("ana", Mode.AWAY, None)
+        n1.node.sessions.set_mode("ana", Mode.BUSY, None), n2.node.sessions.set_mode("ana", Mode.AWAY, None)
     )
     await world.sleep(1)
     assert ana.own()["mode"] == phone.own()["mode"] == world.stored("ana").mode.word
@@ -162,10 +162,10 @@ async def test_c8_platforms_agree_with_the_status_and_are_empty_when_offline_or_
     await ana.bye()
     await world.sleep(0.1)
     assert bob.last("ana").platforms == ("mobile",)
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(0.1)
     assert (bob.last("ana").status, bob.last("ana").platforms) == ("offline", ())
-    await node.node.choices.set_mode("ana", Mode.AUTO, None)
+    await node.node.sessions.set_mode("ana", Mode.AUTO, None)
     await phone.bye()
     await world.sleep(0.1)
     assert (bob.last("ana").status, bob.last("ana").platforms) == ("offline", ())

@@ -17,7 +17,7 @@ class Counted:
     def __init__(self, node):
         self.calls = []
         self._wrap(node.faulty, "load", len)
-        self._wrap(node.node.ledger, "remembered", len)
+        self._wrap(node.node.context.ledger, "remembered", len)
 
     def _wrap(self, part, name, measure):
         call = getattr(part, name)
@@ -35,15 +35,15 @@ class Counted:
 
 
 async def become_invisible(node):
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
 
 
 async def block_bob(node):
-    await node.node.privacy.block("ana", "bob")
+    await node.node.viewing.block("ana", "bob")
 
 
 async def be_seen_by_nobody(node):
-    await node.node.privacy.change("ana", PreferencesEdit(visibility=Visibility.NOBODY))
+    await node.node.viewing.change_preferences("ana", PreferencesEdit(visibility=Visibility.NOBODY))
 
 
 WAYS = [become_invisible, block_bob, be_seen_by_nobody]
@@ -59,7 +59,7 @@ async def apart(world, hide=become_invisible, *, text=None):
         await client.connect(node)
     if text is not None:
         for user in ("ana", "gil"):
-            await node.node.choices.set_custom(user, Custom(text))
+            await node.node.sessions.set_custom(user, Custom(text))
     await hide(node)
     await clients["gil"].bye()
     await world.sleep(10)  # what Gil leaves behind is written down
@@ -70,7 +70,7 @@ async def apart(world, hide=become_invisible, *, text=None):
 @pytest.mark.parametrize("text", [None, "kept in the store, whoever leaves"])
 async def test_reading_the_hidden_costs_what_reading_the_gone_costs(world, hide, text):
     node, clients = await apart(world, hide, text=text)
-    counted, views = Counted(node), node.node.views
+    counted, views = Counted(node), node.node.viewing.views
     for pause in (1, 1, 59, 61, 1):
         hidden = await counted.of(views.statuses("bob", ["ana"]))
         gone = await counted.of(views.statuses("bob", ["gil"]))
@@ -78,7 +78,7 @@ async def test_reading_the_hidden_costs_what_reading_the_gone_costs(world, hide,
         assert ("load", 1) in gone
         clients["ana"].act()
         clients["ana"].rest()
-        await node.node.choices.set_custom("ana", Custom(f"secret {pause}"))
+        await node.node.sessions.set_custom("ana", Custom(f"secret {pause}"))
         await world.sleep(pause)
 
 
@@ -87,9 +87,9 @@ async def test_counting_and_ranking_the_hidden_costs_what_the_gone_cost(world, h
     node, _ = await apart(world, hide)
     await world.befriend("ana", "cy")
     if hide is block_bob:
-        await node.node.privacy.block("ana", "cy")
+        await node.node.viewing.block("ana", "cy")
     await world.befriend("gil", "eve")
-    counted, views = Counted(node), node.node.views
+    counted, views = Counted(node), node.node.viewing.views
     for pause in (1, 61, 1):
         assert await counted.of(views.count("cy")) == await counted.of(views.count("eve"))
         await world.sleep(pause)
@@ -110,7 +110,7 @@ async def test_beginning_to_watch_the_hidden_costs_what_watching_the_gone_costs(
 async def test_who_is_watched_while_hiding_is_seen_when_they_show_themselves(world):
     node, clients = await apart(world)
     await clients["bob"].watch("ana")
-    await node.node.choices.set_mode("ana", Mode.AUTO, None)
+    await node.node.sessions.set_mode("ana", Mode.AUTO, None)
     await world.sleep(1)
     assert clients["bob"].saw("ana") == ["offline", "online"]
 
@@ -122,16 +122,16 @@ async def test_what_the_ledger_says_of_somebody_in_the_store_is_not_believed_lat
     await world.sleep(100)
     await clients["gil"].bye()
     left = world.now
-    [soon] = await node.node.reader.look(["gil"])
+    [soon] = await node.node.records.read(["gil"])
     await world.sleep(5)
-    [later] = await node.node.reader.look(["gil"])
+    [later] = await node.node.records.read(["gil"])
     assert soon[0].last_seen == later[0].last_seen == pytest.approx(left, abs=2)
 
 
 async def test_nobody_waits_for_those_who_hear_the_typing(world):
     node, clients = await apart(world)
     await clients["ana"].watch("bob")
-    await node.node.typing.typing(clients["bob"].connection, "ana", None, typing=True)
+    await node.node.viewing.type(clients["bob"].connection, "ana", None, typing=True)
     assert clients["ana"].of_type("presence.typing") == []  # Bob is answered first, as if nobody heard it
     await world.sleep(0.1)
     assert [frame["user_id"] for frame in clients["ana"].of_type("presence.typing")] == ["bob"]

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herenow.core.visibility import Block, Facts, Preferences, Sight, Visibility, judge
+from herenow.core.visibility import Block, Facts, Preferences, ViewScope, Visibility, judge
 from herenow.node.access import pair_facts
-from herenow.node.access.pair_facts import Known, block_between, tie
+from herenow.node.access.pair_facts import PairFacts, block_between, pair_fact
 from herenow.ports import BlockRow, Relation
 
 NOW = 1_000
@@ -34,13 +34,13 @@ pairs = st.lists(st.tuples(relations, st.booleans(), blocks, preferences), min_s
 
 @given(pairs, preferences)
 def test_every_way_to_ask_gives_the_verdict_of_the_rules(pairs, theirs):
-    known = Known()
+    known = PairFacts()
     known.learn_preferences("target", theirs)
-    expected = {"target": Sight.TRUTH, "unknown": Sight.NONE}
+    expected = {"target": ViewScope.TRUTH, "unknown": ViewScope.NONE}
     for number, (relation, room, block, mine) in enumerate(pairs):
         viewer = f"v{number}"
         known.learn_preferences(viewer, mine)
-        known.learn_ties(viewer, {"target": tie(relation, shares_room=room, block=block)})
+        known.learn_facts(viewer, {"target": pair_fact(relation, shares_room=room, block=block)})
         ends = relation.contact_until
         verdict = judge(
             Facts(
@@ -54,34 +54,34 @@ def test_every_way_to_ask_gives_the_verdict_of_the_rules(pairs, theirs):
         )
         assert known.verdict(viewer, "target", NOW) == verdict
         assert known.sights(viewer, ["target", viewer], NOW) == {
-            "target": verdict.sight,
-            viewer: Sight.TRUTH,
+            "target": verdict.scope,
+            viewer: ViewScope.TRUTH,
         }
         explained = known.facts(viewer, "target", NOW)
         assert explained is not None
         assert judge(explained) == verdict
-        expected[viewer] = verdict.sight
+        expected[viewer] = verdict.scope
     assert known.sights_of("target", list(expected), NOW) == expected
 
 
 def test_what_is_not_known_gives_no_verdict():
-    known = Known()
-    known.learn_ties("bob", {"ana": pair_facts.FRIENDS})
+    known = PairFacts()
+    known.learn_facts("bob", {"ana": pair_facts.FRIENDS})
     known.learn_preferences("ana", None)
     assert known.verdict("bob", "ana", NOW) is None  # bob's own preferences are missing
     assert known.facts("bob", "ana", NOW) is None
-    assert known.sights("bob", ["ana"], NOW) == {"ana": Sight.NONE}
-    assert known.sights_of("ana", ["bob"], NOW) == {"bob": Sight.NONE}
+    assert known.sights("bob", ["ana"], NOW) == {"ana": ViewScope.NONE}
+    assert known.sights_of("ana", ["bob"], NOW) == {"bob": ViewScope.NONE}
     assert known.unasked(["ana", "bob", "bob"]) == ["bob"]
     known.learn_preferences("bob", None)
-    assert known.sights("bob", ["ana"], NOW) == {"ana": Sight.FULL}
+    assert known.sights("bob", ["ana"], NOW) == {"ana": ViewScope.FULL}
     for forget in (
         lambda: known.forget_pair("ana", "bob"),
-        lambda: known.forget_ties_of("ana"),
+        lambda: known.forget_facts_of("ana"),
         lambda: known.forget_preferences("ana"),
         known.forget_all,
     ):
-        known.learn_ties("bob", {"ana": pair_facts.FRIENDS})
+        known.learn_facts("bob", {"ana": pair_facts.FRIENDS})
         known.learn_preferences("ana", None)
         known.learn_preferences("bob", None)
         assert known.verdict("bob", "ana", NOW) is not None
@@ -93,14 +93,14 @@ def test_what_is_kept_is_bounded(monkeypatch):
     monkeypatch.setattr(pair_facts, "USUAL", 5)
     for name in ("VIEWERS", "TARGETS_PER_VIEWER", "USERS", "CLASSES"):
         monkeypatch.setattr(pair_facts, name, 10)
-    known = Known()
+    known = PairFacts()
     for number in range(100):
-        known.learn_ties(f"v{number}", {"t": pair_facts.FRIENDS})
-        known.learn_ties("v", {f"t{number}": pair_facts.FRIENDS})
+        known.learn_facts(f"v{number}", {"t": pair_facts.FRIENDS})
+        known.learn_facts("v", {f"t{number}": pair_facts.FRIENDS})
         known.learn_preferences(f"u{number}", Preferences(share_last_seen=False))
         known.learn_preferences("t", Preferences(hidden_at=number))
         known.learn_preferences("v99", None)
-        known.learn_ties("v99", {"t": pair_facts.FRIENDS})
+        known.learn_facts("v99", {"t": pair_facts.FRIENDS})
         assert known.verdict("v99", "t", NOW)
     assert len(known._ties) <= 11
     assert max(map(len, known._ties.values())) <= 11
@@ -110,15 +110,15 @@ def test_what_is_kept_is_bounded(monkeypatch):
 
 def test_whoever_is_met_first_need_not_be_like_most():
     """The room that is saved is that of the many."""
-    known = Known()
-    known.learn_ties("bob", {"stranger": pair_facts.STRANGERS})
+    known = PairFacts()
+    known.learn_facts("bob", {"stranger": pair_facts.STRANGERS})
     contacts = {f"c{number}": pair_facts.CONTACTS for number in range(50)}
-    known.learn_ties("bob", contacts)
+    known.learn_facts("bob", contacts)
     ties = known._ties["bob"]
     assert ties.users == tuple(sorted(contacts))
     assert ties.all() == {"stranger": pair_facts.STRANGERS, **contacts}
     users = ties.users
-    known.learn_ties("bob", {"friend": pair_facts.FRIENDS})
+    known.learn_facts("bob", {"friend": pair_facts.FRIENDS})
     assert ties.users is users  # others may have it too
     assert ties.get("friend") is pair_facts.FRIENDS
 
@@ -138,13 +138,13 @@ class Remembered:
     def __init__(self):
         self.ties = {}
 
-    def learn_ties(self, viewer, ties):
+    def learn_facts(self, viewer, ties):
         self.ties |= {(viewer, target): what for target, what in ties.items()}
 
     def forget_pair(self, a, b):
         self._forget(lambda viewer, target: {viewer, target} == {a, b})
 
-    def forget_ties_of(self, user):
+    def forget_facts_of(self, user):
         self._forget(lambda viewer, target: user in (viewer, target))
 
     def forget_sights_of(self, viewer):
@@ -156,12 +156,16 @@ class Remembered:
 
 users = st.sampled_from([f"u{number}" for number in range(12)])
 ties = st.sampled_from(
-    [*pair_facts.PLAIN, pair_facts.Tie(), tie(Relation(contact=True), shares_room=True, block=Block(5))]
+    [
+        *pair_facts.PLAIN,
+        pair_facts.PairFact(),
+        pair_fact(Relation(contact=True), shares_room=True, block=Block(5)),
+    ]
 )
 verbs = st.one_of(
-    st.tuples(st.just("learn_ties"), users, st.dictionaries(users, ties, min_size=1)),
+    st.tuples(st.just("learn_facts"), users, st.dictionaries(users, ties, min_size=1)),
     st.tuples(st.just("forget_pair"), users, users),
-    st.tuples(st.just("forget_ties_of"), users),
+    st.tuples(st.just("forget_facts_of"), users),
     st.tuples(st.just("forget_sights_of"), users),
 )
 
@@ -170,7 +174,7 @@ verbs = st.one_of(
 @pytest.mark.parametrize("many", [1, 4, 100])
 @given(st.lists(verbs, max_size=30))
 def test_what_stands_between_two_is_what_was_learned_last_and_not_forgotten_since(many, usual, verbs):
-    known, remembered = Known(), Remembered()
+    known, remembered = PairFacts(), Remembered()
     names = [f"u{number}" for number in range(12)]
     with mock.patch.multiple(pair_facts, MANY=many, USUAL=usual):
         for verb, *arguments in verbs:
@@ -185,24 +189,24 @@ def test_what_stands_between_two_is_what_was_learned_last_and_not_forgotten_sinc
             sights = [
                 None
                 if what is None
-                else judge(what.facts(pair_facts.UNDECIDED, pair_facts.UNDECIDED, NOW)).sight
+                else judge(what.facts(pair_facts.UNDECIDED, pair_facts.UNDECIDED, NOW)).scope
                 for what in expected.values()
             ]
             assert known.untied(viewer, others) == untied
             assert known.known_sights(viewer, others, NOW) == sights
             assert known.sights(viewer, others, NOW) == {
-                target: sight or Sight.NONE for target, sight in zip(others, sights, strict=True)
+                target: sight or ViewScope.NONE for target, sight in zip(others, sights, strict=True)
             }
             for target, sight in zip(others, sights, strict=True):
-                assert known.sights_of(target, [viewer], NOW) == {viewer: sight or Sight.NONE}
+                assert known.sights_of(target, [viewer], NOW) == {viewer: sight or ViewScope.NONE}
                 assert known.untied_to(target, [viewer]) == ([viewer] if sight is None else [])
                 verdict = known.verdict(viewer, target, NOW)
-                assert (verdict and verdict.sight) == sight
+                assert (verdict and verdict.scope) == sight
 
 
 def test_the_ids_of_those_who_are_watched_take_no_room_of_their_own():
-    known = Known()
-    known.learn_ties(
+    known = PairFacts()
+    known.learn_facts(
         "bob", {"cem": pair_facts.CONTACTS, "ana": pair_facts.CONTACTS, "dora": pair_facts.FRIENDS}
     )
     shared = known.among_ids("bob", ("ana", "cem"))
@@ -223,18 +227,18 @@ def test_the_ids_of_those_who_are_watched_take_no_room_of_their_own():
     st.sampled_from([1, 3, 512]),
 )
 def test_of_many_at_once_each_gets_the_verdict_they_get_alone(others, mine, room):
-    known, targets = Known(), ["viewer", *[f"u{number}" for number in range(len(others))]]
+    known, targets = PairFacts(), ["viewer", *[f"u{number}" for number in range(len(others))]]
     known.learn_preferences("viewer", mine)
     with mock.patch.object(pair_facts, "USUAL", room):
         for target, (relation, block, theirs) in zip(targets[1:], others, strict=True):
             known.learn_preferences(target, theirs)
             if relation is not None:
-                known.learn_ties("viewer", {target: tie(relation, shares_room=False, block=block)})
+                known.learn_facts("viewer", {target: pair_fact(relation, shares_room=False, block=block)})
         alone = [known.verdict("viewer", target, NOW) for target in targets]
-        expected = [None if verdict is None else verdict.sight for verdict in alone]
+        expected = [None if verdict is None else verdict.scope for verdict in alone]
         assert known.known_sights("viewer", targets, NOW) == expected
         assert known.sights("viewer", targets, NOW) == {
-            target: sight or Sight.NONE for target, sight in zip(targets, expected, strict=True)
+            target: sight or ViewScope.NONE for target, sight in zip(targets, expected, strict=True)
         }
         assert known.untied("viewer", targets) == [
             target for target, (relation, *_) in zip(targets[1:], others, strict=True) if relation is None
@@ -244,16 +248,16 @@ def test_of_many_at_once_each_gets_the_verdict_they_get_alone(others, mine, room
 @pytest.mark.parametrize("hides", ["nobody does", "by a block", "by visibility"])
 def test_one_who_hides_among_many_takes_no_more_judging_than_nobody(hides):
     """Else whoever asks about many could tell by the time that one of them does."""
-    known, targets = Known(), [f"u{number}" for number in range(20)]
-    blocked = tie(Relation(contact=True), shares_room=False, block=Block(5))
+    known, targets = PairFacts(), [f"u{number}" for number in range(20)]
+    blocked = pair_fact(Relation(contact=True), shares_room=False, block=Block(5))
     known.learn_all_preferences(["viewer", *targets], {})
-    known.learn_ties("viewer", dict.fromkeys(targets, pair_facts.CONTACTS))
+    known.learn_facts("viewer", dict.fromkeys(targets, pair_facts.CONTACTS))
     if hides == "by a block":
-        known.learn_ties("viewer", {"u7": blocked})
+        known.learn_facts("viewer", {"u7": blocked})
     elif hides == "by visibility":
         known.learn_preferences("u7", Preferences(visibility=Visibility.NOBODY, hidden_at=5))
     with mock.patch.object(known, "verdict", wraps=known.verdict) as verdict:
         sights = known.known_sights("viewer", targets, NOW)
     assert verdict.call_count == 1
-    assert (sights[7] == Sight.FULL) == (hides == "nobody does")
-    assert sights.count(Sight.FULL) == 20 - (hides != "nobody does")
+    assert (sights[7] == ViewScope.FULL) == (hides == "nobody does")
+    assert sights.count(ViewScope.FULL) == 20 - (hides != "nobody does")

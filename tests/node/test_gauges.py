@@ -7,7 +7,7 @@ from tests.node.scenes import Stalled
 
 from herenow.core.model import Mode, Status, public
 from herenow.core.shards import shard_of
-from herenow.node.cluster.user_counts import Census
+from herenow.node.cluster.user_counts import UserCounts
 from herenow_testing.faults.faulty_engine import Fault, Rule
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -21,7 +21,7 @@ def counted(world, whom=lambda user: True):
 
 
 def said(node):
-    return Counter({int(status): count for status, count in node.node.metrics.users.items() if count})
+    return Counter({int(status): count for status, count in node.node.context.metrics.users.items() if count})
 
 
 async def crowd(world, node, count=40):
@@ -29,9 +29,9 @@ async def crowd(world, node, count=40):
     for number, client in enumerate(clients):
         client.open(node)
         if number % 4 == 0:
-            await node.node.choices.set_mode(client.user, Mode.BUSY, None)
+            await node.node.sessions.set_mode(client.user, Mode.BUSY, None)
         if number % 5 == 0:
-            await node.node.choices.set_mode(client.user, Mode.INVISIBLE, None)
+            await node.node.sessions.set_mode(client.user, Mode.INVISIBLE, None)
         if number % 7 == 0:
             client.rest()
     await world.sleep(1)
@@ -47,7 +47,7 @@ async def test_j6_gauges_equal_a_full_count(world):
     for _ in range(8):
         await world.sleep(5)
         assert said(n1) == said(n2) == counted(world)
-    assert n1.node.metrics.sessions == sum(client.connected for client in clients)
+    assert n1.node.context.metrics.sessions == sum(client.connected for client in clients)
     assert sum(said(n1).values()) > 10
 
 
@@ -56,7 +56,7 @@ async def test_j6_a_node_that_starts_among_changes_counts_nobody_twice(world):
     clients = await crowd(world, n1)
     moved = iter(clients)
     n2 = await world.start("n2")
-    walk = n2.node.engine.walk
+    walk = n2.node.context.engine.walk
 
     async def slow_walk(shard, cursor, limit):
         """Somebody changes while every page is read."""
@@ -66,16 +66,16 @@ async def test_j6_a_node_that_starts_among_changes_counts_nobody_twice(world):
         await world.sleep(0.1)
         return await walk(shard, cursor, 2)
 
-    n2.node.engine.walk = slow_walk
+    n2.node.context.engine.walk = slow_walk
     for shard in range(4):
-        n2.node.census.recount(shard)
+        n2.node.cluster.counts.recount(shard)
     await world.sleep(20)
     assert said(n1) == said(n2) == counted(world)
 
 
 async def test_j6_after_a_gap_it_is_counted_anew(world):
     n1, n2 = await world.start_all("n1", "n2")
-    tail = Stalled(n2.node.engine, "tail")
+    tail = Stalled(n2.node.context.engine, "tail")
     clients = await crowd(world, n1)
     for shard in range(4):
         world.faults.cut_log(shard)
@@ -87,8 +87,8 @@ async def test_j6_after_a_gap_it_is_counted_anew(world):
 
 async def test_j6_a_gap_while_it_is_counted_is_not_forgotten(world):
     n1, n2 = await world.start_all("n1", "n2")
-    walk = Stalled(n2.node.engine, "walk")
-    n2.node.census.recount(0)
+    walk = Stalled(n2.node.context.engine, "walk")
+    n2.node.cluster.counts.recount(0)
     await world.sleep(1.5)
     assert walk.waiting == 1
     with world.faults.during(Rule(Fault.LOG_GAP)):
@@ -104,8 +104,8 @@ async def test_j6_a_shard_that_is_away_keeps_no_other_from_being_counted(world, 
     await crowd(world, n1)
     away = [Rule(Fault.UNAVAILABLE, node="n2", calls=("walk",), shard=0)]
     away += [Rule(Fault.SHARD_SILENCE, node="n2", shard=0)] if silent else []
-    n2.node.metrics.users.clear()
-    n2.node.census = n2.node.tail._census = Census(n2.node.engine, n2.node.metrics)
+    n2.node.context.metrics.users.clear()
+    n2.node.cluster.counts = n2.node.cluster.log_reader._counts = UserCounts(n2.node.context)
     with world.faults.during(*away):
         await world.sleep(10)
         others = counted(world, lambda user: shard_of(user, 4) != 0)

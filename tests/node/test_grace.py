@@ -9,9 +9,9 @@ from herenow.core.model import Platform, Presence, Session, Status
 from herenow.core.record import encode
 from herenow.core.settle import Timings
 from herenow.core.shards import shard_of
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
-from herenow.node import Node, NodeSettings
-from herenow.node.delivery.connection import Connection
+from herenow.engines.memory import MemoryEngine, MemoryStore
+from herenow.node import Node, NodeSettings, make_context
+from herenow.node.people import Connection
 from herenow.ports import Offer
 from herenow_testing.world.memory_ledger import MemoryLedger
 
@@ -84,7 +84,7 @@ async def test_b4_a_reload_that_nobody_had_time_to_notice(world):
         await world.sleep(0.002)
     await world.sleep(1)
     assert bob.shown == {}
-    assert len(ana.connection.session.person.sessions) == 1
+    assert len(ana.connection.session.person.held) == 1
     assert [session.live for session in world.stored("ana").sessions] == [True]
 
 
@@ -141,11 +141,11 @@ async def test_b8_another_idle_after_is_judged_from_the_stored_activity(world):
     node, _, bob = await meet(world)
     started = world.now
     await world.sleep(100)
-    await node.node.choices.set_idle_after("ana", 60_000)
+    await node.node.sessions.set_idle_after("ana", 60_000)
     await world.sleep(1)
     assert bob.saw("ana") == ["online", "away"]
     assert bob.last("ana").since == pytest.approx(started, abs=10)
-    await node.node.choices.set_idle_after("ana", 600_000)
+    await node.node.sessions.set_idle_after("ana", 600_000)
     await world.sleep(1)
     assert bob.saw("ana") == ["online", "away", "online"]
     await world.until(started + 601_500)
@@ -161,7 +161,7 @@ async def test_b9_who_leaves_within_the_online_delay_was_never_shown(world):
     await bob.watch("ana")
     await ana.connect(node)
     await world.sleep(3)
-    assert b'"status":"offline"' in (await node.node.views.statuses("bob", ["ana"]))[0]
+    assert b'"status":"offline"' in (await node.node.viewing.statuses("bob", ["ana"]))[0]
     assert ana.own()["status"] == "online"
     ana.close()
     await world.sleep(60)
@@ -181,7 +181,9 @@ async def test_b7_ten_thousand_graces_in_one_second_delay_nobody_else():
     """In real time, because it is about work: who comes in between waits for a few of the ten thousand, not for all."""
     store = MemoryStore(16)
     await leave_behind(store, store.clock() + 500)
-    node = Node(MemoryEngine(store), MemoryLedger(), NodeSettings(embedded=False, ledger_flush=60))
+    node = Node(
+        make_context(MemoryEngine(store), MemoryLedger(), NodeSettings(embedded=False, ledger_flush=60))
+    )
     await node.start({})
     told: list[bytes] = []
 
@@ -197,21 +199,21 @@ async def test_b7_ten_thousand_graces_in_one_second_delay_nobody_else():
         connection.welcomed = True
         return connection
 
-    assert node.metrics.users[Status.ONLINE] == CROWD
+    assert node.context.metrics.users[Status.ONLINE] == CROWD
     worst = 0
     late_comers: list[Connection] = []
-    while node.metrics.users[Status.ONLINE] > len(late_comers):
-        changes, before = node.metrics.changes, len(told)
+    while node.context.metrics.users[Status.ONLINE] > len(late_comers):
+        changes, before = node.context.metrics.changes, len(told)
         late_comers.append(come(f"v{before}"))
         while len(told) == before:
             await asyncio.sleep(0)
-        worst = max(worst, node.metrics.changes - changes)
+        worst = max(worst, node.context.metrics.changes - changes)
         await asyncio.sleep(0.02)
     for connection in late_comers:
         node.sessions.gone(connection)
     await node.stop()
     assert worst <= CROWD / 10
-    assert node.metrics.changes == CROWD + len(late_comers)
+    assert node.context.metrics.changes == CROWD + len(late_comers)
 
 
 async def leave_behind(store, first):

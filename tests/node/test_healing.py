@@ -30,7 +30,7 @@ async def cast(world):
     await zoe.connect(n1)
     await bob.connect(n1)
     await far.connect(n2)
-    await n1.node.choices.set_mode("iris", Mode.INVISIBLE, None)
+    await n1.node.sessions.set_mode("iris", Mode.INVISIBLE, None)
     await zoe.bye()
     for viewer in (bob, far):
         await viewer.watch("ana", "iris", "zoe")
@@ -60,26 +60,34 @@ async def test_e16_a_store_that_was_emptied_is_written_again_and_nobody_notices(
     assert not bob.last("ana").stale
     assert {s.device for s in world.stored("iris").sessions} == {"d1", "phone"}
     assert world.stored("ana").live
-    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 4, "also where nobody knows anybody"
+    assert n1.node.context.metrics.shards_lost == n2.node.context.metrics.shards_lost == 4, (
+        "also where nobody knows anybody"
+    )
     assert all(shard.settled for shard in world.store.shards)
 
 
 async def test_leases_that_are_gone_too_are_put_back_and_what_was_held_under_them_stays(world):
     n1, n2, ana, bob, far = await cast(world)
-    before = {n1.node.standing.epoch, n2.node.standing.epoch}
+    before = {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
     world.store.empty()
-    commits = n1.node.metrics.commits + n2.node.metrics.commits
+    commits = n1.node.context.metrics.commits + n2.node.context.metrics.commits
     await world.sleep(40)
-    assert world.store.leases.keys() == before == {n1.node.standing.epoch, n2.node.standing.epoch}
+    assert (
+        world.store.leases.keys()
+        == before
+        == {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
+    )
     assert all(not lease.dead for lease in world.store.leases.values())
-    assert n1.node.metrics.commits + n2.node.metrics.commits == commits, "offers have done it all"
+    assert n1.node.context.metrics.commits + n2.node.context.metrics.commits == commits, (
+        "offers have done it all"
+    )
     assert bob.saw("ana") == far.saw("ana") == ["online"]
 
 
 async def test_leases_put_back_into_an_empty_store_go_on_in_the_replica_that_has_them(world):
     """A master comes back empty before its replica takes over: for a moment it is the master still."""
     n1, n2, ana, bob, far = await cast(world)
-    before = {n1.node.standing.epoch, n2.node.standing.epoch}
+    before = {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
     await world.sleep(30)
     replica = world.store.snapshot()
     world.store.empty()
@@ -87,7 +95,7 @@ async def test_leases_put_back_into_an_empty_store_go_on_in_the_replica_that_has
     assert world.store.leases.keys() == before, "they were put back"
     world.store.restore(None, replica)
     await world.sleep(60)
-    assert {n1.node.standing.epoch, n2.node.standing.epoch} == before
+    assert {n1.node.context.authority.epoch, n2.node.context.authority.epoch} == before
     assert not any(lease.dead for lease in world.store.leases.values())
     assert_nobody_noticed(world, bob, far)
 
@@ -95,15 +103,15 @@ async def test_leases_put_back_into_an_empty_store_go_on_in_the_replica_that_has
 async def test_who_was_retired_in_a_store_from_which_it_was_cut_off_takes_a_new_epoch(world):
     """It renewed until now, at a master that nobody else listens to any more."""
     n1, n2, ana, bob, far = await cast(world)
-    old = n1.node.standing.epoch
+    old = n1.node.context.authority.epoch
     for shard in range(4):
-        await n2.node.engine.retire(shard, old)
-    await n2.node.engine.drop_lease(old)
+        await n2.node.context.engine.retire(shard, old)
+    await n2.node.context.engine.drop_lease(old)
     await world.sleep(60)
-    assert n1.node.standing.epoch != old
-    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 0, "nothing was"
-    assert world.stored("ana").sessions[0].holder == n1.node.standing.epoch
-    assert world.store.leases.keys() == {n1.node.standing.epoch, n2.node.standing.epoch}
+    assert n1.node.context.authority.epoch != old
+    assert n1.node.context.metrics.shards_lost == n2.node.context.metrics.shards_lost == 0, "nothing was"
+    assert world.stored("ana").sessions[0].holder == n1.node.context.authority.epoch
+    assert world.store.leases.keys() == {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
     assert_nobody_noticed(world, bob, far)
 
 
@@ -113,11 +121,11 @@ async def test_who_is_retired_and_cannot_begin_anew_keeps_no_shard_from_settling
     leases = ("renew", "leases", "store_time", "mark_dead", "drop_lease")
     with world.faults.during(Rule(Fault.UNAVAILABLE, node="n1", calls=leases)):
         await world.sleep(60)
-        assert world.store.leases.keys() == {n2.node.standing.epoch}
-        await n2.node.engine.unsettle(0, world.now)
+        assert world.store.leases.keys() == {n2.node.context.authority.epoch}
+        await n2.node.context.engine.unsettle(0, world.now)
         await world.sleep(60)
         assert world.store.shards[0].settled
-        assert not n2.node.channels.is_stale(0)
+        assert not n2.node.delivery.channels.is_stale(0)
     await world.sleep(60)
     assert all(shard.settled for shard in world.store.shards)
     assert far.saw("ana")[-1] == "online"
@@ -127,12 +135,12 @@ async def test_who_is_retired_and_cannot_begin_anew_keeps_no_shard_from_settling
 async def test_who_cannot_rule_out_that_it_was_retired_takes_a_new_epoch(world):
     """Its row is gone, and longer than a lease has passed since it was renewed: by its own clock, or by the store's."""
     n1, n2, ana, bob, far = await cast(world)
-    old = {n1.node.standing.epoch, n2.node.standing.epoch}
+    old = {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",))):
-        await world.sleep(n1.node.settings.node_lease + 1)
+        await world.sleep(n1.node.context.settings.node_lease + 1)
         world.store.empty()
     await world.sleep(60)
-    now = {n1.node.standing.epoch, n2.node.standing.epoch}
+    now = {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
     assert not old & now
     assert world.store.leases.keys() == now
     holders = {s.holder for record in world.everybody_stored().values() for s in record.sessions}
@@ -144,7 +152,7 @@ async def test_a_shard_that_was_rolled_back_gets_its_newest_records_again(world)
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     world.faults.remember(shard)
-    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(1)
     world.faults.roll_back(shard)
     await world.sleep(30)
@@ -158,13 +166,13 @@ async def test_a_rollback_that_the_log_has_overgrown_is_found_by_the_fence(world
     shard = shard_of("ana", 4)
     neighbour = next(user for user in (f"cy{n}" for n in range(100)) if shard_of(user, 4) == shard)
     world.faults.remember(shard)
-    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(1)
     world.faults.roll_back(shard)
     head = world.store.shards[shard].log.head
     with world.faults.during(Rule(Fault.DELAY, calls=("tail", "heads"), limit=0.9)):
         await world.client(neighbour).connect(n2)
-        await n2.node.choices.set_mode(neighbour, Mode.AWAY, None)
+        await n2.node.sessions.set_mode(neighbour, Mode.AWAY, None)
         assert world.store.shards[shard].log.head > head
         await world.sleep(20)
     await world.sleep(10)
@@ -248,7 +256,7 @@ async def test_a_session_that_ended_while_nobody_could_write_it_down_is_not_brou
 async def test_an_old_record_offered_by_somebody_who_missed_the_end_does_not_last(world):
     """The newest record has left the store, for the ledger has it; an older one is still remembered by n2."""
     n1, n2, ana, bob, far = await cast(world)
-    old = n2.node.people.find("ana")
+    old = n2.node.context.people.find("ana")
     record, presence = old.record, old.presence
     await ana.bye()
     await world.sleep(5)
@@ -292,10 +300,10 @@ async def test_a_choice_that_a_rollback_lost_and_a_commit_wrote_over_is_made_aga
     n3 = await world.start("n3")
     shard = shard_of("ana", 4)
     world.faults.remember(shard)
-    await n1.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await n1.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(1)
     assert bob.saw("ana") == far.saw("ana") == ["online", "offline"]
-    tails = [Stalled(node.node.engine, "tail") for node in (n1, n2)]
+    tails = [Stalled(node.node.context.engine, "tail") for node in (n1, n2)]
     await world.sleep(1.1)
     world.faults.roll_back(shard)
     phone = world.client("ana", "phone")
@@ -319,26 +327,26 @@ async def test_who_left_us_while_they_were_read_again_keeps_no_shard_from_healin
         await ana.bye()
         await world.sleep(8)
     assert world.stored("ana") is None
-    assert n2.node.people.find("ana").record is not None, "it was n1 that let it go"
-    loads = Stalled(n2.node.engine, "load")
-    again = asyncio.create_task(n2.node.tail.read_again(shard))
+    assert n2.node.context.people.find("ana").record.stored is not None, "it was n1 that let it go"
+    loads = Stalled(n2.node.context.engine, "load")
+    again = asyncio.create_task(n2.node.cluster.log_reader.read_again(shard))
     await world.sleep(0.1)
     assert loads.waiting
     far.close()
     await world.sleep(0.1)
-    assert n2.node.people.find("ana") is None
+    assert n2.node.context.people.find("ana") is None
     await loads.release()
     await again
     world.store.empty(shard)
     await world.sleep(40)
-    assert n2.node.metrics.shards_lost == 1
-    assert not n2.node.standing.closed_shards
+    assert n2.node.context.metrics.shards_lost == 1
+    assert not n2.node.context.authority.closed_shards
 
 
 async def test_a_mistake_while_a_shard_heals_does_not_keep_it_closed(world):
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
-    offer, fails = n1.node.healing._offer, 2
+    offer, fails = n1.node.cluster.recovery._offer, 2
 
     async def broken(shard):
         nonlocal fails
@@ -347,12 +355,12 @@ async def test_a_mistake_while_a_shard_heals_does_not_keep_it_closed(world):
             raise RuntimeError("a mistake")
         await offer(shard)
 
-    n1.node.healing._offer = broken
+    n1.node.cluster.recovery._offer = broken
     with capture_logs() as logs:
         world.store.empty(shard)
         await world.sleep(40)
     assert [line["event"] for line in logs if line["log_level"] == "error"] == ["heal.failed"] * 2
-    assert not n1.node.standing.closed_shards
+    assert not n1.node.context.authority.closed_shards
     assert_nobody_noticed(world, bob, far)
 
 
@@ -361,19 +369,19 @@ async def test_a_read_that_began_before_a_shard_was_settled_and_ended_after_it_i
     shard = shard_of("ana", 4)
     world.store.empty(shard)
     await world.sleep(4.5)
-    assert shard in n2.node.standing.closed_shards
-    loads = Underway(n2.node.engine, "load")
-    people = [n2.node.people.find("ana")]
-    reads = [asyncio.create_task(read(people)) for read in (n2.node.reader.learn, n2.node.reader.refresh)]
+    assert shard in n2.node.context.authority.closed_shards
+    loads = Underway(n2.node.context.engine, "load")
+    people = [n2.node.context.people.find("ana")]
+    reads = [asyncio.create_task(read(people)) for read in (n2.node.records.load, n2.node.records.refresh)]
     await world.sleep(0.01)
     assert loads.waiting == 2
     loads.on = False
     await world.sleep(1.5)
-    assert shard not in n2.node.standing.closed_shards
+    assert shard not in n2.node.context.authority.closed_shards
     await loads.release()
     await asyncio.gather(*reads)
     await world.sleep(10)
-    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 1
+    assert n1.node.context.metrics.shards_lost == n2.node.context.metrics.shards_lost == 1
     assert_nobody_noticed(world, bob, far)
 
 
@@ -386,12 +394,12 @@ async def test_a_store_that_was_never_used_has_lost_nothing(world):
         await world.sleep(15)
     assert [line["log_level"] for line in logs if line["event"] == "store.settling"] == ["info"]
     assert not [line for line in logs if line["event"] == "shard.lost"]
-    assert n1.node.metrics.shards_lost == 0
+    assert n1.node.context.metrics.shards_lost == 0
     assert all(shard.settled for shard in world.store.shards)
     assert world.stored("ana").live
     world.store.empty(shard_of("ana", 4))
     await world.sleep(15)
-    assert n1.node.metrics.shards_lost == 1, "a loss is told as ever"
+    assert n1.node.context.metrics.shards_lost == 1, "a loss is told as ever"
 
 
 async def test_a_loss_is_found_by_the_fence_while_the_logs_cannot_be_compared(world):
@@ -399,12 +407,12 @@ async def test_a_loss_is_found_by_the_fence_while_the_logs_cannot_be_compared(wo
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     world.faults.remember(shard)
-    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(1)
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("heads",)), Rule(Fault.TAIL_SILENCE)):
         world.faults.roll_back(shard)
         await world.sleep(5)
-        assert n1.node.metrics.shards_lost == 1
+        assert n1.node.context.metrics.shards_lost == 1
 
 
 async def test_the_sweep_after_a_loss_gives_way_to_the_next_loss(world):

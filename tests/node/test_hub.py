@@ -10,24 +10,25 @@ import random
 import msgspec
 import pytest
 
+from herenow.core.limits import LONGEST_WAVE, DeliveryMode, FanoutLimits, Shed
 from herenow.core.model import Idle, Mode, Presence, Session, Status
-from herenow.core.pacing import LONGEST, Crowds, Delivery
-from herenow.core.shedding import Shed
 from herenow.core.values import replace
-from herenow.core.visibility import Sight
+from herenow.core.visibility import ViewScope
+from herenow.engines.memory import MemoryEngine, MemoryStore
+from herenow.kit.clock import NodeClock
+from herenow.node import NodeSettings, make_context
 from herenow.node.delivery import viewer_sets
 from herenow.node.delivery.channels import Channels, watched_by
 from herenow.node.delivery.flush import WIDEST_TICK
 from herenow.node.delivery.hub import Hub
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.metrics import Metrics
-from herenow.node.people import People
-from herenow_testing.world.manual_clock import START, LoopClock
+from herenow.node.people import Outbox
+from herenow_testing.world.manual_clock import START
+from herenow_testing.world.memory_ledger import MemoryLedger
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 PEOPLE = ("ana", "bob", "cem")
-SIGHTS = (Sight.FULL, Sight.TRUTH, Sight.NONE)
+SIGHTS = (ViewScope.FULL, ViewScope.TRUTH, ViewScope.NONE)
 
 
 class Viewer:
@@ -58,21 +59,26 @@ class Viewer:
 class Stage:
     def __init__(self, seed, crowds=None):
         self.random = random.Random(seed)
-        self.people = People(shards=2)
-        clock = LoopClock()
-        self.channels = Channels(self.people, clock)
-        self.hub = Hub(self.people, self.channels, clock, Metrics(), crowds=crowds)
+        context = make_context(
+            MemoryEngine(MemoryStore(2)),
+            MemoryLedger(),
+            NodeSettings(crowds=crowds or FanoutLimits()),
+            clock=NodeClock(START, monotonic=asyncio.get_running_loop().time),
+        )
+        self.people = context.people
+        self.channels = Channels(context.people, context.clock)
+        self.hub = Hub(context, self.channels)
         self.viewers = [Viewer(f"v{number}", self.people) for number in range(4)]
         for user in PEOPLE:
-            self.people.get(user).pins += 1
+            self.people.get(user).refs += 1
         for viewer in self.viewers:
-            self.people.get(viewer.outbox.user).outboxes += (viewer.outbox,)
+            self.people.get(viewer.outbox.user).watchers.outboxes += (viewer.outbox,)
 
     def watch(self):
         some = self.random.sample(PEOPLE, self.random.choice([1, 1, 1, 3]))
         self.looks(self.anybody(), *some, sight=self.random.choice(SIGHTS))
 
-    def looks(self, viewer, *users, sight=Sight.FULL):
+    def looks(self, viewer, *users, sight=ViewScope.FULL):
         channels = self.hub.watch(viewer.outbox, [(self.people.get(user), sight) for user in users])
         for user, channel in zip(users, channels, strict=True):
             viewer.has[user] = _body_value(channel.body)  # the answer to the subscribe
@@ -85,12 +91,12 @@ class Stage:
     def resight(self):
         viewer, person = self.anybody(), self.somebody()
         if person.user in viewer.outbox.watching:
-            self.hub.resight(viewer.outbox, person, self.random.choice(SIGHTS))
+            self.hub.change_scope(viewer.outbox, person, self.random.choice(SIGHTS))
 
     def change(self):
         person = self.somebody()
         status = self.random.choice([Status.ONLINE, Status.AWAY, Status.OFFLINE])
-        person.presence = replace(
+        person.record.presence = replace(
             Presence(), status=status, since=None if status is Status.OFFLINE else START
         )
         self.hub.publish(person)
@@ -116,7 +122,7 @@ class Stage:
         viewer = self.anybody()
         self.hub.forget(viewer.outbox)
         new = self.viewers[self.viewers.index(viewer)] = Viewer(viewer.outbox.user, self.people)
-        self.people.get(new.outbox.user).outboxes = (new.outbox,)
+        self.people.get(new.outbox.user).watchers.outboxes = (new.outbox,)
 
     async def rest(self):
         await asyncio.sleep(self.random.choice([0.001, 0.015, 0.03, 0.4]))
@@ -131,15 +137,15 @@ class Stage:
         self.hub.shed(Shed.NOTHING)
         for viewer in self.viewers:
             self.hub.resume(viewer.outbox)
-        await asyncio.sleep(LONGEST + 3 * WIDEST_TICK)
+        await asyncio.sleep(LONGEST_WAVE + 3 * WIDEST_TICK)
 
 
 CROWDS = {
-    "at once": Crowds(),
-    "in waves": Crowds(pace_above=2),
-    "often in waves": Crowds(pace_above=1),
-    "on demand": Crowds(pace_above=1, push_ceiling=2),
-    "on demand or at once": Crowds(pace_above=2, push_ceiling=1),
+    "at once": FanoutLimits(),
+    "in waves": FanoutLimits(pace_above=2),
+    "often in waves": FanoutLimits(pace_above=1),
+    "on demand": FanoutLimits(pace_above=1, push_ceiling=2),
+    "on demand or at once": FanoutLimits(pace_above=2, push_ceiling=1),
 }
 
 
@@ -166,7 +172,7 @@ async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_
             for user in viewer.outbox.watching:
                 channel = watched_by(viewer.outbox, stage.people.get(user))
                 assert viewer.outbox in channel.outboxes
-                if channel.delivery is Delivery.POLL:
+                if channel.delivery is DeliveryMode.POLL:
                     assert viewer.has[user]["delivery"] == "poll", f"seed {seed}"
                 else:
                     assert viewer.has[user] == _body_value(channel.body), f"seed {seed}"
@@ -174,9 +180,9 @@ async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_
             assert viewer.outbox.ready
             assert not viewer.outbox.dirty
             frames += viewer.frames
-        assert not stage.hub._ticks.touched
+        assert not stage.hub._flush.touched
         stage.hub.catch_up()
-        assert not stage.hub._ticks.audiences
+        assert not stage.hub._flush.viewer_sets
         assert not stage.hub.paced_waiting
         assert not stage.channels.behind
     assert frames > 200  # or nothing was shown by all this
@@ -188,7 +194,7 @@ async def test_f7_ten_changes_within_a_tick_are_one_frame_now_and_one_at_its_end
     ana = stage.people.get("ana")
     stage.looks(viewer, "ana")
     for number in range(10):
-        ana.presence = replace(Presence(), status=Status.ONLINE, since=START + number)
+        ana.record.presence = replace(Presence(), status=Status.ONLINE, since=START + number)
         stage.hub.publish(ana)
     await asyncio.sleep(0.1)
     assert viewer.frames == 2
@@ -201,9 +207,9 @@ async def test_what_everybody_was_told_at_once_leaves_nothing_to_go_through_and_
     for viewer in stage.viewers:
         stage.looks(viewer, "ana")
     for number in range(2):
-        ana.presence = replace(Presence(), status=Status.ONLINE, since=START + number)
+        ana.record.presence = replace(Presence(), status=Status.ONLINE, since=START + number)
         stage.hub.publish(ana)
-        assert bool(stage.hub._ticks.touched) is bool(number)
+        assert bool(stage.hub._flush.touched) is bool(number)
         assert {viewer.frames for viewer in stage.viewers} == {1}
     await asyncio.sleep(0.1)
     assert {viewer.frames for viewer in stage.viewers} == {2}
@@ -217,7 +223,7 @@ async def test_one_who_does_not_read_is_passed_over_while_all_the_others_are_tol
         stage.looks(viewer, "ana")
     deaf, *others = stage.viewers
     stage.hub.pause(deaf.outbox)
-    ana.presence = replace(Presence(), status=Status.ONLINE, since=START)
+    ana.record.presence = replace(Presence(), status=Status.ONLINE, since=START)
     stage.hub.publish(ana)
     assert (deaf.frames, {viewer.frames for viewer in others}) == (0, {1})
     stage.hub.resume(deaf.outbox)
@@ -240,7 +246,7 @@ async def test_one_who_was_told_at_once_hears_that_it_changed_back_and_one_who_r
         (ana, Status.AWAY),
         (ana, Status.OFFLINE),
     ):
-        person.presence = replace(
+        person.record.presence = replace(
             Presence(), status=status, since=None if status is Status.OFFLINE else START
         )
         stage.hub.publish(person)
@@ -263,12 +269,12 @@ def _body_value(body):
 
 async def crowd(size, **limits):
     """Many viewers of ana; every third is active."""
-    stage = Stage(0, Crowds(**limits))
+    stage = Stage(0, FanoutLimits(**limits))
     ana = stage.people.get("ana")
     viewers = [Viewer(f"w{number}", stage.people) for number in range(size)]
     for number, viewer in enumerate(viewers):
         person = stage.people.get(viewer.outbox.user)
-        person.outboxes += (viewer.outbox,)
+        person.watchers.outboxes += (viewer.outbox,)
         acts(stage, person, active=number % 3 == 0)
         stage.looks(viewer, "ana")
     return stage, ana, viewers
@@ -276,12 +282,14 @@ async def crowd(size, **limits):
 
 def acts(stage, person, *, active):
     session = Session("d1", "n1", START, START, START, idle=Idle.NO if active else Idle.SAID)
-    person.presence = replace(Presence(), sessions=(session,), mode=Mode.BUSY, status=Status.BUSY)
+    person.record.presence = replace(Presence(), sessions=(session,), mode=Mode.BUSY, status=Status.BUSY)
     stage.hub.publish(person)
 
 
 def becomes(stage, person, status, since=START):
-    person.presence = replace(Presence(), status=status, since=None if status is Status.OFFLINE else since)
+    person.record.presence = replace(
+        Presence(), status=status, since=None if status is Status.OFFLINE else since
+    )
     stage.hub.publish(person)
 
 
@@ -320,7 +328,7 @@ async def test_who_waits_in_a_wave_hears_the_latest_once():
 
 async def test_above_the_ceiling_nothing_is_pushed_and_below_it_the_latest_is():
     stage, ana, viewers = await crowd(60, pace_above=20, push_ceiling=50)
-    assert ana.channels[0].said.endswith(b'"delivery":"poll"')
+    assert ana.watchers.channels[0].said.endswith(b'"delivery":"poll"')
     becomes(stage, ana, Status.ONLINE)
     await asyncio.sleep(12)
     assert {viewer.delivery for viewer in viewers[:50]} == {"poll"}  # they came before there were too many
@@ -376,7 +384,7 @@ async def test_on_demand_and_back_within_a_wave_is_no_news():
     frames = [viewer.frames for viewer in viewers[20:]]
     for viewer in viewers[:20]:
         stage.hub.unwatch(viewer.outbox, ["ana"])
-    assert stage.hub.popular == {Delivery.PACED: 1, Delivery.POLL: 0}
+    assert stage.hub.popular == {DeliveryMode.PACED: 1, DeliveryMode.POLL: 0}
     for viewer in viewers[:20]:
         stage.looks(viewer, "ana")
     becomes(stage, ana, Status.BUSY)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 async def all_exits(node, viewer, target):
     """What a viewer can learn, `as_of` aside."""
-    views = node.node.views
+    views = node.node.viewing.views
     [status] = await views.statuses(viewer, [target])
     board = await views.leaderboard(viewer, 10)
     return (
@@ -29,9 +29,9 @@ async def test_g4_an_invisible_user_is_exactly_one_who_signed_out_then(world):
     node, ana, bob = await meet(world)
     phone = world.client("ana", "phone", Platform.MOBILE)
     await phone.connect(node)
-    await node.node.choices.set_custom("ana", Custom("here"))
+    await node.node.sessions.set_custom("ana", Custom("here"))
     await world.sleep(1)
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     hidden_at = world.now
     await world.sleep(0.1)
     shown = bob.last("ana")
@@ -51,7 +51,7 @@ async def test_g4_an_invisible_user_is_exactly_one_who_signed_out_then(world):
     frames = len(bob.shown["ana"])
     ana.act()
     phone.rest()
-    await node.node.choices.set_custom("ana", Custom("hidden words"))
+    await node.node.sessions.set_custom("ana", Custom("hidden words"))
     await world.sleep(400)
     ana.act()
     await phone.bye()
@@ -64,7 +64,7 @@ async def test_g4_an_invisible_user_is_exactly_one_who_signed_out_then(world):
 
 async def test_g5_visible_again_is_one_change_and_hidden_activity_never_shows(world):
     node, ana, bob = await meet(world)
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(1)
     hidden = bob.last("ana")
     for _ in range(5):
@@ -72,11 +72,11 @@ async def test_g5_visible_again_is_one_change_and_hidden_activity_never_shows(wo
         ana.act()
     bob.forget()
     shown_at = world.now
-    await node.node.choices.set_mode("ana", Mode.AUTO, None)
+    await node.node.sessions.set_mode("ana", Mode.AUTO, None)
     await world.sleep(1)
     assert [shown.status for shown in bob.shown["ana"]] == ["online"]
     assert bob.last("ana").since == pytest.approx(shown_at, abs=2)
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     again = world.now
     await world.sleep(1)
     assert bob.last("ana").last_seen == pytest.approx(again, abs=2)
@@ -85,13 +85,13 @@ async def test_g5_visible_again_is_one_change_and_hidden_activity_never_shows(wo
 
 async def test_g5_who_leaves_while_hidden_keeps_the_moment_of_hiding(world):
     node, ana, bob = await meet(world)
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(1)
     hidden = bob.last("ana")
     await world.sleep(100)
     ana.close()
     await world.sleep(40)
-    await node.node.choices.set_mode("ana", Mode.AUTO, None)
+    await node.node.sessions.set_mode("ana", Mode.AUTO, None)
     await world.sleep(1)
     assert bob.last("ana") == hidden
     remembered = world.ledger.people["ana"]
@@ -100,7 +100,7 @@ async def test_g5_who_leaves_while_hidden_keeps_the_moment_of_hiding(world):
 
 async def test_an_arrival_of_the_invisible_is_shown_to_nobody(world):
     node, ana, bob = await meet(world)
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     ana.close()
     await world.sleep(200)
     bob.forget()
@@ -108,4 +108,4 @@ async def test_an_arrival_of_the_invisible_is_shown_to_nobody(world):
     await world.sleep(10)
     assert bob.shown == {}
     assert ana.own()["status"] == "online"
-    assert node.node.metrics.users[1] == 1  # bob
+    assert node.node.context.metrics.users[1] == 1  # bob

@@ -179,10 +179,10 @@ async def test_an_end_that_a_rollback_lost_and_a_commit_wrote_over_is_remembered
     left = world.now
     ana.close()
     await world.sleep(0.01)
-    tails = [Stalled(node.node.engine, "tail") for node in (n1, n2)]
+    tails = [Stalled(node.node.context.engine, "tail") for node in (n1, n2)]
     await world.sleep(1.1)
     world.faults.roll_back(shard)
-    await n3.node.choices.set_custom("ana", Custom("tea"))
+    await n3.node.sessions.set_custom("ana", Custom("tea"))
     assert world.stored("ana").live
     for tail in tails:
         await tail.release()
@@ -200,10 +200,10 @@ async def test_a_last_seen_that_the_store_lost_is_not_brought_back_to_who_was_de
     n1, n2, _, ana, _, _ = await meet_twice(world)
     ana.close()
     await world.sleep(40)
-    person = n1.node.people.find("ana")
-    person.lost = person.presence
-    assert person.lost.last_seen is not None
-    await n2.node.users.delete("ana")
+    person = n1.node.context.people.find("ana")
+    person.record.store_lacks = person.record.presence
+    assert person.record.store_lacks.last_seen is not None
+    await n2.node.admin.delete("ana")
     await world.sleep(3)
     assert "ana" not in world.ledger.people
     assert world.stored("ana").last_seen is None
@@ -221,9 +221,9 @@ async def test_a_killed_embedded_node_left_its_users_seen_at_its_last_stamp():
     cy, dee = first.client("cy"), first.client("dee")
     await cy.connect(node)
     await dee.connect(node)
-    await node.node.choices.set_mode("cy", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("cy", Mode.INVISIBLE, None)
     hidden = first.now
-    await node.node.choices.set_both("bob", Mode.BUSY, None, Custom("on a train"))
+    await node.node.sessions.set_both("bob", Mode.BUSY, None, Custom("on a train"))
     await first.sleep(5)
     left = first.now
     dee.close()
@@ -238,7 +238,7 @@ async def test_a_killed_embedded_node_left_its_users_seen_at_its_last_stamp():
     assert killed - 1_001 <= remembered["bob"].last_seen <= killed
     assert remembered["cy"].last_seen == pytest.approx(hidden, abs=5)
     assert remembered["dee"].last_seen == pytest.approx(left, abs=5)
-    assert second.ledger.runs.keys() <= {again.node.recorder._run}
+    assert second.ledger.runs.keys() <= {again.node.records.ledger_writer._run}
     bob = second.client("bob")
     await bob.connect(again)
     await second.sleep(1)
@@ -266,7 +266,7 @@ async def test_an_embedded_node_that_stops_in_order_leaves_no_run_and_exact_time
 async def test_a_mode_that_ended_while_the_process_was_down_is_over_at_its_start():
     first = embedded()
     node, ana, bob = await meet(first)
-    await node.node.choices.set_mode("ana", Mode.BUSY, first.now + 60_000)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, first.now + 60_000)
     await first.sleep(2)
     node.kill()
     await first.sleep(100)

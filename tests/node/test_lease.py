@@ -29,7 +29,7 @@ async def test_a_node_that_stands_still_is_marked_once_and_retired(world):
     ana = world.client("ana")
     await ana.connect(n1)
     await world.sleep(1)
-    epoch = n1.node.standing.epoch
+    epoch = n1.node.context.authority.epoch
     n1.kill()
     await world.sleep(8)
     assert rows(world)[epoch] is False
@@ -46,8 +46,8 @@ async def test_one_lost_renewal_is_no_reason_to_stop_deciding(world):
     with world.faults.during(Rule(Fault.NOT_EXECUTED, calls=("renew",), times=1)):
         for _ in range(40):
             await world.sleep(0.25)
-            assert n1.node.standing.holds_lease
-    assert n1.node.metrics.epochs == 0
+            assert n1.node.context.authority.holds_lease
+    assert n1.node.context.metrics.epochs == 0
 
 
 async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds(world):
@@ -55,9 +55,9 @@ async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds(world):
     await world.sleep(10)
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",))):
         await world.sleep(3)
-        assert n1.node.standing.holds_lease
+        assert n1.node.context.authority.holds_lease
         await world.sleep(4)
-        assert not n1.node.standing.holds_lease
+        assert not n1.node.context.authority.holds_lease
         ana.rest()
         await world.sleep(1)
         assert [(shown.status, shown.stale) for shown in bob.shown["ana"]] == [
@@ -65,7 +65,7 @@ async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds(world):
             ("online", True),
         ]
     await world.sleep(4)
-    assert n1.node.standing.holds_lease
+    assert n1.node.context.authority.holds_lease
     assert [(shown.status, shown.stale) for shown in bob.shown["ana"]][-1] == ("away", False)
     assert "offline" not in bob.saw("ana")
 
@@ -79,7 +79,7 @@ async def test_a10_who_slept_past_its_lease_and_renews_at_once_calls_nothing_sta
     await world.sleep(asleep)
     n1.thaw()
     await world.sleep(5)
-    assert n1.node.standing.holds_lease
+    assert n1.node.context.authority.holds_lease
     assert not any(shown.stale for shown in bob.shown["ana"])
 
 
@@ -88,7 +88,7 @@ async def test_e9_a_node_that_holds_nobody_counts_that_it_cannot_renew(world):
     await world.sleep(10)
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",), times=2)):
         await world.sleep(7)
-    assert n1.node.metrics.engine_errors == 2
+    assert n1.node.context.metrics.engine_errors == 2
 
 
 async def test_e17_when_more_than_half_stand_still_everybody_gets_one_more_lease(world):
@@ -97,11 +97,11 @@ async def test_e17_when_more_than_half_stand_still_everybody_gets_one_more_lease
     ana = world.client("ana")
     await ana.connect(nodes[0])
     await world.sleep(5)
-    epochs = [node.node.standing.epoch for node in nodes]
+    epochs = [node.node.context.authority.epoch for node in nodes]
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",))):
         await world.sleep(25)
     await world.sleep(20)
-    assert [node.node.standing.epoch for node in nodes] == epochs
+    assert [node.node.context.authority.epoch for node in nodes] == epochs
     assert world.stored("ana").live
 
 
@@ -112,7 +112,7 @@ async def test_e17_a_store_that_was_away_for_longer_than_the_lease_kills_nobody(
     with world.faults.during(Rule(Fault.FROZEN)):
         await world.sleep(60)
     await world.sleep(60)
-    assert [node.node.metrics.epochs for node in nodes] == [0, 0, 0]
+    assert [node.node.context.metrics.epochs for node in nodes] == [0, 0, 0]
     assert bob.saw("ana") == ["online"]
     assert not bob.last("ana").stale
 
@@ -140,7 +140,7 @@ async def test_a_majority_that_is_really_dead_is_marked_after_the_extra_lease(wo
         await world.sleep(1)
         nodes.append(await world.start(name))
     await world.sleep(5 + phase)
-    dead = [node.node.standing.epoch for node in nodes[1:]]
+    dead = [node.node.context.authority.epoch for node in nodes[1:]]
     for node in nodes[1:]:
         node.kill()
     await world.sleep(16)
@@ -162,7 +162,7 @@ async def test_an_observer_that_was_stopped_itself_draws_no_conclusions(world):
     nodes[1].thaw()
     nodes[2].thaw()
     await world.sleep(30)
-    assert [node.node.metrics.epochs for node in nodes] == [0, 0, 0]
+    assert [node.node.context.metrics.epochs for node in nodes] == [0, 0, 0]
 
 
 async def test_a10_a_node_that_was_frozen_takes_a_new_epoch_and_asserts_before_it_shows_anything(world):
@@ -172,13 +172,13 @@ async def test_a10_a_node_that_was_frozen_takes_a_new_epoch_and_asserts_before_i
     await far.connect(n2)
     await far.watch("ana")
     await world.sleep(5)
-    epoch = n1.node.standing.epoch
+    epoch = n1.node.context.authority.epoch
     n1.freeze()
     await world.sleep(60)
     assert far.saw("ana") == ["online", "offline"]
     n1.thaw()
     await world.sleep(10)
-    assert n1.node.standing.epoch != epoch
+    assert n1.node.context.authority.epoch != epoch
     assert ana.connected
     assert far.saw("ana") == ["online", "offline", "online"]
     assert bob.saw("ana") == ["online"]  # on its own node nobody saw her go
@@ -222,7 +222,7 @@ async def test_a_new_epoch_whose_first_renewal_was_doubtful_is_asserted_all_the_
         n1.thaw()
         await world.sleep(10)
     [session] = world.stored("ana").sessions
-    assert (session.holder, session.live) == (n1.node.standing.epoch, True)
+    assert (session.holder, session.live) == (n1.node.context.authority.epoch, True)
     await world.sleep(40)
     assert far.saw("ana") == ["online"]
 
@@ -254,8 +254,8 @@ async def test_a_mark_whose_maker_died_is_taken_over(world):
         n2.kill()
         await asyncio.Event().wait()
 
-    n2.node.sweep.retire = dies
-    n3.node.engine.mark_dead = never
+    n2.node.cluster.sweep.retire = dies
+    n3.node.context.engine.mark_dead = never
     n1.kill()
     await world.sleep(20)
     assert not n2.alive
@@ -281,9 +281,9 @@ async def test_e3_a_restart_at_once_leaves_nobody_counted_twice(world):
     await world.sleep(60)
     assert far.saw("ana") == ["online"]
     [session] = world.stored("ana").sessions
-    assert session.holder == again.node.standing.epoch
+    assert session.holder == again.node.context.authority.epoch
     assert len(world.store.leases) == 2
-    assert n2.node.metrics.users[1] == 2
+    assert n2.node.context.metrics.users[1] == 2
 
 
 async def test_a_socket_that_closed_while_its_node_was_cut_off_is_lost_when_it_closed(world):
@@ -294,7 +294,7 @@ async def test_a_socket_that_closed_while_its_node_was_cut_off_is_lost_when_it_c
     await far.connect(n2)
     await far.watch("ana")
     await world.sleep(5)
-    old = n1.node.standing.epoch
+    old = n1.node.context.authority.epoch
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
         await world.sleep(2)
         ana.close()
@@ -316,11 +316,11 @@ async def test_users_of_a_process_that_is_known_to_be_dead_are_in_grace_at_once(
     await far.connect(n2)
     await far.watch("ana")
     await world.sleep(5)
-    epoch = n1.node.standing.epoch
+    epoch = n1.node.context.authority.epoch
     n1.kill()
     killed = world.now
     for node in (n2, n3):  # both are told; one does it
-        await node.run(node.node.lease.bury(["unheard of", epoch]))
+        await node.run(node.node.cluster.bury(["unheard of", epoch]))
     await world.sleep(0.5)
     assert epoch not in rows(world)
     [session] = world.stored("ana").sessions
@@ -334,10 +334,10 @@ async def test_who_is_called_dead_while_the_store_is_away_is_found_in_the_usual_
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(5)
-    epoch = n1.node.standing.epoch
+    epoch = n1.node.context.authority.epoch
     n1.kill()
     with world.faults.during(Rule(Fault.UNAVAILABLE)):
-        await n2.run(n2.node.lease.bury([epoch]))
+        await n2.run(n2.node.cluster.bury([epoch]))
     assert epoch in rows(world)
     await world.sleep(30)
     assert epoch not in rows(world)
@@ -345,9 +345,9 @@ async def test_who_is_called_dead_while_the_store_is_away_is_found_in_the_usual_
 
 async def test_a_node_does_not_bury_itself(world):
     n1 = await world.start("n1")
-    await n1.run(n1.node.lease.bury([n1.node.standing.epoch]))
+    await n1.run(n1.node.cluster.bury([n1.node.context.authority.epoch]))
     await world.sleep(5)
-    assert rows(world) == {n1.node.standing.epoch: False}
+    assert rows(world) == {n1.node.context.authority.epoch: False}
 
 
 async def test_an_epoch_is_told_before_anything_is_written_under_it(world):
@@ -356,13 +356,13 @@ async def test_an_epoch_is_told_before_anything_is_written_under_it(world):
     told = []
     n1.node.on_epoch = lambda epoch: told.append((epoch, world.stored("ana").sessions[0].holder))
     await world.sleep(5)
-    old = n1.node.standing.epoch
+    old = n1.node.context.authority.epoch
     n1.freeze()
     await world.sleep(20)
     n1.thaw()
     await world.sleep(5)
-    assert told == [(n1.node.standing.epoch, old)]
-    assert world.stored("ana").sessions[0].holder == n1.node.standing.epoch
+    assert told == [(n1.node.context.authority.epoch, old)]
+    assert world.stored("ana").sessions[0].holder == n1.node.context.authority.epoch
 
 
 async def test_e4_what_is_refused_to_a_node_that_leaves_was_not_lost(world):
@@ -370,20 +370,20 @@ async def test_e4_what_is_refused_to_a_node_that_leaves_was_not_lost(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(5)
-    engine = n1.node.engine
+    engine = n1.node.context.engine
     retire, drop_lease = engine.retire, engine.drop_lease
 
     async def retire_and_look(shard, epoch):
         await retire(shard, epoch)
-        await n1.node.writer.verify_lately()
+        await n1.node.records.writer.verify_lately()
 
     async def drop_and_keep(epoch):
         await drop_lease(epoch)
-        await n1.node.lease.keep()
+        await n1.node.cluster.lease.keep()
 
     engine.retire, engine.drop_lease = retire_and_look, drop_and_keep
     await n1.stop()
-    assert rows(world) == {n2.node.standing.epoch: False}
+    assert rows(world) == {n2.node.context.authority.epoch: False}
     await world.sleep(5)
-    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 0
+    assert n1.node.context.metrics.shards_lost == n2.node.context.metrics.shards_lost == 0
     assert all(shard.settled for shard in world.store.shards)

@@ -4,7 +4,7 @@ import pytest
 from tests.node.scenes import meet
 
 from herenow.core.model import Platform
-from herenow.node.people import REMEMBER_ENDED
+from herenow.node.people import REMEMBER_RELEASED
 from herenow.wire.codes import Close
 from herenow_testing.faults.faulty_engine import Fault, Rule
 
@@ -15,23 +15,23 @@ async def test_two_minutes_after_everybody_left_nobody_is_known(world):
     node, ana, bob = await meet(world)
     tab = world.client("ana")
     await tab.connect(node)
-    await node.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None)
+    await node.node.sessions.beat_by_rest("cy", "phone", Platform.MOBILE, None)
     await bob.watch("ana", "bob")
-    await node.node.views.statuses("bob", ["ana", "dee"])
-    await node.node.typing.typing(ana.connection, "bob", None, typing=True)
+    await node.node.viewing.statuses("bob", ["ana", "dee"])
+    await node.node.viewing.type(ana.connection, "bob", None, typing=True)
     for client in (ana, tab, bob):
         client.close()
     await world.sleep(125)
-    assert len(node.node.people) == 0
-    assert node.node.people.remembered > 0
-    await world.sleep(REMEMBER_ENDED / 1000 + 2)
-    assert node.node.people.remembered == 0
-    metrics = node.node.metrics
+    assert len(node.node.context.people) == 0
+    assert node.node.context.people.remembered > 0
+    await world.sleep(REMEMBER_RELEASED / 1000 + 2)
+    assert node.node.context.people.remembered == 0
+    metrics = node.node.context.metrics
     assert (metrics.connections, metrics.sessions) == (0, 0)
     assert sum(metrics.users.values()) == 0
-    assert not node.node.hub._ticks._cooling
-    assert not node.node.hub.stuck(0)
-    assert len(node.node.silence._wheel) == 0
+    assert not node.node.delivery.hub._flush._cooling
+    assert not node.node.delivery.hub.stuck(0)
+    assert len(node.node.sessions.liveness._wheel) == 0
     assert world.everybody_stored() == {}
 
 
@@ -42,11 +42,11 @@ async def test_a_thousand_reloads_leave_one_session(world):
         await world.sleep(0.001 * (number % 3))
         ana.open(node)
     await world.sleep(2)
-    person = node.node.people.find("ana")
-    assert len(person.sessions) == len(person.outboxes) == len(world.stored("ana").sessions) == 1
-    assert node.node.metrics.connections == node.node.metrics.sessions == 2
+    person = node.node.context.people.find("ana")
+    assert len(person.held) == len(person.watchers.outboxes) == len(world.stored("ana").sessions) == 1
+    assert node.node.context.metrics.connections == node.node.context.metrics.sessions == 2
     await world.sleep(100)
-    assert len(node.node.silence._wheel) <= 4
+    assert len(node.node.sessions.liveness._wheel) <= 4
     assert "offline" not in bob.saw("ana")
 
 
@@ -55,11 +55,11 @@ async def test_those_who_wait_for_a_store_that_is_away_are_not_kept_twice(world)
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("commit",))):
         ana.close()
         await world.sleep(40)
-        person = node.node.people.find("ana")
-        assert len(person.asks) <= 1
+        person = node.node.context.people.find("ana")
+        assert len(person.record.pending_edits) <= 1
     await world.sleep(2)
     assert bob.saw("ana") == ["online", "offline"]
-    assert person.asks == ()
+    assert person.record.pending_edits == ()
 
 
 async def test_e4_a_node_that_stops_tells_its_clients_to_come_back_and_hands_their_sessions_into_grace(world):
@@ -68,7 +68,7 @@ async def test_e4_a_node_that_stops_tells_its_clients_to_come_back_and_hands_the
     far = world.client("bob", "far")
     await far.connect(n2)
     await far.watch("ana")
-    epoch = n1.node.standing.epoch
+    epoch = n1.node.context.authority.epoch
     stopping = world.now
     await n1.stop()
     assert world.now - stopping < 2_000
@@ -111,7 +111,7 @@ async def test_a_node_that_could_not_hand_over_leaves_its_row_so_that_others_fin
     far = world.client("bob", "far")
     await far.connect(n2)
     await far.watch("ana")
-    epoch = n1.node.standing.epoch
+    epoch = n1.node.context.authority.epoch
     with world.faults.during(Rule(Fault.UNAVAILABLE, node="n1", calls=("commit",))):
         await n1.stop()
     assert epoch in world.store.leases
@@ -129,7 +129,7 @@ async def test_e4_a_client_that_does_not_answer_holds_up_nobody_and_is_handed_ov
     ana.vanish()
     deaf = next(link for link in n1.links if link.client is ana)
     deaf.connection.end = lambda code, reason: None  # its socket hears nothing, and does not close
-    epoch = n1.node.standing.epoch
+    epoch = n1.node.context.authority.epoch
     stopping = world.now
     await n1.stop()
     assert world.now - stopping <= 6_000
@@ -145,10 +145,10 @@ async def test_e4_beats_by_rest_that_only_the_stopped_node_knew_of_are_known_to_
     await world.befriend("bob", "cy")
     bob = world.client("bob")
     await bob.connect(n2)
-    await n1.run(n1.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None))
+    await n1.run(n1.node.sessions.beat_by_rest("cy", "phone", Platform.MOBILE, None))
     await bob.watch("cy")
     await world.sleep(25)
-    await n1.run(n1.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None))
+    await n1.run(n1.node.sessions.beat_by_rest("cy", "phone", Platform.MOBILE, None))
     last_beat = world.now
     [session] = world.stored("cy").sessions
     assert session.seen_at < last_beat - 20_000  # not worth a commit while n1 lives
@@ -156,7 +156,7 @@ async def test_e4_beats_by_rest_that_only_the_stopped_node_knew_of_are_known_to_
     [session] = world.stored("cy").sessions
     assert session.seen_at == last_beat
     await world.until(last_beat + 89_000)
-    await n2.run(n2.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None))
+    await n2.run(n2.node.sessions.beat_by_rest("cy", "phone", Platform.MOBILE, None))
     await world.sleep(60)
     assert bob.saw("cy") == ["online"]
 
@@ -168,7 +168,7 @@ async def test_e4_a_node_whose_store_is_away_stops_all_the_same_in_bounded_time(
     far = world.client("bob", "far")
     await far.connect(n2)
     await far.watch("ana")
-    await n1.run(n1.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None))
+    await n1.run(n1.node.sessions.beat_by_rest("cy", "phone", Platform.MOBILE, None))
     await world.sleep(5)
     stopping = world.now
     with world.faults.during(Rule(fault, node="n1", limit=1e9)):
@@ -183,7 +183,7 @@ async def test_e4_a_node_whose_store_is_away_stops_all_the_same_in_bounded_time(
 
 async def test_nothing_of_a_stopped_node_goes_on(world):
     n1, ana, bob = await meet(world)
-    await n1.node.rest_beats.beat("cy", "phone", Platform.MOBILE, None)
+    await n1.node.sessions.beat_by_rest("cy", "phone", Platform.MOBILE, None)
     stopping = world.now
     await n1.stop()
     assert world.now - stopping < 2_000  # a session by REST does not end with its node

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from tests.node.scenes import Stalled, meet
 
 from herenow.core.model import Mode, Platform
-from herenow.node.sessions.liveness import PORTION
+from herenow.node.sessions.liveness import BUDGET
 from herenow.wire.inputs import Activity
 from herenow_testing.world.world import World
 
@@ -32,9 +32,9 @@ async def test_a2_a_half_open_socket_is_lost_after_its_last_evidence_and_offline
     evidence = world.now
     ana.vanish()
     await world.sleep(89)
-    assert node.node.metrics.sessions == 2
+    assert node.node.context.metrics.sessions == 2
     await world.sleep(2)
-    assert node.node.metrics.sessions == 1
+    assert node.node.context.metrics.sessions == 1
     assert bob.saw("ana") == ["online"]
     await world.until(evidence + 119_900)
     assert bob.saw("ana") == ["online"]
@@ -60,17 +60,17 @@ async def test_a4_a_reaper_that_stalls_does_not_end_who_returned_meanwhile(world
     await world.befriend("ana", "bob")
     bob = world.client("bob")
     await bob.connect(n1)
-    await n1.node.rest_beats.beat("ana", "phone", Platform.MOBILE, None)
+    await n1.node.sessions.beat_by_rest("ana", "phone", Platform.MOBILE, None)
     await bob.watch("ana")
-    Stalled(n1.node.engine, "due")  # n1 never reaps
+    Stalled(n1.node.context.engine, "due")  # n1 never reaps
     await world.sleep(89)
-    commits = Stalled(n2.node.engine, "commit")
+    commits = Stalled(n2.node.context.engine, "commit")
     await world.sleep(1.5)
     assert commits.waiting == 1  # n2 has found her due
-    await n1.node.rest_beats.beat("ana", "phone", Platform.MOBILE, None)
+    await n1.node.sessions.beat_by_rest("ana", "phone", Platform.MOBILE, None)
     await commits.release()
     await world.sleep(60)
-    assert n2.node.metrics.conflicts == 1
+    assert n2.node.context.metrics.conflicts == 1
     assert bob.saw("ana") == ["online"]
 
 
@@ -82,7 +82,9 @@ async def test_a5_two_reapers_at_once_yield_one_change(world):
     await far.watch("ana")
     ana.close()
     await world.sleep(40)
-    assert sum(node.node.metrics.changes for node in world.nodes.values()) == 3  # ana and bob came, ana went
+    assert (
+        sum(node.node.context.metrics.changes for node in world.nodes.values()) == 3
+    )  # ana and bob came, ana went
     assert [shown.status for shown in bob.shown["ana"]] == ["online", "offline"]
     assert [shown.status for shown in far.shown["ana"]] == ["online", "offline"]
 
@@ -92,13 +94,13 @@ async def test_a5_two_reapers_at_once_yield_one_change(world):
 )
 async def test_a6_a_beat_changes_neither_mode_nor_view(world, mode, seen):
     node, ana, bob = await meet(world)
-    await node.node.choices.set_mode("ana", mode, None)
+    await node.node.sessions.set_mode("ana", mode, None)
     bob.forget()
     for _ in range(5):
         await world.sleep(10)
         ana.beat()
     assert bob.shown == {}
-    assert (await node.node.views.presence("ana")).mode is mode
+    assert (await node.node.viewing.presence("ana")).mode is mode
 
 
 async def test_a6_a_beat_of_somebody_idle_leaves_them_away(world):
@@ -115,12 +117,12 @@ async def test_a7_beats_every_10_ms_cost_no_writes_and_are_evidence_of_life(worl
     node, ana, bob = await meet(world)
     ana.stop()
     await world.sleep(6)
-    commits, dropped = node.node.metrics.commits, node.node.metrics.beats_dropped
+    commits, dropped = node.node.context.metrics.commits, node.node.context.metrics.beats_dropped
     for _ in range(1000):
         await world.sleep(0.01)
         ana.beat()
-    assert node.node.metrics.beats_dropped - dropped >= 990
-    assert node.node.metrics.commits == commits
+    assert node.node.context.metrics.beats_dropped - dropped >= 990
+    assert node.node.context.metrics.commits == commits
     assert ana.connected
     await world.sleep(88)
     assert ana.connected
@@ -189,7 +191,7 @@ async def test_who_is_heard_when_the_time_is_over_but_before_all_was_read_is_not
             suspected.append(session.device)
             ana.beat()  # it lay in the socket
 
-    node.node.silence._suspects = ReadLater()
+    node.node.sessions.liveness._suspects = ReadLater()
     await world.sleep(91)
     assert suspected == [ana.device]
     await world.sleep(60)
@@ -200,7 +202,7 @@ async def test_who_is_heard_when_the_time_is_over_but_before_all_was_read_is_not
 
 async def test_thousands_who_fall_silent_at_once_are_lost_a_portion_in_a_turn_of_the_loop(world):
     node, *_ = await meet(world)
-    for number in range(3 * PORTION):
+    for number in range(3 * BUDGET):
         connected = node.node.sessions.connect(
             f"user{number}",
             "d1",
@@ -210,7 +212,7 @@ async def test_thousands_who_fall_silent_at_once_are_lost_a_portion_in_a_turn_of
             abort=lambda: None,
         )
         assert connected.user == f"user{number}"
-    loop, lose, turns = asyncio.get_running_loop(), node.node.silence.on_silent, [0]
+    loop, lose, turns = asyncio.get_running_loop(), node.node.sessions.liveness.on_silent, [0]
 
     def noted(session, at):
         if not turns[-1]:
@@ -218,20 +220,21 @@ async def test_thousands_who_fall_silent_at_once_are_lost_a_portion_in_a_turn_of
         turns[-1] += 1
         lose(session, at)
 
-    node.node.silence.on_silent = noted
+    node.node.sessions.liveness.on_silent = noted
     await world.sleep(91)
-    assert sum(turns) == 3 * PORTION
-    assert max(turns) <= PORTION
+    assert sum(turns) == 3 * BUDGET
+    assert max(turns) <= BUDGET
 
 
 async def test_a_mistake_with_one_of_the_silent_takes_no_other_for_alive():
     world = World()
     node = await world.start("n1")
-    clients = [world.client(f"user{number}") for number in range(PORTION + 2)]
+    clients = [world.client(f"user{number}") for number in range(BUDGET + 2)]
     for client in clients:
         await client.connect(node)
         client.vanish()
-    lose, unlucky = node.node.silence.on_silent, []
+    connections, unlucky = node.node.sessions.connections, []
+    lose = connections.on_silent
 
     def stumble(session, lost_at):
         if not unlucky:
@@ -239,13 +242,13 @@ async def test_a_mistake_with_one_of_the_silent_takes_no_other_for_alive():
             raise RuntimeError("a mistake")
         lose(session, lost_at)
 
-    node.node.silence.on_silent = stumble
+    connections.on_silent = stumble  # type: ignore[method-assign]
     with capture_logs() as logs:
         await world.sleep(91)
         assert unlucky[0].lost_at is None
-        assert node.node.metrics.sessions == 1
+        assert node.node.context.metrics.sessions == 1
         await world.sleep(2)
-        assert node.node.metrics.sessions == 0
+        assert node.node.context.metrics.sessions == 0
         assert unlucky[0].lost_at == unlucky[0].seen_at + 90_000
     assert [line["event"] for line in logs if line.get("exc_info")] == ["silence.failed"]
     await world.close()

@@ -16,15 +16,15 @@ async def test_e13_a_viewer_that_stops_reading_gets_the_latest_values_when_it_re
     await other.watch("ana")
     await world.sleep(1)
     outbox = bob.connection.outbox
-    node.node.hub.pause(outbox)
+    node.node.delivery.pause(outbox)
     bob.forget()
     for mode in (Mode.BUSY, Mode.AWAY, Mode.BUSY) * 30:
-        await node.node.choices.set_mode("ana", mode, None)
+        await node.node.sessions.set_mode("ana", mode, None)
         await world.sleep(0.05)
         assert len(outbox.dirty or ()) <= 1
     assert bob.frames == []
     assert other.last("ana").status == "busy"
-    node.node.hub.resume(outbox)
+    node.node.delivery.resume(outbox)
     await world.sleep(0.1)
     assert [shown.status for shown in bob.shown["ana"]] == ["busy"]
 
@@ -32,12 +32,12 @@ async def test_e13_a_viewer_that_stops_reading_gets_the_latest_values_when_it_re
 async def test_e13_what_changed_and_changed_back_meanwhile_is_not_sent(world):
     node, ana, bob = await meet(world)
     await world.sleep(1)
-    node.node.hub.pause(bob.connection.outbox)
+    node.node.delivery.pause(bob.connection.outbox)
     bob.forget()
-    await node.node.choices.set_custom("ana", None)
+    await node.node.sessions.set_custom("ana", None)
     ana.rest()
     await world.sleep(1)
-    node.node.hub.resume(bob.connection.outbox)
+    node.node.delivery.resume(bob.connection.outbox)
     await world.sleep(0.1)
     assert bob.saw("ana") == ["away"]
 
@@ -47,13 +47,13 @@ async def test_e13_one_that_does_not_read_for_too_long_is_closed_and_nobody_else
     other = world.client("bob", "other")
     await other.connect(node)
     await other.watch("ana")
-    node.node.hub.pause(bob.connection.outbox)
+    node.node.delivery.pause(bob.connection.outbox)
     await world.sleep(9)
     assert bob.connected
     await world.sleep(2)
     assert not bob.connected
     assert other.connected
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(0.1)
     assert other.last("ana").status == "busy"
 
@@ -61,10 +61,10 @@ async def test_e13_one_that_does_not_read_for_too_long_is_closed_and_nobody_else
 async def test_g11_what_waits_in_an_outbox_is_judged_when_it_is_sent(world):
     node, ana, bob = await meet(world)
     await world.sleep(1)
-    node.node.hub.pause(bob.connection.outbox)
+    node.node.delivery.pause(bob.connection.outbox)
     bob.forget()
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
-    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
-    node.node.hub.resume(bob.connection.outbox)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
+    await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
+    node.node.delivery.resume(bob.connection.outbox)
     await world.sleep(0.1)
     assert bob.saw("ana") == ["offline"]

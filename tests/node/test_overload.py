@@ -5,20 +5,20 @@ from itertools import pairwise
 import pytest
 from tests.node.scenes import meet
 
+from herenow.core.limits import Shed
 from herenow.core.model import Mode
-from herenow.core.shedding import Shed
-from herenow.node import TURN
+from herenow.node.sessions import TURN
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 def level_of(node):
-    return node.node.overload.level
+    return node.node.delivery.overload.level
 
 
 async def overloaded(world, node, seconds=1.2):
     """As the node finds it when something held up the loop; see tests/scenarios for a real one."""
-    node.node.overload._looked_at -= seconds
+    node.node.delivery.overload._looked_at -= seconds
     await world.sleep(TURN)
 
 
@@ -26,20 +26,20 @@ async def test_a_calm_node_gives_up_nothing(world):
     node, _, _ = await meet(world)
     await world.sleep(5)
     assert level_of(node) is Shed.NOTHING
-    assert node.node.overload.late < 0.01
+    assert node.node.delivery.overload.late < 0.01
 
 
 async def test_typing_goes_first_and_comes_back(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 0.3)
     assert level_of(node) is Shed.TYPING
-    await node.node.typing.typing(ana.connection, "bob", None, typing=True)
+    await node.node.viewing.type(ana.connection, "bob", None, typing=True)
     await world.sleep(0.1)
     assert not bob.of_type("presence.typing")
-    assert node.node.metrics.given_up["typing"] == 1
+    assert node.node.context.metrics.given_up["typing"] == 1
     await world.sleep(3)
     assert level_of(node) is Shed.NOTHING
-    await node.node.typing.typing(ana.connection, "bob", None, typing=True)
+    await node.node.viewing.type(ana.connection, "bob", None, typing=True)
     await world.sleep(0.1)
     assert bob.of_type("presence.typing")
 
@@ -58,15 +58,15 @@ async def test_coming_going_busy_and_hiding_never_wait(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 2.0)
     assert level_of(node) is Shed.TEXT
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(0.1)
     assert bob.last("ana").status == "busy"
     await overloaded(world, node, 2.0)
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(0.1)
     assert bob.last("ana").status == "offline"
     await overloaded(world, node, 2.0)
-    await node.node.choices.set_mode("ana", Mode.AUTO, None)
+    await node.node.sessions.set_mode("ana", Mode.AUTO, None)
     await world.sleep(0.1)
     assert bob.last("ana").status == "online"
 
@@ -77,7 +77,7 @@ async def test_a_read_is_never_older_than_the_truth_because_pushing_waits(world)
     ana.rest()
     await world.sleep(0.1)
     assert bob.saw("ana") == ["online"]
-    [body] = await node.node.views.statuses("bob", ["ana"])
+    [body] = await node.node.viewing.statuses("bob", ["ana"])
     assert b'"away"' in body
 
 
@@ -103,4 +103,4 @@ async def test_what_waited_comes_a_little_at_a_time(world, monkeypatch):
     assert came[0] == 0
     assert came[-1] == 3
     assert max(after - before for before, after in pairwise(came)) < 3
-    assert node.node.metrics.given_up["change"] == 3
+    assert node.node.context.metrics.given_up["change"] == 3

@@ -6,8 +6,8 @@ Here four viewers are a crowd, and a wave takes two seconds: those who are activ
 import pytest
 from structlog.testing import capture_logs
 
+from herenow.core.limits import FanoutLimits
 from herenow.core.model import Mode
-from herenow.core.pacing import Crowds
 from herenow.core.visibility import PreferencesEdit, Visibility
 from herenow.node import NodeSettings
 from herenow_testing.world.world import World
@@ -23,7 +23,9 @@ TURN = 0.05
 @pytest.fixture
 async def world():
     with capture_logs() as logs:
-        world = World(settings=NodeSettings(embedded=False, crowds=Crowds(pace_above=2, push_ceiling=5)))
+        world = World(
+            settings=NodeSettings(embedded=False, crowds=FanoutLimits(pace_above=2, push_ceiling=5))
+        )
         yield world
         await world.close()
     assert not [
@@ -62,7 +64,7 @@ async def until_some_have_heard(world, viewers):
 
 async def test_the_active_hear_first_and_every_frame_says_paced(world):
     node, ana, viewers = await audience(world, idle=("bob", "cem"))
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(WAVE / 2 + TURN)
     assert heard(viewers) == {"dan", "eve"}
     await world.sleep(WAVE / 2)
@@ -74,7 +76,7 @@ async def test_the_active_hear_first_and_every_frame_says_paced(world):
 
 async def test_who_becomes_active_while_waiting_is_told_as_the_active_are(world):
     node, ana, viewers = await audience(world)
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(TURN)
     viewers["eve"].act()
     await world.sleep(WAVE / 2)
@@ -83,10 +85,10 @@ async def test_who_becomes_active_while_waiting_is_told_as_the_active_are(world)
 
 async def test_g11_what_waits_in_a_wave_is_never_sent_after_a_block(world):
     node, ana, viewers = await audience(world)
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     first = await until_some_have_heard(world, viewers)
     for user in viewers.keys() - first:
-        await node.node.privacy.block("ana", user)
+        await node.node.viewing.block("ana", user)
     await world.sleep(WAVE)
     for user, viewer in viewers.items():
         assert viewer.saw("ana") == (["busy"] if user in first else ["offline"])
@@ -94,10 +96,10 @@ async def test_g11_what_waits_in_a_wave_is_never_sent_after_a_block(world):
 
 async def test_who_hides_between_two_parts_of_a_wave_is_not_shown_by_the_later_ones(world):
     node, ana, viewers = await audience(world)
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     first = await until_some_have_heard(world, viewers)
     hidden_at = world.now
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(3 * WAVE)
     for user, viewer in viewers.items():
         assert viewer.saw("ana") == (["busy", "offline"] if user in first else ["offline"])
@@ -106,9 +108,9 @@ async def test_who_hides_between_two_parts_of_a_wave_is_not_shown_by_the_later_o
 
 async def test_who_shows_themselves_to_nobody_in_the_middle_of_a_wave_is_not_shown_by_the_later_parts(world):
     node, ana, viewers = await audience(world)
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     first = await until_some_have_heard(world, viewers)
-    await node.node.privacy.change("ana", PreferencesEdit(visibility=Visibility.NOBODY))
+    await node.node.viewing.change_preferences("ana", PreferencesEdit(visibility=Visibility.NOBODY))
     await world.sleep(3 * WAVE)
     for user, viewer in viewers.items():
         assert viewer.saw("ana") == (["busy", "offline"] if user in first else ["offline"])
@@ -116,7 +118,7 @@ async def test_who_shows_themselves_to_nobody_in_the_middle_of_a_wave_is_not_sho
 
 async def test_who_subscribes_again_while_waiting_has_it_then_and_not_once_more(world):
     node, ana, viewers = await audience(world)
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await viewers["eve"].watch("ana")
     await world.sleep(2 * WAVE)
     assert [shown.answer for shown in viewers["eve"].shown["ana"]] == [True]
@@ -124,20 +126,20 @@ async def test_who_subscribes_again_while_waiting_has_it_then_and_not_once_more(
 
 async def test_who_unsubscribes_while_waiting_hears_nothing(world):
     node, ana, viewers = await audience(world)
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
-    node.node.subscriptions.unsubscribe(viewers["eve"].connection.outbox, ["ana"])
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
+    node.node.viewing.unsubscribe(viewers["eve"].connection.outbox, ["ana"])
     await world.sleep(2 * WAVE)
     assert heard(viewers) == viewers.keys() - {"eve"}
 
 
 async def test_when_the_crowd_becomes_a_few_those_who_wait_are_told_at_once(world):
     node, ana, viewers = await audience(world)
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     for user in ("bob", "cem", "dan"):
         viewers[user].close()
     await world.sleep(TURN)
     assert heard({"eve": viewers["eve"]}) == {"eve"}
-    await node.node.choices.set_mode("ana", Mode.AUTO, None)
+    await node.node.sessions.set_mode("ana", Mode.AUTO, None)
     await world.sleep(TURN)
     assert viewers["eve"].saw("ana") == ["busy", "online"]
     assert "delivery" not in viewers["eve"].of_type("presence.status")[-1]
@@ -150,16 +152,16 @@ async def test_own_devices_and_services_are_told_at_once(world):
     await other.watch("ana")
     other.forget()
     came = []
-    stream = node.node.streams.open(
+    stream = node.node.viewing.open_stream(
         None, bearer="ops", issued_at=0, send=came.append, end=lambda *_: None, abort=lambda: None
     )
-    await node.node.streams.look(stream, ["ana"])
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.viewing.streams.look(stream, ["ana"])
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     assert other.saw("ana") == ["busy"]
     assert b'"busy"' in came[-1]
     assert b"delivery" not in came[-1]
     assert not heard(viewers)
-    node.node.streams.gone(stream)
+    node.node.viewing.close_stream(stream)
 
 
 async def test_on_demand_means_a_snapshot_with_a_bucket_and_nothing_pushed_whatever_happens(world):
@@ -174,29 +176,29 @@ async def test_on_demand_means_a_snapshot_with_a_bucket_and_nothing_pushed_whate
         assert frame["delivery"] == "poll"
     for viewer in viewers.values():
         viewer.forget()
-    await node.node.privacy.block("ana", "bob")
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.viewing.block("ana", "bob")
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(3 * WAVE)
     assert not heard(viewers)
     await viewers["cem"].watch("ana")
     shown = viewers["cem"].last("ana")
     assert (shown.status, shown.last_seen, shown.since, shown.bucket) == ("offline", None, None, "recently")
-    [of_cem] = await node.node.views.statuses("cem", ["ana"])
+    [of_cem] = await node.node.viewing.statuses("cem", ["ana"])
     assert b'"last_seen":null' in of_cem
     assert b'"last_seen_bucket":"recently"' in of_cem
     assert b"delivery" not in of_cem
-    [truth] = await node.node.views.statuses(None, ["ana"])
+    [truth] = await node.node.viewing.statuses(None, ["ana"])
     assert b"last_seen_bucket" not in truth
 
 
 async def test_a_drain_in_the_middle_of_a_wave_sends_everybody_away_and_leaves_nothing(world):
     node, ana, viewers = await audience(world)
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await until_some_have_heard(world, viewers)
     await node.stop()
     assert {viewer.closed_with[-1][1] for viewer in viewers.values()} == {1012}
     await world.sleep(WAVE)
-    assert not node.node.hub.paced_waiting
+    assert not node.node.delivery.paced_waiting
 
 
 async def test_one_viewer_on_every_screen_hears_in_the_same_moment(world):
@@ -205,6 +207,6 @@ async def test_one_viewer_on_every_screen_hears_in_the_same_moment(world):
     await second.connect(node)
     await second.watch("ana")
     second.forget()
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(2 * WAVE)
     assert second.shown["ana"] == viewers["bob"].shown["ana"]

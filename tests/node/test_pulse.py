@@ -1,11 +1,13 @@
 """What a node did in the last minutes, and whose changes cost it most."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from herenow.core.model import Status
 from herenow.kit.clock import NodeClock
-from herenow.node.admin.stats_history import KEPT, STEP, Pulse
-from herenow.node.delivery.top_targets import MOST, WINDOW, FanOut
+from herenow.node.admin.stats_history import KEPT, STEP, StatsHistory
+from herenow.node.delivery.top_targets import MOST, WINDOW, TopTargets
 from herenow.node.metrics import BOUNDS, Histogram, Metrics, quantile
 
 NOW = 1_800_000_000_000
@@ -29,7 +31,7 @@ def metrics():
 
 @pytest.fixture
 def pulse(time, metrics):
-    return Pulse(metrics, time.clock, backlog=lambda: 7, stale_views=lambda: 3)
+    return StatsHistory(metrics, time.clock, SimpleNamespace(backlog=7), SimpleNamespace(stale_views=3))
 
 
 def test_a_slot_holds_what_happened_in_it_and_how_things_stood(pulse, time, metrics):
@@ -56,7 +58,12 @@ def test_a_slot_holds_what_happened_in_it_and_how_things_stood(pulse, time, metr
 
 def test_slots_begin_at_the_same_moments_whenever_a_process_was_started(metrics):
     time = Time()
-    late = Pulse(metrics, NodeClock(NOW + 1_300, lambda: time.seconds), backlog=int, stale_views=int)
+    late = StatsHistory(
+        metrics,
+        NodeClock(NOW + 1_300, lambda: time.seconds),
+        SimpleNamespace(backlog=0),
+        SimpleNamespace(stale_views=0),
+    )
     time.seconds += 1
     late.look()
     [slot] = late.since(0)
@@ -106,7 +113,7 @@ def test_a_quantile_lies_within_the_bucket_where_it_falls(observed, share, expec
 
 
 def test_the_largest_come_first_over_this_window_and_the_one_before(time):
-    fan_out = FanOut(time.clock)
+    fan_out = TopTargets(time.clock)
     fan_out.count("ana", 5)
     fan_out.count("bo", 4)
     time.seconds += WINDOW
@@ -120,7 +127,7 @@ def test_the_largest_come_first_over_this_window_and_the_one_before(time):
 
 
 def test_what_was_long_ago_is_forgotten_at_once(time):
-    fan_out = FanOut(time.clock)
+    fan_out = TopTargets(time.clock)
     fan_out.count("ana", 5)
     time.seconds += 2 * WINDOW
     fan_out.turn()
@@ -128,7 +135,7 @@ def test_what_was_long_ago_is_forgotten_at_once(time):
 
 
 def test_it_is_bounded_and_goes_on_counting_whom_it_knows(time):
-    fan_out = FanOut(time.clock)
+    fan_out = TopTargets(time.clock)
     fan_out.count("ana", 1)
     for number in range(MOST + 10):
         fan_out.count(str(number), 1)

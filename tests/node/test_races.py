@@ -25,13 +25,13 @@ async def test_e1_a_late_close_from_the_old_node_does_not_touch_the_session_on_t
     await world.sleep(100)
     assert bob.shown == {}
     [session] = world.stored("ana").sessions
-    assert (session.holder, session.live) == (n2.node.standing.epoch, True)
+    assert (session.holder, session.live) == (n2.node.context.authority.epoch, True)
 
 
 async def test_e15_a_socket_that_closes_while_its_connect_is_being_committed_leaves_no_ghost(world):
     node, ana, bob = await meet(world)
     cy = world.client("cy")
-    commits = Stalled(node.node.engine, "commit")
+    commits = Stalled(node.node.context.engine, "commit")
     await cy.connect(node)
     await world.sleep(0.1)
     assert commits.waiting == 1
@@ -41,7 +41,7 @@ async def test_e15_a_socket_that_closes_while_its_connect_is_being_committed_lea
     await world.sleep(40)
     assert world.stored("cy") is None
     assert world.ledger.people["cy"].last_seen is not None
-    assert node.node.metrics.sessions == 2
+    assert node.node.context.metrics.sessions == 2
 
 
 async def test_e15_nor_does_one_that_closes_before_anything_was_decided(world):
@@ -51,7 +51,7 @@ async def test_e15_nor_does_one_that_closes_before_anything_was_decided(world):
     cy.close()
     await world.sleep(40)
     assert world.stored("cy") is None
-    assert node.node.people.find("cy") is None
+    assert node.node.context.people.find("cy") is None
 
 
 async def test_e19_a_commit_that_timed_out_and_runs_later_makes_no_ghost_and_no_double_change(world):
@@ -67,7 +67,7 @@ async def test_e19_a_commit_that_timed_out_and_runs_later_makes_no_ghost_and_no_
         await world.sleep(5)
     assert world.faults.taken[Fault.LATE] == 1
     with world.faults.during(Rule(Fault.LATE, node="n1", calls=("commit",), times=1, reach=8)):
-        await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+        await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
         await world.sleep(5)
     assert world.faults.taken[Fault.LATE] == 2
     await world.faults.run_late()
@@ -82,7 +82,7 @@ async def test_a_commit_that_the_log_overtakes_is_shown_once_and_in_order(world)
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(1)
-    commit = n1.node.engine.commit
+    commit = n1.node.context.engine.commit
     held = asyncio.get_running_loop().create_future()
 
     async def slow_answer(batch):
@@ -90,18 +90,18 @@ async def test_a_commit_that_the_log_overtakes_is_shown_once_and_in_order(world)
         await held
         return answer
 
-    n1.node.engine.commit = slow_answer
-    asked = asyncio.ensure_future(n1.node.choices.set_mode("ana", Mode.BUSY, None))
+    n1.node.context.engine.commit = slow_answer
+    asked = asyncio.ensure_future(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     await world.sleep(0.1)
-    await n2.node.choices.set_mode("ana", Mode.AWAY, None)
+    await n2.node.sessions.set_mode("ana", Mode.AWAY, None)
     await world.sleep(0.2)
     held.set_result(None)
     await asked
     await world.sleep(1)
     assert bob.saw("ana") == ["online", "busy", "away"]
     assert (
-        n1.node.people.find("ana").record
-        == world.store.shards[n1.node.people.find("ana").shard].records["ana"]
+        n1.node.context.people.find("ana").record.stored
+        == world.store.shards[n1.node.context.people.find("ana").shard].records["ana"]
     )
 
 
@@ -110,10 +110,10 @@ async def test_a_conflict_whose_answer_the_log_overtakes_does_not_go_back(world)
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(1)
-    tail = Stalled(n1.node.engine, "tail")
+    tail = Stalled(n1.node.context.engine, "tail")
     await world.sleep(1.1)
-    await n2.node.choices.set_mode("ana", Mode.AWAY, None)  # v2, which n1 has not heard of
-    commit = n1.node.engine.commit
+    await n2.node.sessions.set_mode("ana", Mode.AWAY, None)  # v2, which n1 has not heard of
+    commit = n1.node.context.engine.commit
     held = asyncio.get_running_loop().create_future()
 
     async def slow_answer(batch):
@@ -121,15 +121,15 @@ async def test_a_conflict_whose_answer_the_log_overtakes_does_not_go_back(world)
         await held
         return answer
 
-    n1.node.engine.commit = slow_answer
-    asked = asyncio.ensure_future(n1.node.decider.ask("ana", lambda p, now, t: p))
+    n1.node.context.engine.commit = slow_answer
+    asked = asyncio.ensure_future(n1.node.records.apply("ana", lambda p, now, t: p))
     ana.rest()
     await world.sleep(0.1)
-    await n2.node.choices.set_mode("ana", Mode.BUSY, None)  # v3
+    await n2.node.sessions.set_mode("ana", Mode.BUSY, None)  # v3
     await tail.release()
     await world.sleep(0.2)
     held.set_result(None)
-    n1.node.engine.commit = commit
+    n1.node.context.engine.commit = commit
     await asked
     await world.sleep(1)
     assert bob.last("ana").status == "busy"
@@ -140,10 +140,10 @@ async def test_what_a_conflict_taught_is_shown_though_nothing_is_left_to_commit(
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(1)
-    tail = Stalled(n1.node.engine, "tail")
+    tail = Stalled(n1.node.context.engine, "tail")
     await world.sleep(1.1)
-    await n2.node.choices.set_mode("ana", Mode.BUSY, None)
-    await n1.node.choices.set_mode("ana", Mode.BUSY, None)  # conflicts, and finds it done
+    await n2.node.sessions.set_mode("ana", Mode.BUSY, None)
+    await n1.node.sessions.set_mode("ana", Mode.BUSY, None)  # conflicts, and finds it done
     assert bob.saw("ana") == ["online", "busy"]
     await tail.release()
     await world.sleep(1)
@@ -192,7 +192,7 @@ async def test_e18_also_by_a_node_that_was_cut_off_and_took_a_new_epoch(world):
         await world.sleep(20)
         assert ana.connected
     await world.sleep(15)
-    assert n1.node.metrics.epochs == 1
+    assert n1.node.context.metrics.epochs == 1
     assert ana.closed_with[0][1] == Close.SIGNED_OUT
     assert far.saw("ana") == ["online", "offline"]
     assert bob.saw("ana")[-1] == "offline"
@@ -220,8 +220,8 @@ async def test_whoever_came_after_a_sign_out_stays_and_nobody_who_was_there_befo
     assert [tab.connected for tab in new] == [True] * stay + [False] * (2 - stay)
     stored = world.stored("ana")
     assert (stored is not None and stored.live) == bool(stay)
-    assert n2.node.metrics.sessions == bool(stay)
-    assert n2.node.metrics.connections == stay
+    assert n2.node.context.metrics.sessions == bool(stay)
+    assert n2.node.context.metrics.connections == stay
 
 
 async def test_a_device_that_signed_out_may_come_back_on_the_same_node(world):
@@ -269,12 +269,12 @@ async def test_what_is_already_so_by_what_we_know_is_not_answered_before_the_sto
     far = world.client("bob", "far")
     await far.connect(n2)
     await far.watch("ana")
-    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(1)
-    tail = Stalled(n2.node.engine, "tail")
+    tail = Stalled(n2.node.context.engine, "tail")
     await world.sleep(1.1)
-    await n1.node.choices.set_mode("ana", Mode.AUTO, None)
-    await n2.node.choices.set_mode("ana", Mode.BUSY, None)
+    await n1.node.sessions.set_mode("ana", Mode.AUTO, None)
+    await n2.node.sessions.set_mode("ana", Mode.BUSY, None)
     assert world.stored("ana").mode is Mode.BUSY
     await tail.release()
     await world.sleep(1)
@@ -289,9 +289,9 @@ async def test_what_a_viewers_read_finds_before_the_log_tells_it_reaches_the_use
     answer = await slow_look(world, n2, cy, "ana")
     await ana.connect(n2)
     await world.sleep(0.1)
-    log = Stalled(n2.node.engine, "tail")
+    log = Stalled(n2.node.context.engine, "tail")
     await world.sleep(1.1)
-    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
     await answer()
     await log.release()
     await world.sleep(5)
@@ -322,9 +322,9 @@ async def test_who_is_shown_the_truth_about_somebody_invisible_sees_on_each_node
     await web.connect(n1)
     await mobile.connect(n2)
     await world.sleep(1)
-    await n1.node.choices.set_mode("ana", Mode.AWAY, None)  # a change of status announces both
+    await n1.node.sessions.set_mode("ana", Mode.AWAY, None)  # a change of status announces both
     await world.sleep(1)
-    await n1.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await n1.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(1)
     await desktop.connect(n2)
     await web.watch("ana")
@@ -345,17 +345,17 @@ async def test_who_is_let_go_and_watched_anew_within_a_read_is_answered_as_last_
     for client, node in ((ana, n2), (bob, n1), (cy, n1)):
         await client.connect(node)
     await bob.watch("ana")
-    views = n1.node.views
+    views = n1.node.viewing.views
     await views.statuses(None, ["gil"])  # the ledger need not be asked again
-    loads = Stalled(n1.node.engine, "load")
+    loads = Stalled(n1.node.context.engine, "load")
     answer = asyncio.create_task(views.statuses(None, ["ana", "gil"]))
     await world.sleep(0.1)
     bob.close()
     await world.sleep(0.1)
-    assert n1.node.people.find("ana") is None
+    assert n1.node.context.people.find("ana") is None
     watching = asyncio.create_task(cy.watch("ana"))
     await world.sleep(0.1)
-    assert not n1.node.people.find("ana").known
+    assert not n1.node.context.people.find("ana").record.known
     await loads.release()
     of_ana, of_gil = await answer
     assert b'"online"' in of_ana
@@ -365,7 +365,7 @@ async def test_who_is_let_go_and_watched_anew_within_a_read_is_answered_as_last_
 
 async def test_what_the_ledger_said_before_something_happened_is_not_kept_beside_a_newer_question(world):
     node, *_ = await meet(world)
-    reader, ledger = node.node.reader, world.ledger
+    reader, ledger = node.node.records.reader, world.ledger
     asks, remembered = [], ledger.remembered
 
     async def slowly(users):
@@ -393,7 +393,7 @@ async def test_what_the_ledger_said_before_something_happened_is_not_kept_beside
 
 async def test_who_asks_for_many_while_the_ledger_is_away_leaves_nothing_behind(world):
     node, *_ = await meet(world)
-    reader = node.node.reader
+    reader = node.node.records.reader
 
     async def away(users):
         raise Unavailable("away")

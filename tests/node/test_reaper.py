@@ -16,11 +16,11 @@ async def test_a_grace_ends_though_the_only_reaper_left_never_heard_that_it_bega
     far = world.client("bob", "far")
     await far.connect(n2)
     await far.watch("ana")
-    person = n2.node.people.find("ana")
-    known = person.record, person.presence
+    person = n2.node.context.people.find("ana")
+    known = person.record.stored, person.record.presence
     ana.close()
     await world.sleep(1)
-    person.record, person.presence = known  # what the log said was lost on n2
+    person.record.stored, person.record.presence = known  # what the log said was lost on n2
     n1.kill()
     await world.sleep(60)
     assert far.saw("ana") == ["online", "offline"]
@@ -28,18 +28,18 @@ async def test_a_grace_ends_though_the_only_reaper_left_never_heard_that_it_bega
 
 async def test_a_record_that_cannot_be_read_stays_due_without_a_busy_loop(world):
     n1, ana, bob = await meet(world)
-    shard = world.store.shards[n1.node.people.find("ana").shard]
+    shard = world.store.shards[n1.node.context.people.find("ana").shard]
     await world.sleep(1)
     shard.records["eve"] = b"\x63\x00" + (1).to_bytes(6, "big")
     shard.wakes.set("eve", world.now - 10)
-    due, calls = n1.node.engine.due, 0
+    due, calls = n1.node.context.engine.due, 0
 
     async def counted(*args):
         nonlocal calls
         calls += 1
         return await due(*args)
 
-    n1.node.engine.due = counted
+    n1.node.context.engine.due = counted
     await world.sleep(10)
     assert calls < 4 * 40
     ana.close()
@@ -60,7 +60,7 @@ async def test_a_record_of_a_newer_format_is_left_alone_and_hurts_nobody_else(wo
     await eve.connect(node)
     await world.sleep(5)
     with pytest.raises(ProtocolError):
-        await node.node.choices.set_mode("eve", Mode.BUSY, None)
+        await node.node.sessions.set_mode("eve", Mode.BUSY, None)
     assert world.store.shards[shard].records["eve"] == newer
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     assert bob.last("ana").status == "busy"

@@ -30,7 +30,7 @@ async def test_h4_the_ledger_is_away_for_a_minute_while_a_thousand_leave(world):
     left = world.now
     await world.sleep(60)
     assert world.ledger.people == {}
-    assert node.node.recorder.backlog == 1_000
+    assert node.node.records.backlog == 1_000
     assert len(marks(world)) == 1_000
     world.ledger.away = False
     await world.sleep(5)
@@ -51,7 +51,7 @@ async def test_last_seen_is_written_when_a_session_ends_not_when_offline_is_anno
 async def test_a_mark_is_taken_up_after_its_recorder_died(world):
     world.settings = replace(world.settings, ledger_flush=30.0)
     n1, ana, _ = await meet(world)
-    await n1.node.choices.set_mode("bob", Mode.AWAY, None)
+    await n1.node.sessions.set_mode("bob", Mode.AWAY, None)
     world.settings = replace(world.settings, ledger_flush=1.0)
     ana.close()
     await world.sleep(1)
@@ -61,7 +61,7 @@ async def test_a_mark_is_taken_up_after_its_recorder_died(world):
     await world.sleep(60)
     assert world.ledger.people["ana"].last_seen is not None
     assert marks(world) == []
-    assert n2.node.recorder.backlog == 0
+    assert n2.node.records.backlog == 0
 
 
 async def test_a_mark_goes_only_after_the_ledger_has_answered(world):
@@ -101,7 +101,7 @@ async def test_a_doubtful_farewell_from_the_store_loses_nobody(world, fault):
 
 async def test_hidden_activity_never_gets_there(world):
     node, ana, _ = await meet(world)
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     hidden = world.now
     await world.sleep(50)
     ana.act()
@@ -115,11 +115,11 @@ async def test_after_a_gap_nothing_leaves_the_store_for_a_while(world):
     node, ana, _ = await meet(world)
     ana.close()
     await world.sleep(20)
-    shard = node.node.people.find("ana").shard
+    shard = node.node.context.people.find("ana").shard
     neighbour = next(user for user in (f"cy{n}" for n in range(100)) if shard_of(user, 4) == shard)
     with world.faults.during(Rule(Fault.LOG_GAP)):
         await world.client(neighbour).connect(node)
-    assert node.node.metrics.log_gaps > 0
+    assert node.node.context.metrics.log_gaps > 0
     await world.sleep(12)
     assert world.stored("ana") is not None
     assert world.ledger.people["ana"].last_seen is not None
@@ -143,10 +143,10 @@ async def test_a_mistake_in_a_flush_ends_no_recorder(world):
     with capture_logs() as logs:
         ana.close()
         await world.sleep(1.5)
-        assert node.node.recorder.is_late
+        assert node.node.records.save_late
         await world.sleep(5)
     assert [line["event"] for line in logs if line["log_level"] == "error"] == ["ledger.failed"] * 2
-    assert not node.node.recorder.is_late
+    assert not node.node.records.save_late
     assert world.ledger.people["ana"].last_seen is not None
 
 
@@ -154,8 +154,8 @@ async def test_who_waited_in_vain_for_the_ledger_is_not_kept(world):
     node, ana, _ = await meet(world)
     world.ledger.away = True
     for number in range(20):
-        await node.node.choices.set_mode("ana", Mode.BUSY if number % 2 else Mode.AWAY, None)
-    assert node.node.recorder._written == []
+        await node.node.sessions.set_mode("ana", Mode.BUSY if number % 2 else Mode.AWAY, None)
+    assert node.node.records.ledger_writer._waiting == []
 
 
 async def crowd(world, *users):
@@ -180,7 +180,7 @@ async def test_one_shard_that_lets_nobody_go_keeps_no_other_from_the_ledger(worl
         await world.sleep(60)
         assert world.ledger.people.keys() == {*stuck, *others}
         assert all(known.last_seen for known in world.ledger.people.values())
-        assert node.node.recorder.backlog == 0
+        assert node.node.records.backlog == 0
         assert marks(world) == sorted(stuck)
     await world.sleep(20)
     assert marks(world) == []
@@ -205,16 +205,16 @@ async def test_one_shard_that_does_not_answer_keeps_no_mark_of_another_from_bein
 async def test_a_store_that_is_away_is_not_told_as_a_ledger_that_is(world):
     node, ana, _ = await meet(world)
     await world.sleep(5)
-    errors = node.node.metrics.engine_errors
+    errors = node.node.context.metrics.engine_errors
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("saved", "unsaved"))):
         ana.close()
         await world.sleep(20)
-        assert node.node.recorder.trouble is not None
-        assert not node.node.recorder.is_late
-        assert node.node.metrics.ledger_errors == 0
-        assert node.node.metrics.engine_errors > errors
+        assert node.node.records.save_trouble is not None
+        assert not node.node.records.save_late
+        assert node.node.context.metrics.ledger_errors == 0
+        assert node.node.context.metrics.engine_errors > errors
     await world.sleep(20)
-    assert node.node.recorder.trouble is None
+    assert node.node.records.save_trouble is None
 
 
 async def test_what_waits_in_memory_is_bounded_and_the_marks_have_the_rest(world, monkeypatch):
@@ -224,7 +224,7 @@ async def test_what_waits_in_memory_is_bounded_and_the_marks_have_the_rest(world
     for client in clients:
         await client.bye()
     await world.sleep(20)
-    assert node.node.recorder.backlog == 5
+    assert node.node.records.backlog == 5
     assert len(marks(world)) == 20
     world.ledger.away = False
     await world.sleep(20)

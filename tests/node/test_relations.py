@@ -18,13 +18,13 @@ async def test_g10_a_lost_relation_is_heard_of_on_other_nodes_within_two_seconds
     far = world.client("bob", "far")
     await far.connect(n2)
     await far.watch("ana")
-    await n1.node.graph.apply([RelationRow("follow", "bob", "ana", remove=True)])
+    await n1.node.viewing.apply_relations([RelationRow("follow", "bob", "ana", remove=True)])
     await world.sleep(0.05)
     assert bob.saw("ana") == ["online", "offline"]
     await world.sleep(2)
     assert far.saw("ana") == ["online", "offline"]
     far.forget()
-    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(2)
     assert far.shown == {}
     assert await far.watch("ana") == []  # granted once, it is remembered
@@ -41,7 +41,7 @@ async def test_without_the_ledger_facts_are_believed_for_a_while_and_then_nobody
     assert (bob.last("ana").last_seen, bob.last("ana").since) == (None, None)
     with pytest.raises(Unavailable):
         await bob.watch_contacts()
-    [told] = await node.node.views.statuses("bob", ["ana"])
+    [told] = await node.node.viewing.statuses("bob", ["ana"])
     assert b'"offline"' in told
     world.ledger.away = False
     await world.sleep(3)
@@ -54,14 +54,14 @@ async def test_g6_what_cannot_be_known_looks_offline_is_counted_and_comes_by_its
     await world.befriend("bob", "cy")
     cy = world.client("cy")
     await cy.connect(node)
-    unknown = node.node.metrics.unknown_pairs
+    unknown = node.node.context.metrics.unknown_pairs
     world.ledger.away = True
     assert await bob.watch("cy", "stranger") == []
     for target in ("cy", "stranger"):
         shown = bob.last(target)
         assert (shown.status, shown.last_seen, shown.since) == ("offline", None, None)
-    assert node.node.metrics.unknown_pairs > unknown
-    [told] = await node.node.views.statuses("bob", ["cy"])
+    assert node.node.context.metrics.unknown_pairs > unknown
+    [told] = await node.node.viewing.statuses("bob", ["cy"])
     assert b'"offline"' in told
     assert bob.saw("ana") == ["online"]  # known before, and believed
     world.ledger.away = False
@@ -72,11 +72,11 @@ async def test_g6_what_cannot_be_known_looks_offline_is_counted_and_comes_by_its
 
 async def test_a_node_says_why_it_cannot_hear_what_changed(world):
     node, ana, bob = await meet(world)
-    said = [node.node.relations.trouble]
+    said = [node.node.access.trouble]
     for away in (True, False):
         world.ledger.away = away
         await world.sleep(1.1)
-        said.append(node.node.relations.trouble)
+        said.append(node.node.access.trouble)
     assert said == [None, "The ledger is away.", None]
 
 
@@ -97,7 +97,7 @@ async def test_a_node_that_stood_still_while_it_asked_does_not_take_the_ledger_f
     node.thaw()
     await world.sleep(5)
     assert bob.saw("ana") == ["online"]
-    assert node.node.metrics.ledger_errors == 1
+    assert node.node.context.metrics.ledger_errors == 1
 
 
 async def test_what_changed_while_the_ledger_was_away_holds_when_it_is_back(world):
@@ -118,7 +118,7 @@ async def test_a_contact_ends_at_its_time(world):
     await ana.connect(node)
     await bob.connect(node)
     until = world.now + 20_000
-    await node.node.graph.apply([RelationRow("contact", "ana", "bob", until)])
+    await node.node.viewing.apply_relations([RelationRow("contact", "ana", "bob", until)])
     await bob.watch("ana")
     assert bob.saw("ana") == ["online"]
     await world.until(until - 100)
@@ -133,9 +133,9 @@ async def test_a_contact_that_was_prolonged_does_not_end_at_its_old_time(world):
     ana, bob = world.client("ana"), world.client("bob")
     await ana.connect(node)
     await bob.connect(node)
-    await node.node.graph.apply([RelationRow("contact", "ana", "bob", world.now + 10_000)])
+    await node.node.viewing.apply_relations([RelationRow("contact", "ana", "bob", world.now + 10_000)])
     await bob.watch("ana")
-    await node.node.graph.apply([RelationRow("contact", "ana", "bob", world.now + 60_000)])
+    await node.node.viewing.apply_relations([RelationRow("contact", "ana", "bob", world.now + 60_000)])
     await world.sleep(30)
     assert bob.saw("ana") == ["online"]
     await world.sleep(32)
@@ -150,13 +150,13 @@ async def test_contacts_follow_the_graph_both_ways(world):
         await client.connect(node)
     await bob.watch_contacts()
     assert list(bob.shown) == ["ana"]
-    await node.node.graph.apply([RelationRow("contact", "bob", "cy")])
+    await node.node.viewing.apply_relations([RelationRow("contact", "bob", "cy")])
     await world.sleep(0.1)
     assert bob.saw("cy") == ["online"]
-    await node.node.graph.apply([RelationRow("contact", "bob", "cy", remove=True)])
+    await node.node.viewing.apply_relations([RelationRow("contact", "bob", "cy", remove=True)])
     await world.sleep(0.1)
     assert bob.saw("cy") == ["online", "offline"]
-    await node.node.graph.apply([RelationRow("contact", "bob", "cy")])
+    await node.node.viewing.apply_relations([RelationRow("contact", "bob", "cy")])
     await world.sleep(0.1)
     assert bob.saw("cy") == ["online", "offline", "online"]
 
@@ -189,7 +189,7 @@ async def test_a_row_of_the_change_table_is_heard_of_once(world, monkeypatch):
     node, ana, bob = await meet(world)
     await world.sleep(8)
     heard = []
-    monkeypatch.setattr(node.node.relations, "changed", heard.append)
+    monkeypatch.setattr(node.node.access, "changed", heard.append)
     await world.ledger.apply([RelationRow("follow", "ana", "bob", remove=True)])
     await world.sleep(10)
     assert [(change.kind, {change.a, change.b}) for change in heard] == [("relation", {"ana", "bob"})]
@@ -213,5 +213,5 @@ async def test_a_ledger_that_went_back_in_time_is_believed_anew(world, monkeypat
     monkeypatch.setattr(world.ledger, "changes", once)
     await world.sleep(1.5)
     assert bob.saw("ana") == ["online", "offline"]
-    assert node.node.revocations.is_void("eve", 1)
-    assert node.node.revocations.whole
+    assert node.node.admin.revocations.is_void("eve", 1)
+    assert node.node.admin.revocations.whole

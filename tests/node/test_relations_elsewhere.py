@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from herenow.core.model import Mode
-from herenow.core.visibility import Sight
+from herenow.core.visibility import ViewScope
 from herenow.errors import Unavailable
-from herenow.node.viewing.subscriptions import UNWANTED
+from herenow.node.viewing.subscriptions import MUTED
 from herenow.ports import LedgerChange, Relation
-from herenow.relations.open import OpenRelations
+from herenow.relations import OpenRelations
 from herenow_testing.world.memory_ledger import MemoryLedger
 from herenow_testing.world.world import World
 
@@ -86,7 +86,7 @@ async def meet(world, app, *others):
 
 
 async def tell(node, *changes):
-    await node.node.graph.changed_elsewhere([LedgerChange(*change) for change in changes])
+    await node.node.viewing.relations_changed([LedgerChange(*change) for change in changes])
 
 
 async def test_a_change_that_nobody_told_of_is_found_before_the_facts_are_too_old(world, app):
@@ -119,7 +119,7 @@ async def test_without_answers_a_fact_is_never_believed_longer_than_allowed(worl
     await world.sleep(4)
     assert bob.saw("ana") == ["online", "offline"]
     assert (bob.last("ana").last_seen, bob.last("ana").since) == (None, None)
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(60)
     assert bob.saw("ana") == ["online", "offline"]
     app.away = False
@@ -198,13 +198,13 @@ async def test_told_while_an_answer_from_before_is_on_its_way_it_does_not_count(
         await tell(node, ("relations", "ana", ""))
         await world.sleep(1)
         app.delay = 0.4
-        looking = asyncio.create_task(node.node.relations.renew("bob", ["ana"]))
+        looking = asyncio.create_task(node.node.access.renew("bob", ["ana"]))
         await world.sleep(0.2)
         app.part("ana", "bob")
         await tell(node, (kind, a, b))
         await looking
-        verdict = node.node.relations.verdict("bob", "ana")
-        assert verdict is None or verdict.sight == Sight.NONE
+        verdict = node.node.access.verdict("bob", "ana")
+        assert verdict is None or verdict.scope == ViewScope.NONE
         await world.sleep(2)
         assert bob.last("ana").status == "offline"
         app.delay = 0.0
@@ -273,7 +273,7 @@ async def test_a_list_of_contacts_that_was_not_answered_is_followed_later(world,
 async def test_a_room_is_silent_while_nobody_says_who_is_in_it(world, app):
     app.rooms |= {("r", "ana"), ("r", "bob")}
     node, ana, bob = await meet(world, app)
-    rooms = node.node.typing
+    rooms = node.node.viewing.typing_rooms
     await rooms.open_room(bob.connection, "r")
 
     async def heard():
@@ -303,12 +303,12 @@ async def test_a_room_is_silent_while_nobody_says_who_is_in_it(world, app):
 async def test_a_membership_grows_old_too(world, app):
     app.rooms |= {("r", "ana"), ("r", "bob")}
     node, ana, bob = await meet(world, app)
-    assert await node.node.relations.is_member("r", "bob")
+    assert await node.node.access.is_member("r", "bob")
     app.rooms.clear()
     await world.sleep(TTL - 2)
-    assert await node.node.relations.is_member("r", "bob")
+    assert await node.node.access.is_member("r", "bob")
     await world.sleep(4)
-    assert not await node.node.relations.is_member("r", "bob")
+    assert not await node.node.access.is_member("r", "bob")
 
 
 async def test_without_the_ledger_nobody_can_tell_us_so_nothing_is_believed(world, app):
@@ -327,13 +327,13 @@ async def test_blocks_and_preferences_are_the_ledgers_whatever_the_application_s
     app.relate("ana", "cy")
     node, ana, bob, cy = await meet(world, app, "cy")
     await cy.watch("ana")
-    await node.node.privacy.block("ana", "bob")
+    await node.node.viewing.block("ana", "bob")
     assert bob.saw("ana") == ["online", "offline"]
     await tell(node, ("relations", "ana", ""), ("relation", "ana", "bob"))
     await world.sleep(2 * TTL)  # asked anew, and judged again
     assert bob.saw("ana") == ["online", "offline"]
     assert cy.saw("ana") == ["online"]
-    await node.node.privacy.unblock("ana", "bob")
+    await node.node.viewing.unblock("ana", "bob")
     await world.sleep(1)
     assert bob.saw("ana") == ["online", "offline", "online"]
 
@@ -358,13 +358,13 @@ async def test_where_all_may_look_at_all_a_socket_cannot_fill_memory_with_names_
         node = await world.start("n1")
         ana = world.client("ana")
         await ana.connect(node)
-        outbox, subscriptions = ana.connection.outbox, node.node.subscriptions
+        outbox, subscriptions = ana.connection.outbox, node.node.viewing.subscriptions
         await ana.watch_contacts()
-        for number in range(UNWANTED // 500 + 5):
+        for number in range(MUTED // 500 + 5):
             names = [f"{number}-{other}" for other in range(500)]
             await subscriptions.subscribe(outbox, names)
             subscriptions.unsubscribe(outbox, names)
         assert not outbox.watching
-        assert len(outbox.unwanted) <= UNWANTED
+        assert len(outbox.muted) <= MUTED
     finally:
         await world.close()

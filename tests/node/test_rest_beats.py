@@ -23,7 +23,7 @@ async def watched(world, *names):
 
 
 async def beat(node, activity=None, device="phone"):
-    return await node.node.rest_beats.beat("ana", device, Platform.MOBILE, activity)
+    return await node.node.sessions.beat_by_rest("ana", device, Platform.MOBILE, activity)
 
 
 async def test_a_beat_opens_a_session_that_lives_dead_after_its_last_beat(world):
@@ -45,11 +45,11 @@ async def test_frequent_beats_are_committed_at_most_every_third(world):
     n1, bob = await watched(world, "n1")
     await beat(n1)
     await world.sleep(1)
-    before = n1.node.metrics.commits
+    before = n1.node.context.metrics.commits
     for _ in range(45):
         await world.sleep(6)
         await beat(n1)
-    assert n1.node.metrics.commits - before <= 270 // 30
+    assert n1.node.context.metrics.commits - before <= 270 // 30
     assert bob.saw("ana") == ["offline", "online"]
 
 
@@ -99,12 +99,12 @@ async def test_a_device_with_a_socket_keeps_that_session_and_old_beats_revive_no
     await beat(n2, device="d1")
     await beat(n1, device="d1")
     [session] = world.stored("ana").sessions
-    assert session.holder == n1.node.standing.epoch
+    assert session.holder == n1.node.context.authority.epoch
     await world.sleep(10)
     ana.close()
     await world.sleep(31)
     assert bob.saw("ana") == ["online", "offline"]
-    assert n2.node.people.find("ana") is None
+    assert n2.node.context.people.find("ana") is None
 
 
 async def test_activity_by_rest_wakes_a_device_whose_socket_another_node_holds(world):
@@ -142,7 +142,7 @@ async def test_gone_loses_the_session_into_grace(world):
     await beat(n1)
     await world.sleep(10)
     gone = world.now
-    await n2.node.rest_beats.gone("ana", "phone")
+    await n2.node.sessions.lose_by_rest("ana", "phone")
     await world.sleep(29)
     assert bob.saw("ana") == ["offline", "online"]
     await world.sleep(2)
@@ -164,18 +164,18 @@ async def test_one_session_too_many_is_refused(world):
 async def test_beats_of_a_user_of_unknown_device_are_activity_and_never_a_new_session(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
-    assert not await n2.node.rest_beats.acted("nobody")
+    assert not await n2.node.sessions.act_by_rest("nobody")
     assert world.stored("nobody") is None
     await world.sleep(310)
     assert bob.last("ana").status == "away"
-    assert await n2.node.rest_beats.acted("ana")
+    assert await n2.node.sessions.act_by_rest("ana")
     await world.sleep(1)
     assert bob.last("ana").status == "online"
-    commits = n1.node.metrics.commits
+    commits = n1.node.context.metrics.commits
     for _ in range(5):
-        assert await n1.node.rest_beats.acted("ana")
+        assert await n1.node.sessions.act_by_rest("ana")
         await world.sleep(1)
-    assert n1.node.metrics.commits == commits  # a session of its own costs no write
+    assert n1.node.context.metrics.commits == commits  # a session of its own costs no write
 
 
 async def test_a_session_by_rest_survives_its_node(world):
@@ -209,9 +209,9 @@ async def test_a_session_that_others_ended_while_we_were_deaf_is_no_loss_of_the_
         await n1.node.sessions.sign_out("ana", "phone")
         await world.sleep(8)
         assert world.stored("ana") is None
-        world.faults.cut_log(n2.node.people.find("ana").shard)
+        world.faults.cut_log(n2.node.context.people.find("ana").shard)
     await world.sleep(5)
-    assert n1.node.metrics.shards_lost == n2.node.metrics.shards_lost == 0
+    assert n1.node.context.metrics.shards_lost == n2.node.context.metrics.shards_lost == 0
 
 
 async def test_a_beat_that_a_rollback_lost_and_a_commit_wrote_over_counts_all_the_same(world, monkeypatch):
@@ -228,10 +228,10 @@ async def test_a_beat_that_a_rollback_lost_and_a_commit_wrote_over_counts_all_th
     await beat(n1)
     last = world.now
     await world.sleep(1)
-    tails = [Stalled(node.node.engine, "tail") for node in (n1, n2)]
+    tails = [Stalled(node.node.context.engine, "tail") for node in (n1, n2)]
     await world.sleep(1.1)
     world.faults.roll_back(shard)
-    await n3.node.choices.set_custom("ana", Custom("tea"))
+    await n3.node.sessions.set_custom("ana", Custom("tea"))
     assert not world.stored("ana").sessions
     with world.faults.during(Rule(Fault.DELAY, calls=("load",), limit=0.05)):
         for tail in tails:
@@ -252,7 +252,7 @@ async def test_a_beat_that_was_lost_before_others_heard_of_it_is_known_when_its_
     await far.watch("ana")
     shard = shard_of("ana", 4)
     world.faults.remember(shard)
-    tail = Stalled(n2.node.engine, "tail")
+    tail = Stalled(n2.node.context.engine, "tail")
     await world.sleep(1.1)
     await beat(n1)
     last = world.now
@@ -260,7 +260,7 @@ async def test_a_beat_that_was_lost_before_others_heard_of_it_is_known_when_its_
     world.faults.roll_back(shard)
     with world.faults.during(Rule(Fault.SILENCE, node="n1", calls=("unsettle", "offer", "commit"))):
         await tail.release()
-        await n2.node.engine.unsettle(shard, world.now)
+        await n2.node.context.engine.unsettle(shard, world.now)
         await world.sleep(8)
         assert (far.last("ana").status, far.last("ana").last_seen) == ("offline", None)
         assert not far.last("ana").stale

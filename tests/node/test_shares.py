@@ -6,7 +6,8 @@ import pytest
 from tests.node.scenes import meet
 
 from herenow.core.model import Mode
-from herenow.node.cluster.reaper_assignment import LATE, NEVER, Reaping
+from herenow.node import Reaping
+from herenow.node.cluster.reaper_assignment import LATE, NEVER
 from herenow_testing.faults.faulty_engine import Fault, Rule
 from herenow_testing.world.world import World
 
@@ -17,12 +18,12 @@ CROWD = [f"u{number}" for number in range(40)]
 
 def own(node):
     """The shards of which it takes what is due at once."""
-    return set(dict(node.node.shares.delays()).get(0, ()))
+    return set(dict(node.node.cluster.assignment.delays()).get(0, ()))
 
 
 def reaped(node):
     """How many due users it has decided."""
-    return sum(node.node.metrics.wake_seconds.counts)
+    return sum(node.node.context.metrics.wake_seconds.counts)
 
 
 async def seated(world, node):
@@ -53,7 +54,7 @@ async def test_of_two_living_nodes_each_decides_its_own_and_none_is_decided_twic
     n1, n2 = await world.start_all("n1", "n2")
     crowd, bob = await seated(world, n1)
     before = reaped(n1) + reaped(n2)
-    changes = n1.node.metrics.changes + n2.node.metrics.changes
+    changes = n1.node.context.metrics.changes + n2.node.context.metrics.changes
     for client in crowd:
         client.close()
     await world.sleep(40)
@@ -61,8 +62,8 @@ async def test_of_two_living_nodes_each_decides_its_own_and_none_is_decided_twic
     assert reaped(n1) + reaped(n2) - before == len(CROWD)
     assert reaped(n1) > 0
     assert reaped(n2) > 0
-    assert n1.node.metrics.changes + n2.node.metrics.changes - changes == len(CROWD)
-    assert n1.node.metrics.conflicts + n2.node.metrics.conflicts == 0
+    assert n1.node.context.metrics.changes + n2.node.context.metrics.changes - changes == len(CROWD)
+    assert n1.node.context.metrics.conflicts + n2.node.context.metrics.conflicts == 0
 
 
 async def test_a_reaper_that_died_is_stood_in_for_within_the_second_and_replaced_within_a_lease(world):
@@ -121,7 +122,7 @@ async def test_a_node_told_not_to_reap_leaves_everything_to_others(world):
     n2 = await world.start("n2")
     crowd, bob = await seated(world, idle)
     assert own(n2) == {0, 1, 2, 3}
-    assert dict(idle.node.shares.delays()) == {NEVER: (0, 1, 2, 3)}
+    assert dict(idle.node.cluster.assignment.delays()) == {NEVER: (0, 1, 2, 3)}
     for client in crowd:
         client.close()
     await world.sleep(40)
@@ -134,7 +135,7 @@ async def test_a_node_told_not_to_reap_notices_a_loss_as_soon_as_any_other(world
     await world.sleep(4)
     world.store.empty(2)
     await world.sleep(0.6)
-    assert idle.node.metrics.shards_lost == 1
+    assert idle.node.context.metrics.shards_lost == 1
 
 
 async def test_dedicated_reapers_stand_before_nodes_that_also_serve(world):
@@ -142,8 +143,8 @@ async def test_dedicated_reapers_stand_before_nodes_that_also_serve(world):
     await world.start("low", settings=with_reaping(world, shards=frozenset({0, 1}), first=True))
     high = await world.start("high", settings=with_reaping(world, shards=frozenset({2, 3, 99}), first=True))
     await world.sleep(0.1)
-    assert dict(n1.node.shares.delays()) == {LATE: (0, 1, 2, 3)}
-    assert dict(high.node.shares.delays()) == {NEVER: (0, 1), 0: (2, 3)}
+    assert dict(n1.node.cluster.assignment.delays()) == {LATE: (0, 1, 2, 3)}
+    assert dict(high.node.cluster.assignment.delays()) == {NEVER: (0, 1), 0: (2, 3)}
 
 
 async def test_d4_modes_end_on_time_though_the_node_that_took_them_and_was_to_end_some_is_dead(world):
@@ -151,7 +152,7 @@ async def test_d4_modes_end_on_time_though_the_node_that_took_them_and_was_to_en
     crowd, bob = await seated(world, n2)
     until = world.now + 60_000
     for user in CROWD:
-        await n1.run(n1.node.choices.set_mode(user, Mode.BUSY, until))
+        await n1.run(n1.node.sessions.set_mode(user, Mode.BUSY, until))
     await world.until(until - 2_000)
     assert own(n1)
     n1.kill()
@@ -163,7 +164,7 @@ async def test_d4_modes_end_on_time_though_the_node_that_took_them_and_was_to_en
 async def test_d4_what_fell_due_while_nobody_was_there_is_done_at_the_start(world):
     n1, ana, _ = await meet(world)
     until = world.now + 60_000
-    await n1.run(n1.node.choices.set_mode("ana", Mode.BUSY, until))
+    await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, until))
     ana.close()
     await world.sleep(1)
     n1.kill()

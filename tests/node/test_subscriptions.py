@@ -10,8 +10,8 @@ from tests.node.scenes import Stalled, meet
 from herenow.core.model import Mode
 from herenow.core.values import replace as altered
 from herenow.errors import Unavailable
-from herenow.kit.loop_budget import A_TURN
-from herenow.node.people import REMEMBER_ENDED
+from herenow.node.people import REMEMBER_RELEASED
+from herenow.node.viewing.subscriptions import BUDGET
 from herenow.ports import LedgerChange, RelationRow
 from herenow_testing.faults.faulty_engine import Fault, Rule
 
@@ -26,7 +26,7 @@ async def test_f1_a_change_between_registration_and_snapshot_is_not_missed(world
     await ana.connect(n1)
     await bob.connect(n2)
     await world.sleep(1)
-    load = n2.node.engine.load
+    load = n2.node.context.engine.load
     answered = asyncio.get_running_loop().create_future()
 
     async def slow_load(users):
@@ -34,10 +34,10 @@ async def test_f1_a_change_between_registration_and_snapshot_is_not_missed(world
         await answered
         return found
 
-    n2.node.engine.load = slow_load
+    n2.node.context.engine.load = slow_load
     asked = asyncio.ensure_future(bob.watch("ana"))
     await world.sleep(0.1)
-    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(0.1)
     answered.set_result(None)
     await asked
@@ -51,11 +51,11 @@ async def test_f1_a_change_that_comes_after_the_snapshot_is_newer(world):
     ana, bob = world.client("ana"), world.client("bob")
     await ana.connect(n1)
     await bob.connect(n2)
-    tail = Stalled(n2.node.engine, "tail")
+    tail = Stalled(n2.node.context.engine, "tail")
     await world.sleep(1.1)
-    await n1.node.choices.set_mode("ana", Mode.BUSY, None)
+    await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
     await bob.watch("ana")
-    await n1.node.choices.set_mode("ana", Mode.AWAY, None)
+    await n1.node.sessions.set_mode("ana", Mode.AWAY, None)
     await tail.release()
     await world.sleep(1)
     assert bob.saw("ana") == ["busy", "away"]  # the log brought online and busy again, and both were older
@@ -94,7 +94,7 @@ class Storm:
     async def counting(self, monkeypatch, work, size=lambda *_: 1):
         """`size` says how much a call does."""
         self.done = self.most = in_this_turn = 0
-        does = getattr(self.node.node.hub, work)
+        does = getattr(self.node.node.delivery.hub, work)
 
         def counted(*args):
             nonlocal in_this_turn
@@ -109,7 +109,7 @@ class Storm:
                 await asyncio.sleep(0)
                 in_this_turn = 0
 
-        monkeypatch.setattr(self.node.node.hub, work, counted)
+        monkeypatch.setattr(self.node.node.delivery, work, counted)
         other = asyncio.create_task(everything_else())
         yield
         other.cancel()
@@ -123,7 +123,7 @@ async def test_j5_a_storm_of_subscriptions_leaves_turns_of_the_loop_to_everythin
         await storm.watch()
     assert all(len(client.shown) == 100 for client in storm.clients)
     assert storm.done == 5_000
-    assert storm.most <= A_TURN
+    assert storm.most <= BUDGET
 
 
 async def test_so_does_everybody_looking_again(world, monkeypatch):
@@ -131,11 +131,11 @@ async def test_so_does_everybody_looking_again(world, monkeypatch):
     await storm.begin(world)
     await storm.watch()
     node = storm.node.node
-    async with storm.counting(monkeypatch, "resight"):
-        await node.relations._hear([LedgerChange("everything", "", "")])
+    async with storm.counting(monkeypatch, "change_scope"):
+        await node.access._hear([LedgerChange("everything", "", "")])
         while storm.done < 5_000:
             await asyncio.sleep(0)
-    assert storm.most <= A_TURN
+    assert storm.most <= BUDGET
 
 
 async def test_f3_subscribing_twice_gives_one_frame_per_change(world):
@@ -143,7 +143,7 @@ async def test_f3_subscribing_twice_gives_one_frame_per_change(world):
     await bob.watch("ana", "ana")
     await bob.watch("ana")
     bob.forget()
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(1)
     assert len(bob.shown["ana"]) == 1
     assert len(bob.of_type("presence.status")) == 1
@@ -153,11 +153,11 @@ async def test_f4_who_disconnects_is_interested_in_nobody(world):
     node, ana, bob = await meet(world)
     bob.close()
     await world.sleep(31)
-    assert node.node.people.find("ana").channels == ()
+    assert node.node.context.people.find("ana").watchers.channels == ()
     ana.close()
-    await world.sleep(31 + REMEMBER_ENDED / 1000 + 2)
-    assert len(node.node.people) == 0
-    assert node.node.people.remembered == 0
+    await world.sleep(31 + REMEMBER_RELEASED / 1000 + 2)
+    assert len(node.node.context.people) == 0
+    assert node.node.context.people.remembered == 0
 
 
 async def test_f5_over_the_cap_is_refused_target_by_target_and_the_rest_go_on(world):
@@ -171,13 +171,13 @@ async def test_f5_over_the_cap_is_refused_target_by_target_and_the_rest_go_on(wo
     await ana.connect(node)
     await world.sleep(1)
     assert bob.saw("ana") == ["offline", "online"]
-    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["cy"])
+    node.node.viewing.unsubscribe(bob.connection.outbox, ["cy"])
     assert await bob.watch("dee") == []
 
 
 async def test_f6_oneself_is_seen_as_one_is_also_when_invisible_and_the_unknown_like_strangers(world):
     node, ana, bob = await meet(world)
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     assert await ana.watch("ana") == []
     assert ana.saw("ana") == ["online"]
     assert await bob.watch("who?", "mallory") == ["who?", "mallory"]
@@ -189,7 +189,7 @@ async def test_f7_ten_changes_within_one_tick_are_at_most_two_frames_the_last_on
     bob.forget()
     for number in range(10):
         mode = Mode.BUSY if number % 2 == 0 else Mode.AWAY
-        await node.node.decider.ask("ana", lambda p, now, t, mode=mode: altered(p, mode=mode))
+        await node.node.records.apply("ana", lambda p, now, t, mode=mode: altered(p, mode=mode))
     await world.sleep(0.5)
     assert len(bob.frames) <= 2
     assert bob.last("ana").status == "away"
@@ -202,20 +202,20 @@ async def test_f9_a_contact_made_later_appears_and_is_followed(world):
     await bob.connect(n1)
     await bob.watch_contacts()
     assert bob.shown == {}
-    await n2.node.graph.apply([RelationRow("follow", "ana", "bob")])
+    await n2.node.viewing.apply_relations([RelationRow("follow", "ana", "bob")])
     await world.sleep(3)
     assert bob.shown == {}
-    await n2.node.graph.apply([RelationRow("follow", "bob", "ana")])
+    await n2.node.viewing.apply_relations([RelationRow("follow", "bob", "ana")])
     await world.sleep(2)
     assert bob.saw("ana") == ["online"]
-    await n2.node.choices.set_mode("ana", Mode.BUSY, None)
+    await n2.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(1)
     assert bob.saw("ana") == ["online", "busy"]
 
 
 async def test_a_lost_relation_looks_like_nobody_and_a_regained_one_like_now(world):
     node, ana, bob = await meet(world)
-    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
     await world.sleep(0.1)
     assert (bob.last("ana").status, bob.last("ana").last_seen, bob.last("ana").since) == (
         "offline",
@@ -223,19 +223,19 @@ async def test_a_lost_relation_looks_like_nobody_and_a_regained_one_like_now(wor
         None,
     )
     bob.forget()
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(1)
     assert bob.shown == {}
-    await node.node.graph.apply([RelationRow("follow", "ana", "bob")])
+    await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob")])
     await world.sleep(0.1)
     assert bob.saw("ana") == ["busy"]
 
 
 async def test_unsubscribed_means_nothing_any_more(world):
     node, ana, bob = await meet(world)
-    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["ana"])
+    node.node.viewing.unsubscribe(bob.connection.outbox, ["ana"])
     bob.forget()
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(1)
     assert bob.shown == {}
 
@@ -247,7 +247,7 @@ async def test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped(worl
     far = world.client("bob", "far")
     await far.connect(n2)
     await world.sleep(1)
-    tail, held, late = n2.node.engine.tail, asyncio.get_running_loop().create_future(), []
+    tail, held, late = n2.node.context.engine.tail, asyncio.get_running_loop().create_future(), []
 
     async def slow_answer(cursors, wait):
         parts = await tail(cursors, wait)
@@ -258,7 +258,7 @@ async def test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped(worl
             await asyncio.sleep(1)
         return parts
 
-    n2.node.engine.tail = slow_answer
+    n2.node.context.engine.tail = slow_answer
     await world.sleep(1.1)
     ana.rest()
     await world.sleep(0.3)
@@ -299,7 +299,7 @@ async def test_while_the_store_is_away_a_new_subscriber_gets_the_ledgers_word_ca
         await bob.watch("ana", "cy")
         assert (bob.last("ana").status, bob.last("ana").stale) == ("offline", True)
         assert (bob.last("cy").last_seen, bob.last("cy").stale) == (seen, True)
-        [told] = await n2.node.views.statuses("bob", ["ana"])
+        [told] = await n2.node.viewing.statuses("bob", ["ana"])
         assert b'"stale":true' in told
     await world.sleep(5)
     assert (bob.last("ana").status, bob.last("ana").stale) == ("online", False)
@@ -310,12 +310,12 @@ async def test_a_contact_unsubscribed_from_is_not_brought_back_by_following_cont
     node, ana, bob = await meet(world)
     await world.befriend("bob", "carla")
     await bob.watch_contacts()
-    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["ana"])
+    node.node.viewing.unsubscribe(bob.connection.outbox, ["ana"])
     bob.forget()
-    await node.node.graph.apply(follow_each_other("bob", "dora"))
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
-    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
-    await node.node.graph.apply([RelationRow("follow", "ana", "bob")])
+    await node.node.viewing.apply_relations(follow_each_other("bob", "dora"))
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
+    await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
+    await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob")])
     await world.sleep(3)
     assert bob.saw("dora") == ["offline"]
     assert bob.saw("ana") == []
@@ -326,15 +326,15 @@ async def test_a_contact_unsubscribed_from_is_not_brought_back_by_following_cont
 async def test_unsubscribing_from_contacts_is_final_while_a_new_one_is_being_read(world):
     node, ana, bob = await meet(world)
     await bob.watch_contacts()
-    loads = Stalled(node.node.engine, "load")
-    applied = asyncio.ensure_future(node.node.graph.apply(follow_each_other("bob", "carla")))
+    loads = Stalled(node.node.context.engine, "load")
+    applied = asyncio.ensure_future(node.node.viewing.apply_relations(follow_each_other("bob", "carla")))
     await world.sleep(0.1)
     assert loads.waiting
-    await node.node.subscriptions.unsubscribe_contacts(bob.connection.outbox)
+    await node.node.viewing.unsubscribe_contacts(bob.connection.outbox)
     bob.forget()
     await loads.release()
     await applied
-    await node.node.choices.set_mode("carla", Mode.BUSY, None)
+    await node.node.sessions.set_mode("carla", Mode.BUSY, None)
     await world.sleep(1)
     assert bob.shown == {}
 
@@ -342,10 +342,10 @@ async def test_unsubscribing_from_contacts_is_final_while_a_new_one_is_being_rea
 async def test_unsubscribing_from_contacts_includes_those_who_were(world):
     node, ana, bob = await meet(world)
     await bob.watch_contacts()
-    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
-    assert await node.node.subscriptions.unsubscribe_contacts(bob.connection.outbox) == ["ana"]
+    await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
+    assert await node.node.viewing.unsubscribe_contacts(bob.connection.outbox) == ["ana"]
     bob.forget()
-    await node.node.graph.apply([RelationRow("follow", "ana", "bob")])
+    await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob")])
     await world.sleep(3)
     assert bob.shown == {}
 
@@ -357,7 +357,7 @@ async def test_the_cap_holds_when_two_subscriptions_are_read_at_once(world):
         await world.befriend("bob", friend)
     bob = world.client("bob")
     await bob.connect(node)
-    loads = Stalled(node.node.engine, "load")
+    loads = Stalled(node.node.context.engine, "load")
     asked = [asyncio.ensure_future(bob.watch(*users)) for users in (["ana", "carla"], ["dora"])]
     await world.sleep(0.1)
     await loads.release()
@@ -368,13 +368,13 @@ async def test_the_cap_holds_when_two_subscriptions_are_read_at_once(world):
 
 async def test_contacts_that_could_not_be_read_are_not_followed_later_unasked(world):
     node, ana, bob = await meet(world)
-    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["ana"])
+    node.node.viewing.unsubscribe(bob.connection.outbox, ["ana"])
     world.ledger.away = True
     with pytest.raises(Unavailable):
         await bob.watch_contacts()
     world.ledger.away = False
     bob.forget()
-    await node.node.graph.apply(follow_each_other("bob", "carla"))
+    await node.node.viewing.apply_relations(follow_each_other("bob", "carla"))
     await world.sleep(3)
     assert bob.shown == {}
 
@@ -391,10 +391,10 @@ async def test_fifty_contacts_of_a_viewer_are_kept_once(world):
     bob = world.client("bob")
     await bob.connect(node)
     await bob.watch(*names)
-    watching, known = bob.connection.outbox.watching, node.node.relations._known
+    watching, known = bob.connection.outbox.watching, node.node.access._facts
     assert watching == tuple(sorted(names))
     assert known._ties["bob"].users is watching
     assert known._ties["bob"].others is None
-    node.node.subscriptions.unsubscribe(bob.connection.outbox, ["u7"])
+    node.node.viewing.unsubscribe(bob.connection.outbox, ["u7"])
     assert "u7" not in bob.connection.outbox.watching
     assert known.untied("bob", names) == []

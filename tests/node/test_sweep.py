@@ -31,7 +31,7 @@ def in_shards(*shards):
 async def test_one_shard_that_is_away_keeps_no_dead_nodes_users_here_in_the_others(world):
     away, others = in_shards(0)[:3], in_shards(1, 2, 3)[:10]
     n1, n2, n3, bob = await crowd(world, away + others)
-    epoch = n1.node.standing.epoch
+    epoch = n1.node.context.authority.epoch
     with world.faults.during(Rule(Fault.UNAVAILABLE, shard=0)):
         n1.kill()
         await world.sleep(120)
@@ -44,7 +44,7 @@ async def test_one_shard_that_is_away_keeps_no_dead_nodes_users_here_in_the_othe
 
 async def test_a_shard_that_was_swept_is_not_walked_again_because_of_another(world):
     n1, n2, n3, bob = await crowd(world, in_shards(1, 2, 3)[:10])
-    walked = [_walked(node.node.engine) for node in (n2, n3)]
+    walked = [_walked(node.node.context.engine) for node in (n2, n3)]
     with world.faults.during(Rule(Fault.UNAVAILABLE, shard=0)):
         n1.kill()
         await world.sleep(60)
@@ -55,7 +55,7 @@ async def test_one_user_who_cannot_be_decided_keeps_nobody_behind_them_a_ghost(w
     users = sorted(map("u{}".format, range(30)), key=lambda user: shard_of(user, 4))
     n1, n2, n3, bob = await crowd(world, users)
     for node in (n2, n3):
-        _cannot_decide(node.node.decider, users[0])
+        _cannot_decide(node.node.records.decider, users[0])
     with capture_logs() as logs:
         n1.kill()
         await world.sleep(120)
@@ -70,9 +70,9 @@ async def test_one_walk_serves_all_dead_epochs(world):
     for number in range(20):
         await world.client(f"u{number}").connect(dead[number % 3])
     await world.sleep(3)
-    walked = [_walked(node.node.engine) for node in alive]
+    walked = [_walked(node.node.context.engine) for node in alive]
     for node in alive:  # to mark somebody takes its time
-        _slowly(node.node.engine, "mark_dead")
+        _slowly(node.node.context.engine, "mark_dead")
     for node in dead:
         node.kill()
     await world.sleep(60)
@@ -92,14 +92,14 @@ def _slowly(engine, name):
 
 
 def _cannot_decide(decider, user):
-    weigh = decider._weigh
+    decide = decider._steps.decide
 
     def broken(person):
         if person.user == user:
             raise ValueError("a mistake")
-        return weigh(person)
+        return decide(person)
 
-    decider._weigh = broken
+    decider._steps.decide = broken
 
 
 def _walked(engine):

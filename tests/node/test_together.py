@@ -9,8 +9,8 @@ from tests.node.scenes import Stalled
 from herenow.core.edits import set_mode
 from herenow.core.model import Mode
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.deadline import _go_on
-from herenow.node.records.decider import TOGETHER
+from herenow.kit.deadline import resume
+from herenow.node.records.decider import BATCH as TOGETHER
 from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -46,12 +46,12 @@ def in_grace(world, clients):
 async def test_those_who_go_in_the_same_turn_are_one_commit(world):
     node = await world.start("n1")
     clients = await crowd(world, node, 50)
-    before = node.node.metrics.commits
+    before = node.node.context.metrics.commits
     for client in clients:
         client.close()
     await world.sleep(1)
     assert in_grace(world, clients) == 50
-    assert node.node.metrics.commits == before + 1
+    assert node.node.context.metrics.commits == before + 1
 
 
 async def test_more_than_fit_into_one_are_all_decided(world):
@@ -69,15 +69,15 @@ async def test_of_whom_somebody_else_wrote_first_is_decided_again_and_alone(worl
     n1 = await world.start("n1")
     clients = await crowd(world, n1, 20)
     n2 = await world.start("n2")
-    tail = Stalled(n1.node.engine, "tail")
+    tail = Stalled(n1.node.context.engine, "tail")
     await world.sleep(1.1)
-    await n2.node.choices.set_mode("user007", Mode.AWAY, None)  # which n1 has not heard of
+    await n2.node.sessions.set_mode("user007", Mode.AWAY, None)  # which n1 has not heard of
     for client in clients:
         client.close()
     await world.sleep(0.2)
     assert in_grace(world, clients) == 20
     assert world.stored("user007").mode is Mode.AWAY
-    assert n1.node.metrics.conflicts == 1
+    assert n1.node.context.metrics.conflicts == 1
     await tail.release()
 
 
@@ -88,7 +88,7 @@ async def test_what_goes_wrong_with_one_is_told_to_who_asked_and_to_nobody_else(
     def mistake(presence, now, timings):
         raise RuntimeError("a mistake")
 
-    decider = node.node.decider
+    decider = node.node.records.decider
     asked = [
         asyncio.ensure_future(decider.ask("user000", set_mode(Mode.BUSY, None))),
         asyncio.ensure_future(decider.ask("user001", mistake)),
@@ -99,14 +99,14 @@ async def test_what_goes_wrong_with_one_is_told_to_who_asked_and_to_nobody_else(
         await second
     assert [(await each).mode for each in (first, third)] == [Mode.BUSY, Mode.BUSY]
     assert [line["event"] for line in logs if line["event"] == "decide.failed"] == ["decide.failed"]
-    assert not any(person.deciding for person in node.node.people)
+    assert not any(person.record.deciding for person in node.node.context.people)
 
 
 @pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
 async def test_a_commit_of_which_nobody_knows_what_it_did_is_found_out_for_all(world, done):
     node = await world.start("n1")
     clients = await crowd(world, node, 20)
-    commit, doubts = node.node.engine.commit, []
+    commit, doubts = node.node.context.engine.commit, []
 
     async def doubtful(batch):
         if batch.writes and not doubts:
@@ -116,45 +116,45 @@ async def test_a_commit_of_which_nobody_knows_what_it_did_is_found_out_for_all(w
             raise UnknownOutcome("no answer")
         return await commit(batch)
 
-    node.node.engine.commit = doubtful
+    node.node.context.engine.commit = doubtful
     for client in clients:
         client.close()
     await world.sleep(2)
     assert len(doubts[0].writes) == 20
     assert in_grace(world, clients) == 20
-    assert not any(person.deciding or person.dirty for person in node.node.people)
+    assert not any(person.record.deciding or person.record.dirty for person in node.node.context.people)
 
 
 async def test_while_the_store_is_away_all_of_them_wait_and_none_is_forgotten(world):
     node = await world.start("n1")
     clients = await crowd(world, node, 20)
-    commit, away = node.node.engine.commit, [True]
+    commit, away = node.node.context.engine.commit, [True]
 
     async def unreachable(batch):
         if away:
             raise Unavailable("away")
         return await commit(batch)
 
-    node.node.engine.commit = unreachable
+    node.node.context.engine.commit = unreachable
     for client in clients:
         client.close()
     await world.sleep(0.9)
-    assert node.node.decider.waiting == 20
+    assert node.node.records.waiting == 20
     assert in_grace(world, clients) == 0
     away.clear()
     await world.sleep(1)
     assert in_grace(world, clients) == 20
-    assert node.node.decider.waiting == 0
+    assert node.node.records.waiting == 0
 
 
 async def test_who_asked_hears_of_it_when_the_node_stops(world):
     node = await world.start("n1")
     await crowd(world, node, 1)
-    Stalled(node.node.engine, "commit")
-    asked = asyncio.create_task(node.node.decider.ask("user000", set_mode(Mode.BUSY, None)))
+    Stalled(node.node.context.engine, "commit")
+    asked = asyncio.create_task(node.node.records.apply("user000", set_mode(Mode.BUSY, None)))
     await world.sleep(0.1)
-    node.node.decider.close()  # as a node that stops does
-    await node.node._tasks.end()
+    node.node.records.close()  # as a node that stops does
+    await node.node.context.tasks.end()
     await asyncio.wait([asked], timeout=3600)
     with pytest.raises(UnknownOutcome):
         asked.result()
@@ -164,7 +164,7 @@ async def test_who_asked_is_not_told_that_nothing_was_done_while_it_is_being_don
     """The store takes the commit, and is silent from then on for longer than PATIENCE."""
     node = await world.start("n1")
     await crowd(world, node, 1)
-    engine = node.node.engine
+    engine = node.node.context.engine
     commit, jumps, away = engine.commit, engine.jump, [True]
 
     async def done_but_not_answered(batch):
@@ -180,7 +180,7 @@ async def test_who_asked_is_not_told_that_nothing_was_done_while_it_is_being_don
 
     engine.commit, engine.jump = done_but_not_answered, silent
     with pytest.raises(UnknownOutcome):
-        await node.node.decider.ask("user000", set_mode(Mode.BUSY, None))
+        await node.node.records.apply("user000", set_mode(Mode.BUSY, None))
     away.clear()
     await world.sleep(15)
     assert world.stored("user000").mode is Mode.BUSY
@@ -189,11 +189,11 @@ async def test_who_asked_is_not_told_that_nothing_was_done_while_it_is_being_don
 async def test_tasks_that_start_at_once_lose_nobody(world):
     """As with `loop.set_task_factory(asyncio.eager_task_factory)`, Python 3.12."""
     node = await world.start("n1")
-    tasks = node.node._tasks
+    tasks = node.node.context.tasks
     lazily = tasks._create
 
     async def rest(work, waits_for):
-        return await _go_on(work, waits_for)
+        return await resume(work, waits_for)
 
     async def nothing(value):
         return value
@@ -222,14 +222,14 @@ async def test_somebody_named_twice_is_decided_once(world):
         client.connection.session.idle = True
         client.connection.session.idle_at = client.connection.session.active_at + 1
     users = [c.user for c in clients]
-    assert await node.node.decider.all_decided([users[0], users[0], *users[1:]])
+    assert await node.node.records.decide_all([users[0], users[0], *users[1:]])
 
 
 async def test_one_unforeseen_error_of_an_engine_leaves_nobody_behind_in_the_queue():
     world = World(shards=1)
     node = await world.start("n1")
     clients = await crowd(world, node, 5)
-    commit, failed = node.node.engine.commit, []
+    commit, failed = node.node.context.engine.commit, []
     gate = asyncio.get_running_loop().create_future()
 
     async def breaks(batch):
@@ -240,7 +240,7 @@ async def test_one_unforeseen_error_of_an_engine_leaves_nobody_behind_in_the_que
             raise RuntimeError("unforeseen")
         return await commit(batch)
 
-    node.node.engine.commit = breaks  # type: ignore[method-assign]
+    node.node.context.engine.commit = breaks  # type: ignore[method-assign]
     clients[0].close()
     await world.sleep(0.1)
     for client in clients[1:]:
@@ -249,5 +249,5 @@ async def test_one_unforeseen_error_of_an_engine_leaves_nobody_behind_in_the_que
     gate.set_result(None)
     await world.sleep(20)
     assert in_grace(world, clients) == 5
-    assert not any(p.deciding for p in node.node.people)
+    assert not any(p.record.deciding for p in node.node.context.people)
     await world.close()

@@ -31,7 +31,7 @@ class Watched:
         self._problems = problems
         self._flying = Counter()
         self.largest = 0
-        writer = node.node.decider._writer
+        writer = node.node.records.decider._writer
         self._commit = writer.commit
         writer.commit = self.commit
 
@@ -42,7 +42,7 @@ class Watched:
             self._flying[user] += 1
             if self._flying[user] > 1:
                 self._problems.append(("two at a time", user))
-            if not self._node.people.find(user).deciding:
+            if not self._node.people.find(user).record.deciding:
                 self._problems.append(("nobody decides", user))
         try:
             return await self._commit(shard, writes, epoch)
@@ -66,7 +66,7 @@ class Versions:
 
 async def ask(node, user, mode):
     try:
-        await node.node.choices.set_mode(user, mode, None)
+        await node.node.sessions.set_mode(user, mode, None)
     except (Unavailable, UnknownOutcome):
         pass
 
@@ -88,10 +88,15 @@ def at_rest(world, nodes, clients):
         if len(live) != (client.link is not None):
             yield ("ghost" if client.link is None else "missing", client.user, client.device)
     for node in nodes:
-        for person in node.node.people:
-            if person.deciding or person.dirty or person.asks or person.committing:
+        for person in node.node.context.people:
+            if (
+                person.record.deciding
+                or person.record.dirty
+                or person.record.pending_edits
+                or person.record.committing
+            ):
                 yield ("unfinished", person.user)
-        if node.node.decider._touched or len(node.node.decider._patience):
+        if node.node.records.decider._dirty or len(node.node.records.decider._timeout):
             yield ("left over", node.name)
 
 
@@ -120,7 +125,7 @@ async def test_groups_under_faults(seed):
                 await world.sleep(dice.choice([0, 0.0005, 0.01, 0.3, 1.0, 3.0]))
                 versions.look()
             if dice.random() < 0.2:
-                nodes[0].node.standing.retired = True
+                nodes[0].node.context.authority.retired = True
         await world.sleep(dice.choice([0.01, 1, 6, 35]))
         versions.look()
     await world.sleep(100)

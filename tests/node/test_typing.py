@@ -16,7 +16,7 @@ async def type_to(client, *, to=None, room=None, typing=True):
     """As a gateway does it: typing is activity."""
     client.act()
     node = client.node
-    await node.run(node.node.typing.typing(client.connection, to, room, typing=typing))
+    await node.run(node.node.viewing.type(client.connection, to, room, typing=typing))
 
 
 def heard(client):
@@ -44,7 +44,7 @@ async def test_an_early_end_is_passed_on_once(world):
 
 async def test_i2_the_invisible_type_for_nobody(world):
     node, ana, bob = await meet(world)
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await type_to(ana, to="bob")
     assert heard(bob) == []
 
@@ -55,7 +55,7 @@ async def test_i2_members_who_may_not_see_the_typist_receive_nothing(world):
     eve = world.client("eve")
     await eve.connect(node)
     for client in (bob, eve):
-        await node.node.typing.open_room(client.connection, "r1")
+        await node.node.viewing.open_room(client.connection, "r1")
     await type_to(ana, room="r1")
     assert heard(bob) == [("ana", "r1", 6)]
     assert heard(eve) == []
@@ -88,21 +88,21 @@ async def test_i4_faster_than_every_two_seconds_is_conflated_and_never_punished(
 async def test_i5_who_is_not_a_member_is_refused_with_a_code(world):
     node, ana, bob = await meet(world)
     with pytest.raises(ProtocolError) as refusal:
-        await node.node.typing.typing(ana.connection, None, "r1", typing=True)
+        await node.node.viewing.type(ana.connection, None, "r1", typing=True)
     assert refusal.value.code == "not_a_member"
     with pytest.raises(ProtocolError) as refusal:
-        await node.node.typing.open_room(ana.connection, "r1")
+        await node.node.viewing.open_room(ana.connection, "r1")
     assert refusal.value.code == "not_a_member"
     with pytest.raises(ProtocolError) as refusal:
-        await node.node.typing.typing(ana.connection, "stranger", None, typing=True)
+        await node.node.viewing.type(ana.connection, "stranger", None, typing=True)
     assert refusal.value.code == "not_mutual_followers"
 
 
 async def test_who_is_no_member_any_more_hears_nothing(world):
     node, ana, bob = await meet(world)
-    await node.node.graph.apply([RelationRow("room", "r1", user) for user in ("ana", "bob")])
-    await node.node.typing.open_room(bob.connection, "r1")
-    await node.node.graph.apply([RelationRow("room", "r1", "bob", remove=True)])
+    await node.node.viewing.apply_relations([RelationRow("room", "r1", user) for user in ("ana", "bob")])
+    await node.node.viewing.open_room(bob.connection, "r1")
+    await node.node.viewing.apply_relations([RelationRow("room", "r1", "bob", remove=True)])
     await world.sleep(0.1)
     await type_to(ana, room="r1")
     assert heard(bob) == []
@@ -122,7 +122,7 @@ async def test_i6_typing_that_arrives_after_the_end_revives_nobody(world):
     connection = ana.connection
     await ana.bye()
     node.node.sessions.act(connection.session, Activity.ACTIVE)
-    await node.node.typing.typing(connection, "bob", None, typing=True)
+    await node.node.viewing.type(connection, "bob", None, typing=True)
     await world.sleep(40)
     assert bob.saw("ana") == ["online", "offline"]
     assert world.stored("ana") is None
@@ -161,26 +161,26 @@ async def test_messages_between_nodes_are_best_effort(world):
 
 async def test_who_unsubscribes_while_it_is_passed_on_hears_nothing(world):
     node, ana, bob = await meet(world)
-    look = node.node.reader.look
+    look = node.node.records.read
 
     async def slow_look(users):
         found = await look(users)
-        node.node.subscriptions.unsubscribe(bob.connection.outbox, ["ana"])
+        node.node.viewing.unsubscribe(bob.connection.outbox, ["ana"])
         return found
 
-    node.node.reader.look = slow_look
+    node.node.records.read = slow_look
     await type_to(ana, to="bob")
     assert heard(bob) == []
 
 
 async def test_who_cannot_be_shown_to_be_a_member_any_more_hears_nothing(world):
     node, ana, bob = await meet(world)
-    await node.node.graph.apply([RelationRow("room", "r1", user) for user in ("ana", "bob")])
-    await node.node.typing.open_room(bob.connection, "r1")
+    await node.node.viewing.apply_relations([RelationRow("room", "r1", user) for user in ("ana", "bob")])
+    await node.node.viewing.open_room(bob.connection, "r1")
     await type_to(ana, room="r1")
     assert heard(bob) == [("ana", "r1", 6)]
     bob.forget()
-    await node.node.graph.apply([RelationRow("room", "r1", "bob", remove=True)])
+    await node.node.viewing.apply_relations([RelationRow("room", "r1", "bob", remove=True)])
     world.ledger.away = True
     await world.sleep(3)
     await type_to(ana, room="r1")

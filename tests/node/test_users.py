@@ -55,7 +55,7 @@ async def test_one_device_can_be_disconnected_and_the_others_stay(world):
     tablet = world.client("ana", "tablet")
     await tablet.connect(n2)
     await world.sleep(1)
-    await n2.run(n2.node.users.disconnect("ana", "d1"))
+    await n2.run(n2.node.admin.disconnect("ana", "d1"))
     await world.sleep(0.5)
     assert codes(ana) == [4409]
     assert tablet.connected
@@ -65,7 +65,7 @@ async def test_one_device_can_be_disconnected_and_the_others_stay(world):
 async def test_a_disconnect_whose_message_is_lost_arrives_by_the_record(world):
     _, n2, ana, bob, _ = await two_nodes(world)
     with world.faults.during(Rule(Fault.MESSAGE_LOST)):
-        await n2.run(n2.node.users.disconnect("ana", None))
+        await n2.run(n2.node.admin.disconnect("ana", None))
         await world.sleep(1.5)
     assert world.faults.taken[Fault.MESSAGE_LOST]
     assert codes(ana) == [4409]
@@ -74,7 +74,7 @@ async def test_a_disconnect_whose_message_is_lost_arrives_by_the_record(world):
 
 async def test_who_is_disconnected_may_come_back(world):
     n1, _, ana, bob, _ = await two_nodes(world)
-    await n1.run(n1.node.users.disconnect("ana", None))
+    await n1.run(n1.node.admin.disconnect("ana", None))
     await world.sleep(0.5)
     await ana.connect(n1)
     await world.sleep(0.5)
@@ -83,7 +83,7 @@ async def test_who_is_disconnected_may_come_back(world):
 
 async def test_disconnecting_a_stranger_leaves_nothing(world):
     n1 = await world.start("n1")
-    await n1.run(n1.node.users.disconnect("nobody", None))
+    await n1.run(n1.node.admin.disconnect("nobody", None))
     await world.sleep(5)
     assert world.stored("nobody") is None
     assert "nobody" not in world.ledger.people
@@ -99,7 +99,7 @@ async def test_revoking_closes_what_older_tokens_opened_on_every_node_and_nothin
     fresh = world.client("ana", "fresh")
     await fresh.connect(n2)
     await world.sleep(1)
-    await n2.run(n2.node.users.revoke("ana", before + 500))
+    await n2.run(n2.node.admin.revoke("ana", before + 500))
     await world.sleep(0.2)
     assert [(code, reason) for _, code, reason in ana.closed_with] == [(4401, "token_revoked")]
     assert fresh.connected
@@ -110,7 +110,7 @@ async def test_revoking_closes_what_older_tokens_opened_on_every_node_and_nothin
 async def test_a_revocation_whose_message_is_lost_arrives_by_the_ledger_within_two_seconds(world):
     _, n2, ana, _, _ = await two_nodes(world)
     with world.faults.during(Rule(Fault.MESSAGE_LOST)):
-        await n2.run(n2.node.users.revoke("ana", world.now))
+        await n2.run(n2.node.admin.revoke("ana", world.now))
         revoked = world.now
         await world.sleep(2)
     assert codes(ana) == [4401]
@@ -119,7 +119,7 @@ async def test_a_revocation_whose_message_is_lost_arrives_by_the_ledger_within_t
 
 async def test_who_comes_back_with_a_new_token_within_grace_was_never_gone(world):
     n1, _, ana, bob, _ = await two_nodes(world)
-    await n1.run(n1.node.users.revoke("ana", world.now))
+    await n1.run(n1.node.admin.revoke("ana", world.now))
     await world.sleep(1)
     await ana.connect(n1)
     await world.sleep(60)
@@ -130,47 +130,47 @@ async def test_who_comes_back_with_a_new_token_within_grace_was_never_gone(world
 async def test_a_node_that_starts_later_knows_what_is_void(world):
     n1 = await world.start("n1")
     before = world.now
-    await n1.run(n1.node.users.revoke("ana", before))
+    await n1.run(n1.node.admin.revoke("ana", before))
     n2 = await world.start("n2")
-    assert n2.node.revocations.is_void("ana", before - 1)
-    assert n2.node.revocations.is_void("ana", None)
-    assert not n2.node.revocations.is_void("ana", before)
-    assert not n2.node.revocations.is_void("bob", None)
+    assert n2.node.admin.revocations.is_void("ana", before - 1)
+    assert n2.node.admin.revocations.is_void("ana", None)
+    assert not n2.node.admin.revocations.is_void("ana", before)
+    assert not n2.node.admin.revocations.is_void("bob", None)
 
 
 async def test_the_later_of_two_revocations_counts(world):
     n1 = await world.start("n1")
     before = world.now
-    assert await n1.run(n1.node.users.revoke("ana", before)) == before
-    assert await n1.run(n1.node.users.revoke("ana", before - 5_000)) == before
-    assert n1.node.revocations.is_void("ana", before - 1)
+    assert await n1.run(n1.node.admin.revoke("ana", before)) == before
+    assert await n1.run(n1.node.admin.revoke("ana", before - 5_000)) == before
+    assert n1.node.admin.revocations.is_void("ana", before - 1)
 
 
 async def test_a_revocation_that_the_ledger_does_not_take_is_none(world):
     n1, _, ana, _, _ = await two_nodes(world)
     world.ledger.away = True
     with pytest.raises(Unavailable):
-        await n1.run(n1.node.users.revoke("ana", world.now))
+        await n1.run(n1.node.admin.revoke("ana", world.now))
     await world.sleep(2)
     assert ana.connected
-    assert not n1.node.revocations.is_void("ana", 0)
+    assert not n1.node.admin.revocations.is_void("ana", 0)
 
 
 async def test_while_the_ledger_is_away_what_is_known_to_be_void_stays_so_and_nobody_else_is_locked_out(
     world,
 ):
     n1, n2, ana, _, _ = await two_nodes(world)
-    await n1.run(n1.node.users.revoke("zoe", world.now))
+    await n1.run(n1.node.admin.revoke("zoe", world.now))
     await world.sleep(2)
     world.ledger.away = True
     await world.sleep(120)
-    assert not n2.node.revocations.whole
-    assert n2.node.revocations.is_void("zoe", 0)
-    assert not n2.node.revocations.is_void("ana", 0)
+    assert not n2.node.admin.revocations.whole
+    assert n2.node.admin.revocations.is_void("zoe", 0)
+    assert not n2.node.admin.revocations.is_void("ana", 0)
     assert ana.connected
     world.ledger.away = False
     await world.sleep(5)
-    assert n2.node.revocations.whole
+    assert n2.node.admin.revocations.whole
 
 
 async def test_what_was_revoked_while_a_node_could_not_read_the_ledger_is_heard_by_message(world):
@@ -183,35 +183,35 @@ async def test_what_was_revoked_while_a_node_could_not_read_the_ledger_is_heard_
         def __getattr__(self, _name):
             return away
 
-    real = n1.node.relations._ledger, n1.node.revocations._ledger
-    n1.node.revocations._ledger = n1.node.relations._ledger = Away()
+    real = n1.node.access._ledger, n1.node.admin.revocations._ledger
+    n1.node.admin.revocations._ledger = n1.node.access._ledger = Away()
     await world.sleep(60)
-    await n2.run(n2.node.users.revoke("ana", world.now))
+    await n2.run(n2.node.admin.revoke("ana", world.now))
     await world.sleep(0.5)
     assert codes(ana) == [4401]
-    n1.node.relations._ledger, n1.node.revocations._ledger = real
+    n1.node.access._ledger, n1.node.admin.revocations._ledger = real
 
 
 async def test_rows_missed_by_a_node_that_was_cut_off_for_long_are_read_when_it_returns(world):
     n1, n2, ana, _, _ = await two_nodes(world)
     n1.freeze()
     before = world.now
-    await n2.run(n2.node.users.revoke("ana", before))
+    await n2.run(n2.node.admin.revoke("ana", before))
     world.ledger._changes.clear()  # long enough for everybody to have forgotten them
     n1.thaw()
-    n1.node.relations._heard = float("-inf")
+    n1.node.access._feed.read_at = float("-inf")
     await world.sleep(5)
-    assert n1.node.revocations.is_void("ana", before - 1)
+    assert n1.node.admin.revocations.is_void("ana", before - 1)
     assert codes(ana) == [4401]
 
 
 async def test_old_rows_go_when_every_token_they_mean_has_expired(world):
     n1 = await world.start("n1", settings=replace(world.settings, token_max_ttl=600.0))
-    await n1.run(n1.node.users.revoke("ana", world.now))
+    await n1.run(n1.node.admin.revoke("ana", world.now))
     await world.sleep(605)
-    assert n1.node.revocations.is_void("ana", 0)
+    assert n1.node.admin.revocations.is_void("ana", 0)
     await world.sleep(700)
-    assert not n1.node.revocations.is_void("ana", 0)
+    assert not n1.node.admin.revocations.is_void("ana", 0)
     assert await world.ledger.voids("", 10) == []
 
 
@@ -219,7 +219,7 @@ async def test_old_rows_go_when_every_token_they_mean_has_expired(world):
 
 
 async def deleted(world, node, user="ana"):
-    await node.run(node.node.users.delete(user))
+    await node.run(node.node.admin.delete(user))
 
 
 def nothing_is_left_of(world, user):
@@ -246,10 +246,14 @@ async def test_j7_a_deleted_user_is_gone_everywhere(world, through):
     n1, n2, ana, bob, cy = await two_nodes(world)
     tablet = world.client("ana", "tablet")
     await tablet.connect(n2)
-    await n1.run(n1.node.choices.set_mode("ana", Mode.BUSY, None))
-    await n1.run(n1.node.choices.set_custom("ana", Custom("lunch")))
-    await n1.run(n1.node.choices.set_idle_after("ana", 60_000))
-    await n1.run(n1.node.graph.apply([RelationRow("room", "r", "ana"), RelationRow("contact", "ana", "bob")]))
+    await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
+    await n1.run(n1.node.sessions.set_custom("ana", Custom("lunch")))
+    await n1.run(n1.node.sessions.set_idle_after("ana", 60_000))
+    await n1.run(
+        n1.node.viewing.apply_relations(
+            [RelationRow("room", "r", "ana"), RelationRow("contact", "ana", "bob")]
+        )
+    )
     await world.sleep(3)
     at = world.now
     await deleted(world, world.nodes[through])
@@ -270,7 +274,7 @@ async def test_j7_a_deleted_user_is_gone_everywhere(world, through):
     assert not await world.ledger.is_member("r", "ana")
     nothing_is_left_of(world, "ana")
     for node in (n1, n2):
-        assert node.node.revocations.is_void("ana", at - 1)
+        assert node.node.admin.revocations.is_void("ana", at - 1)
     await world.sleep(REMEMBER_SIGN_OUT / 1000 + 10)
     assert world.stored("ana") is None
     nothing_is_left_of(world, "ana")
@@ -288,7 +292,7 @@ async def test_viewers_hear_of_a_deletion_although_every_message_is_lost(world):
 
 async def test_a_deleted_user_who_returns_is_new_and_newer_for_viewers(world):
     n1, n2, ana, bob, _ = await two_nodes(world)
-    await n1.run(n1.node.choices.set_mode("ana", Mode.BUSY, None))
+    await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     await world.sleep(2)
     version = world.stored("ana").version
     await deleted(world, n2)
@@ -300,7 +304,7 @@ async def test_a_deleted_user_who_returns_is_new_and_newer_for_viewers(world):
     assert bob.last("ana").last_seen is None
     assert world.stored("ana").version > version
     assert world.stored("ana").mode is Mode.AUTO
-    await n1.run(n1.node.choices.set_custom("ana", Custom("back")))
+    await n1.run(n1.node.sessions.set_custom("ana", Custom("back")))
     ana.close()
     await world.sleep(60)
     assert bob.last("ana").last_seen is not None
@@ -313,7 +317,7 @@ async def test_a_user_deleted_twice_is_deleted(world):
     await deleted(world, n1)
     await world.sleep(2)
     await ana.connect(n2)
-    await n2.run(n2.node.choices.set_mode("ana", Mode.BUSY, None))
+    await n2.run(n2.node.sessions.set_mode("ana", Mode.BUSY, None))
     await world.sleep(2)
     await deleted(world, n1)
     await world.sleep(2)
@@ -337,7 +341,7 @@ async def test_a_commit_that_was_under_way_does_not_bring_the_user_back(world):
     """n1 decides by what it knew; its batch arrives after the deletion."""
     n1, n2, ana, _, _ = await two_nodes(world)
     slow = Stalled(n1.faulty, "commit")
-    task = n1.freezer.spawn(n1.node.choices.set_mode("ana", Mode.BUSY, None, saved=False), "late")
+    task = n1.freezer.spawn(n1.node.sessions.set_mode("ana", Mode.BUSY, None, saved=False), "late")
     await world.sleep(0.1)
     assert slow.waiting
     await deleted(world, n2)
@@ -371,26 +375,26 @@ async def test_commits_of_unknown_outcome_around_a_deletion_bring_nothing_back(w
 
 async def test_a_recorder_that_flushes_late_writes_nothing_back(world, monkeypatch):
     n1, n2, ana, _, _ = await two_nodes(world)
-    flush = n1.node.recorder.flush
+    flush = n1.node.records.ledger_writer.flush
 
     async def not_yet():
         pass
 
-    monkeypatch.setattr(n1.node.recorder, "flush", not_yet)
-    await n1.run(n1.node.choices.set_mode("ana", Mode.BUSY, None, saved=False))
+    monkeypatch.setattr(n1.node.records.ledger_writer, "flush", not_yet)
+    await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None, saved=False))
     ana.close()
     await world.sleep(2)
-    assert n1.node.recorder.backlog
+    assert n1.node.records.backlog
     await deleted(world, n2)
     await world.sleep(1)
     await n1.run(flush())
-    assert not n1.node.recorder.backlog
+    assert not n1.node.records.backlog
     nothing_is_left_of(world, "ana")
 
 
 async def test_a_shard_that_lost_the_deletion_gets_it_back(world):
     n1, n2, ana, bob, _ = await two_nodes(world)
-    await n1.run(n1.node.choices.set_mode("ana", Mode.BUSY, None))
+    await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     world.faults.remember()
     await deleted(world, n2)
     await world.sleep(0.5)
@@ -403,7 +407,7 @@ async def test_a_shard_that_lost_the_deletion_gets_it_back(world):
 
 async def test_a_deletion_while_the_store_is_away_is_finished_when_it_is_back(world):
     n1, n2, ana, _, _ = await two_nodes(world)
-    await n1.run(n1.node.choices.set_mode("ana", Mode.BUSY, None))
+    await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     await world.sleep(2)
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("commit", "load", "send"))):
         with pytest.raises(UnknownOutcome):
@@ -415,10 +419,10 @@ async def test_a_deletion_while_the_store_is_away_is_finished_when_it_is_back(wo
 
 async def test_a_deletion_that_its_node_did_not_live_to_finish_is_finished_by_another(world):
     n1, n2, ana, _, _ = await two_nodes(world)
-    await n1.run(n1.node.choices.set_mode("ana", Mode.BUSY, None))
+    await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
     await world.sleep(2)
     with world.faults.during(Rule(Fault.UNAVAILABLE, node="n2", calls=("commit", "load", "send"))):
-        n2.freezer.spawn(n2.node.users.delete("ana"), "delete")
+        n2.freezer.spawn(n2.node.admin.delete("ana"), "delete")
         await world.sleep(0.05)
         n2.kill()
     assert world.stored("ana").mode is Mode.BUSY
@@ -445,7 +449,9 @@ async def test_a_beat_with_an_old_token_does_not_bring_the_user_back(world):
     with world.faults.during(Rule(Fault.MESSAGE_LOST), Rule(Fault.TAIL_SILENCE, node="n1")):
         await deleted(world, n2)
         with pytest.raises(ProtocolError, match="token_revoked"):
-            await n1.run(n1.node.rest_beats.beat("ana", "watch", Platform.OTHER, None, issued_at=issued))
+            await n1.run(
+                n1.node.sessions.beat_by_rest("ana", "watch", Platform.OTHER, None, issued_at=issued)
+            )
     await world.sleep(150)
     nothing_is_left_of(world, "ana")
 
@@ -455,7 +461,7 @@ async def test_a_beat_that_passed_the_door_before_the_deletion_does_not_bring_th
     issued = world.now - 1
     await deleted(world, n1)
     with pytest.raises(ProtocolError, match="token_revoked"):
-        await n1.run(n1.node.rest_beats.beat("ana", "watch", Platform.OTHER, None, issued_at=issued))
+        await n1.run(n1.node.sessions.beat_by_rest("ana", "watch", Platform.OTHER, None, issued_at=issued))
     await world.sleep(150)
     nothing_is_left_of(world, "ana")
 
@@ -473,19 +479,19 @@ async def test_on_an_embedded_node_a_kill_right_after_a_deletion_leaves_no_last_
 
 def test_what_a_deleted_user_chose_is_not_taken_for_lost():
     person = Person("ana", 0)
-    person.adopt(b"1", Presence(version=5, mode=Mode.BUSY, chosen=5))
-    person.adopt(b"2", Presence(version=9, erased_at=8))
-    assert person.lost is None
-    person.adopt(b"3", Presence(version=12, mode=Mode.AWAY, chosen=12, erased_at=8))
-    person.adopt(b"4", Presence(version=13, erased_at=8))
-    assert person.lost is not None  # this one the store did lose
+    person.record.adopt(b"1", Presence(version=5, mode=Mode.BUSY, chosen=5))
+    person.record.adopt(b"2", Presence(version=9, erased_at=8))
+    assert person.record.store_lacks is None
+    person.record.adopt(b"3", Presence(version=12, mode=Mode.AWAY, chosen=12, erased_at=8))
+    person.record.adopt(b"4", Presence(version=13, erased_at=8))
+    assert person.record.store_lacks is not None  # this one the store did lose
 
 
 async def test_a_choice_that_was_lost_before_the_deletion_is_not_made_again(world):
     n1, n2, ana, _, _ = await two_nodes(world)
-    await n1.run(n1.node.choices.set_mode("ana", Mode.BUSY, None))
-    person = n1.node.people.find("ana")
-    person.lost = person.presence
+    await n1.run(n1.node.sessions.set_mode("ana", Mode.BUSY, None))
+    person = n1.node.context.people.find("ana")
+    person.record.store_lacks = person.record.presence
     await deleted(world, n2)
     await world.sleep(2)
     nothing_is_left_of(world, "ana")

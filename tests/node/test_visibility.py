@@ -24,12 +24,12 @@ TIMES = PreferencesEdit(share_last_seen=True)
 
 
 async def decide(node, user, edit):
-    return await node.node.privacy.change(user, edit)
+    return await node.node.viewing.change_preferences(user, edit)
 
 
 async def see(node, viewer, target):
     """What REST says, `as_of` aside."""
-    [status] = await node.node.views.statuses(viewer, [target])
+    [status] = await node.node.viewing.statuses(viewer, [target])
     return {key: value for key, value in msgspec.json.decode(status).items() if key != "as_of"}
 
 
@@ -46,14 +46,14 @@ def offline(user, last_seen):
 
 async def busy_life(world, node, client, seconds=100):
     """Whatever a hidden user may do."""
-    await node.node.choices.set_mode(client.user, Mode.BUSY, None)
-    await node.node.choices.set_custom(client.user, Custom("secret"))
+    await node.node.sessions.set_mode(client.user, Mode.BUSY, None)
+    await node.node.sessions.set_custom(client.user, Custom("secret"))
     second = world.client(client.user, "second")
     await second.connect(node)
     await world.sleep(seconds)
     client.act()
-    await node.node.choices.set_mode(client.user, Mode.AUTO, None)
-    await node.node.choices.set_custom(client.user, None)
+    await node.node.sessions.set_mode(client.user, Mode.AUTO, None)
+    await node.node.sessions.set_custom(client.user, None)
     await second.bye()
     await world.sleep(1)
 
@@ -69,7 +69,7 @@ async def test_g1_a_block_is_plain_offline_then_silence_whoever_placed_it(world,
     await world.sleep(1)
     for client in (ana, bob):
         client.forget()
-    await node.node.privacy.block(blocker, blocked)
+    await node.node.viewing.block(blocker, blocked)
     at = world.now
     await world.sleep(0.1)
     for client, target in ((bob, "ana"), (ana, "bob")):
@@ -80,7 +80,7 @@ async def test_g1_a_block_is_plain_offline_then_silence_whoever_placed_it(world,
     await busy_life(world, node, ana)
     await busy_life(world, node, bob)
     assert bob.shown == ana.shown == {}
-    await node.node.privacy.unblock(blocker, blocked)
+    await node.node.viewing.unblock(blocker, blocked)
     await world.sleep(0.1)
     assert bob.saw("ana") == ana.saw("bob") == ["online"]
 
@@ -91,9 +91,9 @@ async def test_a_blocked_viewer_gets_on_every_exit_what_one_who_signed_out_would
     try:
         there, ana2, bob2 = await meet(other)
         for each in (node, there):
-            await each.node.choices.set_custom("ana", Custom("here"))
+            await each.node.sessions.set_custom("ana", Custom("here"))
         await world.sleep(7)
-        await node.node.privacy.block("ana", "bob")
+        await node.node.viewing.block("ana", "bob")
         await ana2.bye()
         await world.sleep(1)
         await busy_life(world, node, ana, 10)
@@ -112,7 +112,7 @@ async def test_who_was_offline_when_blocked_was_last_seen_truly_then(world):
     await world.sleep(100)
     before = await see(node, "bob", "ana")
     bob.forget()
-    await node.node.privacy.block("ana", "bob")
+    await node.node.viewing.block("ana", "bob")
     await ana.connect(node)
     await world.sleep(5)
     assert bob.shown == {}
@@ -124,8 +124,8 @@ async def test_a_blocked_stranger_is_a_stranger(world):
     eve, may = world.client("eve"), world.client("may")
     for client in (eve, may):
         await client.connect(node)
-    await node.node.privacy.block("ana", "eve")
-    await node.node.privacy.block("nobody-at-all", "eve")
+    await node.node.viewing.block("ana", "eve")
+    await node.node.viewing.block("nobody-at-all", "eve")
     assert await eve.watch("ana", "nobody-at-all") == await may.watch("ana", "nobody-at-all")
     assert await see(node, "eve", "ana") == await see(node, "may", "ana") == offline("ana", None)
     assert len(eve.frames) == len(may.frames)
@@ -135,7 +135,7 @@ async def test_a_block_between_strangers_holds_when_they_become_friends(world):
     node, ana, bob = await meet(world)
     eve = world.client("eve")
     await eve.connect(node)
-    await node.node.privacy.block("ana", "eve")
+    await node.node.viewing.block("ana", "eve")
     at = world.now
     await world.sleep(50)
     await world.befriend("ana", "eve")
@@ -147,8 +147,8 @@ async def test_a_block_between_strangers_holds_when_they_become_friends(world):
 
 async def test_g2_a_lost_relation_beats_a_block(world):
     node, ana, bob = await meet(world)
-    await node.node.privacy.block("ana", "bob")
-    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    await node.node.viewing.block("ana", "bob")
+    await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
     await world.sleep(0.1)
     assert (bob.last("ana").last_seen, bob.last("ana").since) == (None, None)
     assert await see(node, "bob", "ana") == offline("ana", None)
@@ -157,30 +157,30 @@ async def test_g2_a_lost_relation_beats_a_block(world):
 async def test_two_blocks_are_one_until_both_are_gone(world):
     """The later one began while the other stood: it goes on with what that one froze."""
     node, ana, bob = await meet(world)
-    await node.node.privacy.block("ana", "bob")
+    await node.node.viewing.block("ana", "bob")
     hidden = await see(node, "bob", "ana")
     await world.sleep(50)
-    await node.node.privacy.block("bob", "ana")
+    await node.node.viewing.block("bob", "ana")
     bob.forget()
     await world.sleep(50)
-    await node.node.privacy.unblock("ana", "bob")
+    await node.node.viewing.unblock("ana", "bob")
     await world.sleep(1)
     assert await see(node, "bob", "ana") == hidden
     assert bob.shown == {}
-    await node.node.privacy.unblock("bob", "ana")
+    await node.node.viewing.unblock("bob", "ana")
     await world.sleep(0.1)
     assert bob.saw("ana") == ["online"]
 
 
 async def test_blocking_twice_and_unblocking_nobody_changes_nothing(world):
     node, ana, bob = await meet(world)
-    await node.node.privacy.unblock("ana", "bob")
-    await node.node.privacy.block("ana", "bob")
+    await node.node.viewing.unblock("ana", "bob")
+    await node.node.viewing.block("ana", "bob")
     hidden = await see(node, "bob", "ana")
     await world.sleep(20)
     bob.forget()
-    await node.node.privacy.block("ana", "bob")
-    await node.node.privacy.unblock("bob", "ana")
+    await node.node.viewing.block("ana", "bob")
+    await node.node.viewing.unblock("bob", "ana")
     await world.sleep(1)
     assert await see(node, "bob", "ana") == hidden
     assert bob.shown == {}
@@ -189,9 +189,9 @@ async def test_blocking_twice_and_unblocking_nobody_changes_nothing(world):
 async def test_a_blocked_contact_stays_in_the_list_of_contacts_as_offline(world):
     node, ana, bob = await meet(world)
     await bob.watch_contacts()
-    await node.node.privacy.block("ana", "bob")
-    assert await node.node.views.count("bob") == {"online": 0, "busy": 0, "away": 0, "offline": 1}
-    assert len(await node.node.views.leaderboard("bob", 10)) == 1
+    await node.node.viewing.block("ana", "bob")
+    assert await node.node.viewing.count("bob") == {"online": 0, "busy": 0, "away": 0, "offline": 1}
+    assert len(await node.node.viewing.leaderboard("bob", 10)) == 1
     newcomer = world.client("bob", "new")
     await newcomer.connect(node)
     await newcomer.watch_contacts()
@@ -227,7 +227,7 @@ async def test_a_blocked_stranger_of_everyone_looks_at_one_who_signed_out(world)
     await eve.connect(node)
     await decide(node, "ana", EVERYONE)
     await eve.watch("ana")
-    await node.node.privacy.block("ana", "eve")
+    await node.node.viewing.block("ana", "eve")
     at = world.now
     await world.sleep(0.1)
     assert eve.last("ana").last_seen == pytest.approx(at, abs=5)
@@ -264,7 +264,7 @@ async def test_a_block_placed_while_nobody_sees_outlasts_it_with_the_earlier_mom
     await decide(node, "ana", NOBODY)
     hidden = await see(node, "bob", "ana")
     await world.sleep(50)
-    await node.node.privacy.block("ana", "bob")
+    await node.node.viewing.block("ana", "bob")
     bob.forget()
     await world.sleep(50)
     await decide(node, "ana", CONTACTS)
@@ -276,14 +276,14 @@ async def test_a_block_placed_while_nobody_sees_outlasts_it_with_the_earlier_mom
 async def test_a_block_lifted_while_nobody_sees_leaves_the_moment_of_the_block(world):
     node, ana, bob = await meet(world)
     await world.befriend("ana", "cy")
-    await node.node.privacy.block("ana", "bob")
+    await node.node.viewing.block("ana", "bob")
     hidden = await see(node, "bob", "ana")
     await world.sleep(50)
     await decide(node, "ana", NOBODY)
     later = await see(node, "cy", "ana")
     await world.sleep(50)
     bob.forget()
-    await node.node.privacy.unblock("ana", "bob")
+    await node.node.viewing.unblock("ana", "bob")
     await world.sleep(3)
     assert await see(node, "bob", "ana") == hidden != later
     assert bob.shown == {}
@@ -296,13 +296,13 @@ async def test_a_block_lifted_while_nobody_sees_leaves_the_moment_of_the_block(w
 
 async def test_invisible_and_blocked_is_hidden_since_the_first_of_them(world):
     node, ana, bob = await meet(world)
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     hidden = await see(node, "bob", "ana")
     await world.sleep(50)
-    await node.node.privacy.block("ana", "bob")
+    await node.node.viewing.block("ana", "bob")
     bob.forget()
     await world.sleep(50)
-    await node.node.choices.set_mode("ana", Mode.AUTO, None)
+    await node.node.sessions.set_mode("ana", Mode.AUTO, None)
     await world.sleep(1)
     assert await see(node, "bob", "ana") == hidden
     assert bob.shown == {}
@@ -320,15 +320,15 @@ async def test_shared_rooms_count_only_where_the_operator_says_so(world):
             await looks.connect(somewhere)
             await may.connect(somewhere)
             rows = [RelationRow("room", "r1", user) for user in ("eve", "may")]
-            await somewhere.node.graph.apply(rows)
+            await somewhere.node.viewing.apply_relations(rows)
             denied = await looks.watch("may")
             assert denied == (["may"] if each is world else [])
         assert eve.saw("may") == ["online"]
-        await there.node.graph.apply([RelationRow("room", "r1", "may", remove=True)])
+        await there.node.viewing.apply_relations([RelationRow("room", "r1", "may", remove=True)])
         await open_house.sleep(0.1)
         assert eve.saw("may") == ["online", "offline"]
         assert eve.last("may").last_seen is None
-        await there.node.graph.apply([RelationRow("room", "r1", "may")])
+        await there.node.viewing.apply_relations([RelationRow("room", "r1", "may")])
         await open_house.sleep(0.1)
         assert eve.saw("may") == ["online", "offline", "online"]
     finally:
@@ -371,7 +371,7 @@ async def test_who_does_not_share_is_seen_without_times_by_everybody(world):
 async def test_a_blocked_viewer_of_one_who_does_not_share_gets_the_bucket_of_that_moment(world):
     node, ana, bob = await meet(world)
     await decide(node, "ana", NO_TIMES)
-    await node.node.privacy.block("ana", "bob")
+    await node.node.viewing.block("ana", "bob")
     assert await see(node, "bob", "ana") == offline("ana", None) | {"last_seen_bucket": "recently"}
     await busy_life(world, node, ana, 10)
     assert await see(node, "bob", "ana") == offline("ana", None) | {"last_seen_bucket": "recently"}
@@ -387,7 +387,7 @@ async def test_buckets_grow_old_for_those_who_hide_as_for_those_who_are_gone():
         await world.ledger.save_last_seen({"ana": long_ago, "cy": long_ago - 5_000})
         for user in ("ana", "cy"):
             await decide(node, user, NO_TIMES)
-        await node.node.privacy.block("ana", "bob")
+        await node.node.viewing.block("ana", "bob")
         ana, bob = world.client("ana"), world.client("bob")
         await ana.connect(node)
         await bob.connect(node)
@@ -397,7 +397,7 @@ async def test_buckets_grow_old_for_those_who_hide_as_for_those_who_are_gone():
         for _ in range(12):
             await world.sleep(10)
             ana.act()
-            await node.node.choices.set_custom("ana", Custom(f"at {world.now}"))
+            await node.node.sessions.set_custom("ana", Custom(f"at {world.now}"))
         [shown], [gone] = bob.shown["ana"], bob.shown["cy"]
         assert shown.value == replace(gone.value, user="ana")
         assert shown.bucket == "within_week"
@@ -415,7 +415,7 @@ async def test_the_leaderboard_orders_by_what_is_shown_and_by_nothing_else(world
     await world.ledger.save_last_seen({"f0": now - 5_000, "f1": now - 4_000, "f3": now - 10 * DAY, "f5": now})
     for friend in ("f1", "f2", "f3", "f5"):
         await decide(node, friend, NO_TIMES)
-    board = [msgspec.json.decode(row)["user_id"] for row in await node.node.views.leaderboard("bob", 10)]
+    board = [msgspec.json.decode(row)["user_id"] for row in await node.node.viewing.leaderboard("bob", 10)]
     assert board == ["f0", "f1", "f5", "f3", "f2", "f4"]
 
 
@@ -432,9 +432,9 @@ async def test_g8_every_connection_and_rest_give_the_same_view_on_every_node(wor
     await world.sleep(3)
     match hiding:
         case "block":
-            await n1.node.privacy.block("ana", "bob")
+            await n1.node.viewing.block("ana", "bob")
         case "unfollow":
-            await n1.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+            await n1.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
         case _:
             edits = {"nobody": NOBODY, "no times": NO_TIMES, "everyone": EVERYONE}
             await decide(n1, "ana", edits[hiding])
@@ -468,13 +468,13 @@ async def test_g10_when_the_message_is_lost_the_other_node_cuts_the_viewer_withi
     await decide(n1, "ana", EVERYONE)
     await world.sleep(3)
     await far.watch("ana")
-    n1.node.engine.send = lost
+    n1.node.context.engine.send = lost
     match change:
         case "block":
-            await n1.node.privacy.block("ana", "bob")
+            await n1.node.viewing.block("ana", "bob")
         case "unfollow":
             await decide(n1, "ana", CONTACTS)
-            await n1.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+            await n1.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
         case _:
             await decide(n1, "ana", NOBODY if change == "nobody" else CONTACTS)
     await world.sleep(2)
@@ -495,10 +495,10 @@ async def test_with_the_message_the_other_node_knows_at_once(world):
     await far.connect(n2)
     await far.watch("ana")
     await world.sleep(5.3)
-    await n1.node.privacy.block("ana", "bob")
+    await n1.node.viewing.block("ana", "bob")
     await world.sleep(0.1)
     assert far.saw("ana") == ["online", "offline"]
-    await n1.node.privacy.unblock("ana", "bob")
+    await n1.node.viewing.unblock("ana", "bob")
     await world.sleep(0.1)
     assert far.saw("ana") == ["online", "offline", "online"]
 
@@ -508,9 +508,9 @@ async def test_g7_what_was_published_before_the_block_is_not_delivered_after_it(
     await world.sleep(1)
     bob.forget()
     # The first goes out at once, the second waits for the end of the tick.
-    await node.node.choices.set_mode("ana", Mode.AWAY, None, saved=False)
-    await node.node.choices.set_mode("ana", Mode.BUSY, None, saved=False)
-    await node.node.privacy.block("ana", "bob")
+    await node.node.sessions.set_mode("ana", Mode.AWAY, None, saved=False)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None, saved=False)
+    await node.node.viewing.block("ana", "bob")
     await world.sleep(1)
     assert bob.saw("ana") == ["away", "offline"]
 
@@ -520,12 +520,12 @@ async def test_g11_what_waits_for_a_slow_reader_is_never_sent_after_a_block(worl
     await world.sleep(1)
     bob.forget()
     outbox = bob.connection.outbox
-    node.node.hub.pause(outbox)
-    await node.node.choices.set_mode("ana", Mode.BUSY, None)
-    await node.node.choices.set_custom("ana", Custom("secret"))
+    node.node.delivery.pause(outbox)
+    await node.node.sessions.set_mode("ana", Mode.BUSY, None)
+    await node.node.sessions.set_custom("ana", Custom("secret"))
     await world.sleep(2)
-    await node.node.privacy.block("ana", "bob")
-    node.node.hub.resume(outbox)
+    await node.node.viewing.block("ana", "bob")
+    node.node.delivery.resume(outbox)
     await world.sleep(1)
     assert bob.saw("ana") == ["offline"]
     assert "secret" not in repr(bob.frames)
@@ -539,9 +539,9 @@ async def test_unaffected_viewers_get_nothing(world):
     await cy.watch("ana")
     await world.sleep(1)
     cy.forget()
-    await node.node.privacy.block("ana", "bob")
-    await node.node.privacy.unblock("ana", "bob")
-    await node.node.graph.apply([RelationRow("follow", "ana", "bob", remove=True)])
+    await node.node.viewing.block("ana", "bob")
+    await node.node.viewing.unblock("ana", "bob")
+    await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
     await decide(node, "bob", NO_TIMES)
     await decide(node, "ana", EVERYONE)
     await decide(node, "ana", PreferencesEdit(public=True))
@@ -553,7 +553,7 @@ async def test_f6_oneself_is_the_truth_however_one_hides(world):
     node, ana, bob = await meet(world)
     await decide(node, "ana", NOBODY)
     await decide(node, "ana", NO_TIMES)
-    await node.node.choices.set_mode("ana", Mode.INVISIBLE, None)
+    await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     assert await ana.watch("ana") == []
     assert ana.saw("ana") == ["online"]
     assert ana.last("ana").since is not None
@@ -565,11 +565,11 @@ async def test_f9_contacts_follow_the_graph_also_to_one_who_blocks(world):
     await bob.watch_contacts()
     cy = world.client("cy")
     await cy.connect(node)
-    await node.node.privacy.block("cy", "bob")
-    await node.node.graph.apply([RelationRow("contact", "bob", "cy")])
+    await node.node.viewing.block("cy", "bob")
+    await node.node.viewing.apply_relations([RelationRow("contact", "bob", "cy")])
     await world.sleep(0.1)
     assert bob.saw("cy") == ["offline"]
-    await node.node.privacy.unblock("cy", "bob")
+    await node.node.viewing.unblock("cy", "bob")
     await world.sleep(0.1)
     assert bob.saw("cy") == ["offline", "online"]
 
@@ -580,13 +580,13 @@ async def test_f9_contacts_follow_the_graph_also_to_one_who_blocks(world):
 @pytest.mark.parametrize("hiding", ["ana blocks", "bob blocks", "nobody", "no times"])
 async def test_i2_who_hides_types_for_nobody_and_gets_no_other_answer(world, hiding):
     node, ana, bob = await meet(world)
-    await node.node.graph.apply([RelationRow("room", "r1", user) for user in ("ana", "bob")])
-    await node.node.typing.open_room(bob.connection, "r1")
+    await node.node.viewing.apply_relations([RelationRow("room", "r1", user) for user in ("ana", "bob")])
+    await node.node.viewing.open_room(bob.connection, "r1")
     match hiding:
         case "ana blocks":
-            await node.node.privacy.block("ana", "bob")
+            await node.node.viewing.block("ana", "bob")
         case "bob blocks":
-            await node.node.privacy.block("bob", "ana")
+            await node.node.viewing.block("bob", "ana")
         case _:
             await decide(node, "ana", NOBODY if hiding == "nobody" else NO_TIMES)
     await type_to(ana, to="bob")
@@ -596,7 +596,7 @@ async def test_i2_who_hides_types_for_nobody_and_gets_no_other_answer(world, hid
 
 async def test_typing_to_a_blocked_stranger_is_refused_as_to_any_stranger(world):
     node, ana, bob = await meet(world)
-    await node.node.privacy.block("eve", "ana")
+    await node.node.viewing.block("eve", "ana")
     sentences = []
     for stranger in ("eve", "may"):
         with pytest.raises(ProtocolError) as refusal:
@@ -610,13 +610,13 @@ async def test_typing_to_a_blocked_stranger_is_refused_as_to_any_stranger(world)
 
 async def test_while_the_ledger_is_away_nothing_is_decided_and_what_holds_goes_on_holding(world):
     node, ana, bob = await meet(world)
-    await node.node.privacy.block("ana", "bob")
+    await node.node.viewing.block("ana", "bob")
     bob.forget()
     world.ledger.away = True
     with pytest.raises(Unavailable):
-        await node.node.privacy.unblock("ana", "bob")
+        await node.node.viewing.unblock("ana", "bob")
     with pytest.raises(Unavailable):
-        await node.node.privacy.block("ana", "cy")
+        await node.node.viewing.block("ana", "cy")
     with pytest.raises(Unavailable):
         await decide(node, "ana", EVERYONE)
     await world.sleep(10)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from herenow.node.delivery import paced
-from herenow.node.delivery.paced import SLICE, Waves
+from herenow.node.delivery.paced import SLICE, PacedDelivery
 
 
 class Named:
@@ -15,7 +15,7 @@ async def test_the_active_come_first_however_long_it_takes_to_go_through_all(mon
     """A slice passes with every viewer who is looked at."""
     told, slow = [], iter(range(1_000_000))
     viewers: list[Any] = [Named(f"{kind}{number}") for number in range(50) for kind in ("idle", "active")]
-    crowd = Waves(
+    crowd = PacedDelivery(
         lambda user: user.startswith("active"),
         lambda _person, found: told.extend(outbox.user for outbox, _ in found),
     )

@@ -6,17 +6,17 @@ from itertools import islice
 import pytest
 
 from herenow.core.shards import shard_of
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import NodeClock
-from herenow.kit.tasks import Tasks
-from herenow.node.metrics import Metrics
-from herenow.node.records.authority import Standing
+from herenow.node import NodeSettings, make_context
+from herenow.node.records.events import RecordEvents
 from herenow.node.records.writer import BATCH, Writer
 from herenow.ports import Batch, Conflict, Fenced, Write, Written
 from herenow_testing.contracts.engine import record, user_of, users_of
 from herenow_testing.faults.faulty_engine import Fault, Faults, FaultyEngine, Rule
 from herenow_testing.world.manual_clock import START
+from herenow_testing.world.memory_ledger import MemoryLedger
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -30,21 +30,23 @@ class Desk:
         self.faults = Faults(seed=3, store=self.store)
         self.engine = FaultyEngine(MemoryEngine(self.store), self.faults, "n1")
         self.clock = NodeClock(START, monotonic=loop.time)
-        self.standing = Standing(self.clock, 10.0)
+        settings = NodeSettings(embedded=embedded)
+        self.context = make_context(self.engine, MemoryLedger(), settings, clock=self.clock)
+        self.standing = self.context.authority
         self.standing.renewed = loop.time()
+        self.tasks = self.context.tasks
+        self.metrics = self.context.metrics
         self.losses = []
-        self.tasks = Tasks()
-        self.metrics = Metrics()
-        self.writer = Writer(
-            self.engine,
-            self.standing,
-            self.clock,
-            self.tasks,
-            self.metrics,
-            lambda shard, row, asked=None: self.losses.append((shard, row)),
-            embedded=embedded,
-        )
+        events = RecordEvents()
+        events.subscribe_store(self)
+        self.writer = Writer(self.context, events)
         self.user = user_of(self.engine, 0)
+
+    def on_loss(self, shard, row, asked=None):
+        self.losses.append((shard, row))
+
+    def on_remote_change(self, person):
+        raise AssertionError("a writer reads no records")
 
     async def write(self, expected, new, user=None):
         [result] = await self.write_all(Write(user or self.user, expected, new))

@@ -9,12 +9,10 @@ from structlog.testing import capture_logs
 from tests.relations.application import SECRET, answer, application
 
 from herenow.errors import Unavailable
-from herenow.kit import circuit_breaker
+from herenow.kit.retry import Backoff
 from herenow.ports import Relation, SourceHealth
-from herenow.relations.callback import signed_client
-from herenow.relations.callback.failures import Failed
+from herenow.relations.callback import CallbackRelations, Failed, signed_client
 from herenow.relations.callback.questions import MOST_CONTACTS, MOST_PAIRS
-from herenow.relations.callback.source import CallbackRelations
 
 NOW = 1_800_000_000_000
 MUTUAL = Relation(mutual_follow=True)
@@ -168,7 +166,7 @@ async def test_few_requests_are_under_way_at_a_time(app, source):
 
 
 async def test_too_many_questions_are_refused_at_once(app, source, monkeypatch):
-    monkeypatch.setattr("herenow.relations.callback.batcher.MOST_WAITING", 10)
+    monkeypatch.setattr("herenow.relations.callback.source.MOST_WAITING", 10)
     with pytest.raises(Failed, match="wait"):
         await source.between("ana", [f"user-{n}" for n in range(11)], NOW)
     await asyncio.sleep(0.02)
@@ -392,14 +390,13 @@ async def test_trouble_is_named_and_is_never_a_permission(app, source, health, m
 
 
 async def test_a_dead_application_is_left_alone_and_noticed_when_it_is_back(app, source, health, monkeypatch):
-    monkeypatch.setattr(circuit_breaker, "SHORTEST", 0.05)
-    monkeypatch.setattr(circuit_breaker, "LONGEST", 0.05)
+    monkeypatch.setattr(signed_client, "PAUSES", Backoff(0.05))
     await source.between("ana", ["bo"], NOW)
     await app.die()
     while not health.errors["resting"]:
         with pytest.raises(Failed):
             await source.between("ana", ["bo"], NOW)
-    assert health.errors["unreachable"] == circuit_breaker.PATIENCE
+    assert health.errors["unreachable"] == signed_client.FAILURES
     await app.start()
     app.relate("ana", "bo")
     async with asyncio.timeout(30):
@@ -417,8 +414,8 @@ async def test_a_hanging_application_is_waited_for_a_few_times_only(app, source,
     for _ in range(10):
         with pytest.raises(Failed):
             await source.between("ana", ["bo"], NOW)
-    assert health.errors == {"timeout": circuit_breaker.PATIENCE, "resting": 10 - circuit_breaker.PATIENCE}
-    assert len(app.asked) == circuit_breaker.PATIENCE
+    assert health.errors == {"timeout": signed_client.FAILURES, "resting": 10 - signed_client.FAILURES}
+    assert len(app.asked) == signed_client.FAILURES
 
 
 async def test_who_waits_for_a_turn_waits_no_longer_than_the_deadline(app, source, health, hasty):

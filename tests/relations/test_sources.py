@@ -3,12 +3,10 @@
 import pytest
 
 from herenow.errors import ConfigurationError
-from herenow.kit.circuit_breaker import LONGEST, PATIENCE, SHORTEST, Rest
 from herenow.ports import Relation, SourceHealth
-from herenow.relations import SourceOptions, open_relations
+from herenow.relations import OpenRelations, SourceOptions, open_relations
+from herenow.relations.callback import CallbackRelations
 from herenow.relations.callback.signature import signature
-from herenow.relations.callback.source import CallbackRelations
-from herenow.relations.open import OpenRelations
 from herenow_testing.world.memory_ledger import MemoryLedger
 
 
@@ -48,42 +46,3 @@ def test_the_signature_is_what_the_documentation_says():
 
 
 OPENSSL = "846ddf38a7e52d793fa03684746633a41e098dfac7cc9054311198326f6293a6"
-
-
-def test_after_some_failures_nothing_is_sent_for_a_growing_while():
-    rest = Rest()
-    for _ in range(PATIENCE - 1):
-        assert rest.admits(0.0)
-        rest.failed(0.0)
-    assert rest.admits(0.0)
-    now, pauses = 0.0, []
-    for _ in range(6):
-        rest.failed(now)
-        began = now
-        while not rest.admits(now):
-            now += 0.25
-        pauses.append(now - began)
-    assert pauses[0] == SHORTEST
-    assert pauses == sorted(pauses)
-    assert pauses[-1] == LONGEST
-
-
-def test_a_single_question_finds_out():
-    rest = Rest()
-    for _ in range(PATIENCE):
-        rest.failed(0.0)
-    assert rest.admits(LONGEST)
-    assert not rest.admits(LONGEST)
-    rest.given_up()
-    assert rest.admits(LONGEST)
-    rest.answered()
-    assert all(rest.admits(LONGEST) for _ in range(3))
-
-
-def test_an_answer_makes_up_for_all_failures_before_it():
-    rest = Rest()
-    for _ in range(3):
-        for _ in range(PATIENCE - 1):
-            rest.failed(0.0)
-        rest.answered()
-    assert rest.admits(0.0)

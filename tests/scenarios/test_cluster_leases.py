@@ -15,7 +15,7 @@ from tests.processes import PATIENCE
 from tests.redis_servers import ClusterGroup
 
 from herenow.core.shards import shard_of
-from herenow.engines.redis.keys import slot_of
+from herenow.engines.redis import slot_of
 
 pytestmark = pytest.mark.xdist_group("cluster leases")
 

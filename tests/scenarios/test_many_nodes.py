@@ -13,7 +13,7 @@ from tests.faults.fleet import LATE, SHARDS, Fleet
 from tests.redis_servers import running, trim
 from tests.scenarios.stage import Stage
 
-from herenow.engines.redis.keys import ShardKeys
+from herenow.engines.redis import ShardKeys
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("many nodes")]
 

@@ -21,7 +21,7 @@ from tests.roaming import Beating, Device
 
 from herenow.core.model import UNLEASED
 from herenow.engines import make_engine
-from herenow.node.records.pages import pages
+from herenow.node.records.paging import pages
 
 pytestmark = pytest.mark.xdist_group("real processes")
 

@@ -16,7 +16,7 @@ from bench.load import Crowd, Http, handshake, masked, names, subscription, toke
 from bench.server import Server, herenow
 
 from bench import machine
-from herenow.core.pacing import LONGEST, Crowds
+from herenow.core.limits import LONGEST_WAVE, FanoutLimits
 
 VIEWERS = 6_000
 TABS = 3
@@ -75,7 +75,7 @@ def descriptors() -> None:
 
 
 def test_six_thousand_viewers_of_one_person(descriptors: None) -> None:
-    assert Crowds().pace_above == 5_000  # the default, which this server has
+    assert FanoutLimits().pace_above == 5_000  # the default, which this server has
     users = [user for user in names((VIEWERS + MORE) // TABS) for _ in range(TABS)]
     with herenow(relations="open", push_ceiling=CEILING) as server, Crowd(server) as crowd:
         clients = crowd.join(map(handshake, users[:VIEWERS]), frames_each=2)
@@ -101,7 +101,7 @@ def _paced_with_the_active_first(audience: Audience, idle: frozenset[int]) -> No
     active_ones = [told[0]["as_of"] for client, told in audience.told.items() if client not in idle]
     idle_ones = [told[0]["as_of"] for client, told in audience.told.items() if client in idle]
     assert max(active_ones) <= min(idle_ones)
-    lasts = 1000 * Crowds().lasts(VIEWERS)
+    lasts = 1000 * FanoutLimits().lasts(VIEWERS)
     assert lasts / 2 < max(idle_ones) - heard[0]["since"] < lasts + SLACK
     audience.forget()
 
@@ -129,7 +129,7 @@ def _what_is_hidden_meanwhile_is_not_shown(crowd: Crowd, audience: Audience, sta
     assert VIEWERS // 10 <= len(shown) < VIEWERS
     assert all(status["as_of"] <= hidden_at for status in shown)
     last = [told[-1] for told in audience.told.values()]
-    assert max(status["as_of"] for status in last) - hidden_at < 1000 * LONGEST + SLACK
+    assert max(status["as_of"] for status in last) - hidden_at < 1000 * LONGEST_WAVE + SLACK
     audience.forget()
 
 
@@ -148,7 +148,7 @@ def _on_demand_above_the_ceiling(
         answer = {}
         while answer.get("status") != "online":
             answer = json.loads(http.fetch(http.request("GET", "/api/v1/presence/star"))[1])
-    crowd.settle(2 * Crowds().lasts(VIEWERS + MORE))
+    crowd.settle(2 * FanoutLimits().lasts(VIEWERS + MORE))
     assert not any(audience.told.values())
     asks = newcomers[0]
     crowd.send(asks, subscription(["star"]))

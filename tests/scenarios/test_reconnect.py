@@ -22,7 +22,7 @@ from tests.redis_servers import running
 
 from bench import machine
 from herenow.engines import make_engine
-from herenow.node.records.pages import pages
+from herenow.node.records.paging import pages
 
 pytestmark = pytest.mark.xdist_group("many sockets")
 

@@ -18,12 +18,12 @@ from herenow.client.presence import Presence
 from herenow.client.roster import Roster
 from herenow.core.model import Bucket, Custom, Device, Mode, OwnView, Platform, Status, View
 from herenow.errors import ProtocolError
-from herenow.wire import shapes
+from herenow.wire import answers, shapes
 from herenow.wire.codes import CLOSES, DENIALS
 from herenow.wire.decode import decode_frame
 from herenow.wire.frames import SubscribeFrame
 from herenow.wire.ids import parse_id
-from herenow.wire.server_frames import SaidStatus, read_frame
+from herenow.wire.server_frames import read_frame
 
 FOLDER = Path(__file__).parents[2] / "spec" / "vectors"
 NOW = 1_763_251_200_000
@@ -147,7 +147,7 @@ MADE: dict[str, Callable[[], bytes]] = {
         beat_every=30.0,
         idle_after=300.0,
         server_time=NOW,
-        limits=shapes.Limits(500, 65_536, 1000),
+        limits=shapes.WelcomeLimits(500, 65_536, 1000),
     ),
     "self": lambda: shapes.self_frame(
         shapes.self_body(
@@ -229,7 +229,7 @@ def test_roster(story):
 def happen(roster: Roster, step: dict[str, Any]) -> list[Any]:
     match step:
         case {"take": said}:
-            change = roster.take(Presence.said(msgspec.convert(said, SaidStatus)))
+            change = roster.take(Presence.said(msgspec.convert(said, answers.StatusAnswer)))
         case {"deny": [user, reason]}:
             assert reason in DENIALS
             change = roster.deny(user, reason)

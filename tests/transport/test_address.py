@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from herenow.errors import ConfigurationError
-from herenow.transport.http.address import held, joined, listening, url_of
+from herenow.transport.address import held, joined, listening, url_of
 
 HOST = "127.0.0.1"
 

@@ -18,11 +18,11 @@ from tests.processes import PATIENCE, SECRET, Client, token
 from websockets.exceptions import InvalidStatus
 
 from herenow.app import running
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.sessions.modes import Choices
+from herenow.node.people import Outbox
+from herenow.node.sessions.modes import Modes
 from herenow.node.viewing.subscriptions import Granted, Subscriptions
 from herenow.settings import Settings
-from herenow.transport.http.listener import Listener
+from herenow.transport.http import Listener
 
 
 class Here:
@@ -396,7 +396,7 @@ async def test_a_command_that_fails_is_answered_and_those_behind_it_are_done(
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a mistake")
 
-    monkeypatch.setattr(Choices, "set_mode", broken)
+    monkeypatch.setattr(Modes, "set_mode", broken)
     with capture_logs() as logs:
         async with here.client("ana") as ana:
             await ana.send("presence.set", mode="busy", id=1)

@@ -7,11 +7,10 @@ import pytest
 from tests.processes import SECRET
 
 from herenow.core.model import Platform
-from herenow.transport.auth.auth import Auth
-from herenow.transport.auth.tokens import mint
-from herenow.transport.server import LOOK_AGAIN, Gateway, GatewaySettings
+from herenow.transport.auth import Auth, mint
+from herenow.transport.server import LOOK_AGAIN, WebSocketServer, WebSocketSettings
 from herenow.transport.session import ClientSession
-from herenow.transport.websocket.registry import Sockets
+from herenow.transport.websocket import Sockets
 from herenow.wire.codes import Close
 from herenow.wire.frames import Refresh
 from herenow_testing.world.world import World
@@ -44,7 +43,7 @@ class Door:
         self.world = world
 
     def token(self, ttl):
-        return mint(SECRET, "ana", scope=None, ttl=ttl, now=self.gateway.node.clock.now() / 1000)
+        return mint(SECRET, "ana", scope=None, ttl=ttl, now=self.gateway.node.context.clock.now() / 1000)
 
     def come(self, ttl):
         claims = self.gateway.auth.check(self.token(ttl))
@@ -56,8 +55,8 @@ async def a_door():
     """Not a fixture: its time would not be the test's."""
     world = World()
     node = (await world.start("n1")).node
-    settings = GatewaySettings(beat_every=30, max_frame=65536, max_subscriptions=500, max_bulk=1000)
-    gateway = Gateway(node, Auth(SECRET, node.clock, DAY), Sockets(100), settings)
+    settings = WebSocketSettings(beat_every=30, max_frame=65536, max_subscriptions=500, max_bulk=1000)
+    gateway = WebSocketServer(node, Auth(SECRET, node.context.clock, DAY), Sockets(100), settings)
     gateway.start()
     yield Door(gateway, world)
     await gateway.stop()

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.transport.issuer import ALGORITHMS, jwks, number, public_jwk
 
+from herenow.transport.auth import BadKeys
 from herenow.transport.auth.jwks import MAX_BYTES, MAX_KEYS, parse_jwks
-from herenow.transport.auth.public_keys import BadKeys
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -8,12 +8,10 @@ import pytest
 from tests.transport.issuer import issuing, jwks, public_jwk, signed
 
 from herenow.errors import ConfigurationError, ProtocolError
-from herenow.transport.auth.auth import Auth
+from herenow.transport.auth import Auth, BadKeys, Expected, KeysPending
 from herenow.transport.auth.jwks import MAX_BYTES
 from herenow.transport.auth.key_sources import LONGEST, SHORTEST, FileSource, Read, UrlSource
 from herenow.transport.auth.keyring import TRIED
-from herenow.transport.auth.public_keys import BadKeys, KeysPending
-from herenow.transport.auth.tokens import Expected
 from herenow_testing.world.manual_clock import LoopClock
 
 SECRET = "s" * 32

@@ -7,7 +7,7 @@ from tests.processes import SECRET
 from tests.transport.test_expiry import a_door
 
 from herenow.core.model import Platform
-from herenow.transport.auth.tokens import mint
+from herenow.transport.auth import mint
 from herenow.transport.session import ClientSession
 from herenow.wire.codes import Close
 
@@ -26,7 +26,7 @@ class Line:
 
 
 def come(door, device="d1"):
-    clock = door.gateway.node.clock
+    clock = door.gateway.node.context.clock
     claims = door.gateway.auth.check(mint(SECRET, "ana", scope=None, ttl=3600, now=clock.now() / 1000))
     session = ClientSession(door.gateway, claims, device, Platform.WEB)
     session.on_open(Line())
@@ -44,7 +44,7 @@ async def test_grace_begins_with_the_fin_and_not_when_its_turn_comes():
         ana = come(door)
         await door.world.sleep(5)
         ana.on_leaving()
-        left = door.gateway.node.clock.now()
+        left = door.gateway.node.context.clock.now()
         await door.world.sleep(2)
         ana.on_closed(None, "")
         assert await lost_at(door) == left
@@ -55,7 +55,7 @@ async def test_a_connection_that_is_reset_is_lost_now():
         ana = come(door)
         await door.world.sleep(5)
         ana.on_closed(None, "")
-        now = door.gateway.node.clock.now()
+        now = door.gateway.node.context.clock.now()
         assert await lost_at(door) == now
 
 
@@ -66,7 +66,7 @@ async def test_an_end_that_we_chose_is_lost_when_it_is_done():
         ana.end(Close.UNAUTHORIZED, "token_expired")
         await door.world.sleep(2)
         ana.on_closed(Close.UNAUTHORIZED, "")
-        now = door.gateway.node.clock.now()
+        now = door.gateway.node.context.clock.now()
         assert await lost_at(door) == now
 
 
@@ -77,7 +77,7 @@ async def test_of_two_tabs_the_last_that_was_heard_counts():
         one.on_leaving()
         await door.world.sleep(1)
         other.on_leaving()
-        left = door.gateway.node.clock.now()
+        left = door.gateway.node.context.clock.now()
         await door.world.sleep(1)
         other.on_closed(None, "")
         one.on_closed(None, "")
@@ -101,9 +101,9 @@ async def test_who_is_reset_is_lost_when_that_is_told_and_not_when_its_turn_come
         ana = come(door)
         await door.world.sleep(5)
         waiting = []
-        door.gateway.departures = SimpleNamespace(take=waiting.append, finish=lambda: None)
+        door.gateway.close_queue = SimpleNamespace(take=waiting.append, finish=lambda: None)
         ana.on_closed(None, "")
-        left = door.gateway.node.clock.now()
+        left = door.gateway.node.context.clock.now()
         await door.world.sleep(2)
         [depart] = waiting
         depart()

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from herenow.settings import Settings
-from herenow.transport.http.listener import Listener
+from herenow.transport.http import Listener
 
 SECRET = "a secret of at least 32 bytes, for tests"
 

@@ -17,11 +17,10 @@ from tests.processes import PATIENCE, token
 from tests.transport.test_contract_over_websocket import Here, settings
 
 from herenow import app
-from herenow.api import app as api
+from herenow.api import application as api
 from herenow.app import running
 from herenow.core.model import Custom
-from herenow.transport.http import sse
-from herenow.transport.http.listener import Listener
+from herenow.transport.http import Listener, sse
 
 Event = dict[str, Any]
 
@@ -131,7 +130,7 @@ class Node(Here):
     async def settled(self, streams: int) -> None:
         """So many streams are open."""
         async with asyncio.timeout(PATIENCE):
-            while self.node.metrics.streams != streams:
+            while self.node.context.metrics.streams != streams:
                 await asyncio.sleep(0.005)
 
 
@@ -291,7 +290,7 @@ async def test_a_question_that_makes_no_sense_is_refused(
 ) -> None:
     answer = await here.by("ana", "GET", f"/presence/stream?{query}")
     assert (answer.status_code, answer.json()["code"]) == (status, code)
-    assert here.node.metrics.streams == 0
+    assert here.node.context.metrics.streams == 0
 
 
 async def test_tokens_and_origins_are_those_of_rest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +309,7 @@ async def test_head_promises_a_stream_and_opens_none(here: Node) -> None:
     answer = await here.by("ana", "HEAD", "/presence/stream?contacts=true")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/event-stream"
-    assert here.node.metrics.streams == 0
+    assert here.node.context.metrics.streams == 0
 
 
 async def test_streams_and_sockets_of_a_user_share_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +343,7 @@ async def test_a_node_without_room_says_so(here: Node, monkeypatch: pytest.Monke
     monkeypatch.setattr("herenow.transport.websocket.registry.Sockets.full", True)
     answer = await here.by("ana", "GET", "/presence/stream?user_ids=bo")
     assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
-    assert here.node.metrics.streams == 0
+    assert here.node.context.metrics.streams == 0
 
 
 # How it ends
@@ -356,7 +355,7 @@ async def test_a_token_that_ends_ends_its_stream_with_a_word(here: Node) -> None
     assert [event["type"] for event in events] == ["presence.statuses", "presence.error"]
     assert events[1]["code"] == "token_expired"
     await here.settled(0)
-    assert here.node.metrics.stream_ends == {"token_expired": 1}
+    assert here.node.context.metrics.stream_ends == {"token_expired": 1}
 
 
 async def test_a_drain_ends_every_stream_with_a_time_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,7 +373,7 @@ async def test_a_drain_ends_every_stream_with_a_time_to_come_back(monkeypatch: p
         stream.writer.close()
     spread = {line for stream in streams for line in stream.lines[3:] if line.startswith("retry: ")}
     assert len(spread) > 5
-    assert here.node.metrics.streams == 0
+    assert here.node.context.metrics.streams == 0
 
 
 async def test_a_silent_stream_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,9 +409,9 @@ async def test_a_client_that_goes_is_forgotten_everywhere(
             await stream.sees("bo", "online")
             stream.writer.close()  # nobody reads while requests wait: the next signs of life find out
         await here.settled(0)
-    assert here.node.people.find("ana") is None
-    assert here.node.people.find("zed") is None
-    assert here.node.metrics.stream_ends == {"client": 1}
+    assert here.node.context.people.find("ana") is None
+    assert here.node.context.people.find("zed") is None
+    assert here.node.context.metrics.stream_ends == {"client": 1}
 
 
 async def test_a_reader_that_stops_is_bounded_then_cut_off_and_nobody_else_waits(
@@ -430,7 +429,7 @@ async def test_a_reader_that_stops_is_bounded_then_cut_off_and_nobody_else_waits
         async with here.stream(ids, receive_buffer=4096) as ana, here.stream(ids, "carl") as carl:
             await carl.chunk()
             await here.settled(2)
-            [slow] = [stream for stream in here.node.streams if stream.user == "ana"]
+            [slow] = [stream for stream in here.node.viewing.streams if stream.user == "ana"]
             latest: dict[str, Event] = {}
             reading = asyncio.create_task(follow(carl, latest))
             async with asyncio.timeout(PATIENCE):
@@ -438,13 +437,13 @@ async def test_a_reader_that_stops_is_bounded_then_cut_off_and_nobody_else_waits
                 while not slow.outbox.closed:
                     round_ += 1
                     for user in crowd:
-                        await here.node.choices.set_custom(user, custom(round_), saved=False)
+                        await here.node.sessions.set_custom(user, custom(round_), saved=False)
                     assert len(slow.outbox.dirty or ()) <= len(crowd)
                     while any(text_of(latest.get(user)) != custom(round_).text for user in crowd):
                         assert not reading.done()
                         await asyncio.sleep(0.005)
             await here.settled(1)
-            assert here.node.metrics.stream_ends["stuck"] == 1
+            assert here.node.context.metrics.stream_ends["stuck"] == 1
             await here.by("u7", "PUT", "/presence/mode", json={"mode": "busy"})
             async with asyncio.timeout(PATIENCE):
                 while latest["u7"]["status"] != "busy":
@@ -481,4 +480,4 @@ async def test_many_streams_each_get_their_own(here: Node) -> None:
     for stream in streams:
         stream.writer.transport.abort()
     await here.settled(0)
-    assert here.node.people.find("v0") is None
+    assert here.node.context.people.find("v0") is None

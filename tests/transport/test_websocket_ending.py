@@ -1,6 +1,5 @@
 """Does every connection end, exactly once, in bounded time, and with the right words?"""
 
-import asyncio
 import struct
 from collections.abc import Iterator
 
@@ -10,7 +9,6 @@ from tests.transport.test_websocket_rig import (
     BINARY,
     CLOSE,
     CONTINUATION,
-    PATIENCE,
     PING,
     PONG,
     TEXT,
@@ -20,7 +18,7 @@ from tests.transport.test_websocket_rig import (
     frame,
 )
 
-from herenow.transport.websocket.contract import Limits, Socket
+from herenow.transport.websocket import Socket, SocketLimits
 
 running, server = rig.running, rig.server
 
@@ -28,7 +26,9 @@ running, server = rig.running, rig.server
 @pytest.fixture(scope="module", params=rig.IMPLEMENTATIONS)
 def hasty(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server whose patience ends within the test's."""
-    with Server(request.param, limits=Limits(close_timeout=0.2, linger=0.1, high_water=20_000)) as server:
+    with Server(
+        request.param, limits=SocketLimits(close_timeout=0.2, linger=0.1, high_water=20_000)
+    ) as server:
         yield server
 
 
@@ -270,30 +270,29 @@ def test_all_can_be_closed_each_with_its_own_reason_and_waited_for(implementatio
         waits = iter(range(100, 200))
         clients = [server.connect() for _ in range(10)]
         assert server.call(lambda: server.registry.count) == 10
-        server.call(lambda: server.registry.close_all(1012, lambda: f"retry_after_ms={next(waits)}"))
-        emptied = asyncio.run_coroutine_threadsafe(server.registry.emptied(), server.event_loop)
+
+        def close_all() -> None:
+            for each in server.registry:
+                each.close(1012, f"retry_after_ms={next(waits)}")
+
+        server.call(close_all)
         reasons = set()
         for client in clients:
             [(opcode, payload)] = [client.read_frame() or (0, b"")]
             assert (opcode, payload[:2]) == (CLOSE, struct.pack("!H", 1012))
             reasons.add(payload[2:].decode())
-            assert not emptied.done()
+            assert server.call(lambda: server.registry.count)
             client.send(frame(CLOSE, payload[:2]))
             assert client.read_to_end() == []
             client.tcp.close()
         assert reasons == {f"retry_after_ms={n}" for n in range(100, 110)}
-        emptied.result(PATIENCE)
-        assert server.call(lambda: server.registry.count) == 0
+        server.until_empty()
 
 
-def test_waiting_for_nobody_is_over_at_once(server: Server):
-    async def wait() -> None:
-        server.registry.abort_all()
-        await server.registry.emptied()
-        await server.registry.emptied()
-
+def test_all_can_be_aborted(server: Server):
     with server.connect():
-        asyncio.run_coroutine_threadsafe(wait(), server.event_loop).result(PATIENCE)
+        server.call(server.registry.abort_all)
+        server.until_empty()
 
 
 def test_the_registry_is_walked_as_it_was(server: Server):

@@ -6,9 +6,16 @@ import pytest
 from tests.transport import test_websocket_rig as rig
 from tests.transport.test_websocket_rig import CLOSE, HANDSHAKE, TEXT, Client, Server, frame, lines
 
-from herenow.transport.websocket.contract import Accept, Acceptor, Farewell, Refuse, Upgrade
+from herenow.transport.websocket import (
+    Accept,
+    Acceptor,
+    CloseOnOpen,
+    Refuse,
+    Upgrade,
+    descriptors_allowed,
+    sockets_within,
+)
 from herenow.transport.websocket.handshake import read_upgrade
-from herenow.transport.websocket.registry import descriptors_allowed, sockets_within
 
 running, server = rig.running, rig.server
 
@@ -62,7 +69,7 @@ def test_the_acceptor_sees_what_the_client_said(server: Server):
 
     def acceptor(upgrade: Upgrade) -> Accept:
         seen.append(upgrade)
-        return Accept(Farewell(1000))
+        return Accept(CloseOnOpen(1000))
 
     server.acceptor = acceptor
     with Client(server.port) as client:
@@ -108,7 +115,7 @@ def test_a_header_that_may_be_said_once_is_refused_also_with_the_same_value(valu
 
 
 def test_the_chosen_subprotocol_is_answered(server: Server):
-    server.acceptor = lambda _upgrade: Accept(Farewell(4401, "no token"), "herenow.v1")
+    server.acceptor = lambda _upgrade: Accept(CloseOnOpen(4401, "no token"), "herenow.v1")
     with Client(server.port) as client:
         client.send(
             lines(*HANDSHAKE, "Sec-WebSocket-Protocol: herenow.token.x", "Sec-WebSocket-Protocol: herenow.v1")
@@ -172,7 +179,7 @@ def test_the_acceptor_refuses_with_a_plain_answer_and_frames_sent_early_are_igno
 
 
 def offers_what_was_not_asked(_upgrade: Upgrade) -> Accept:
-    return Accept(Farewell(1000), "never.offered")
+    return Accept(CloseOnOpen(1000), "never.offered")
 
 
 def raises(_upgrade: Upgrade) -> Accept:
@@ -241,7 +248,7 @@ def test_who_comes_when_it_is_full_hears_why_and_beyond_that_gets_a_503(implemen
         take = server.acceptor
 
         def acceptor(upgrade: Upgrade) -> Accept | Refuse:
-            return Accept(Farewell(1013, "retry_after_ms=500")) if server.registry.full else take(upgrade)
+            return Accept(CloseOnOpen(1013, "retry_after_ms=500")) if server.registry.full else take(upgrade)
 
         server.acceptor = acceptor
         with (

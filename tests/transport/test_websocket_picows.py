@@ -1,6 +1,5 @@
 """What do we lean on in picows, and does it hold? Its constructor, its logger, its buffers."""
 
-import asyncio
 import gc
 import socket
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ import pytest
 from picows import WSTransport
 from tests.transport.test_websocket_rig import (
     CONTINUATION,
-    PATIENCE,
     TEXT,
     Client,
     Server,
@@ -19,20 +17,19 @@ from tests.transport.test_websocket_rig import (
 )
 
 from herenow.errors import ConfigurationError
-from herenow.transport.http.first_bytes import Front
-from herenow.transport.websocket.contract import Limits, Refuse
+from herenow.transport.http.first_bytes import ProtocolSniffer
+from herenow.transport.http.uvicorn_patches import HttpProtocol
+from herenow.transport.websocket import Refuse, SocketLimits, Sockets
 from herenow.transport.websocket.framing import Drain
-from herenow.transport.websocket.handshake import Http
-from herenow.transport.websocket.picows import seam
-from herenow.transport.websocket.picows.seam import check_seam, picows_protocol
+from herenow.transport.websocket.picows import picows_protocol, self_test
+from herenow.transport.websocket.picows.self_test import run_self_test
 from herenow.transport.websocket.picows.socket import (
-    Leash,
-    Listener,
+    FrameListener,
+    ParserErrorTap,
     PicowsProtocol,
     PicowsSocket,
-    Witness,
+    TransportGuard,
 )
-from herenow.transport.websocket.registry import Sockets
 
 SMALL = 2048 - 256  # what picows offers of the smallest read buffer it makes
 
@@ -52,27 +49,6 @@ def room_to_read(server: Server, client: Client) -> int:
         return len(protocol.get_buffer(-1))
 
     return server.call(look)
-
-
-# What is kept
-
-
-def test_an_open_socket_keeps_no_future_that_nobody_awaits(server: Server):
-    with server.connect() as client:
-
-        def look() -> list[object]:
-            socket = client.handler.socket
-            assert isinstance(socket, PicowsSocket)
-            kept = [*gc.get_referents(socket._tcp.get_protocol()), *gc.get_referents(socket._transport)]
-            return [each for each in kept if isinstance(each, asyncio.Future)]
-
-        assert server.call(look) == []
-
-
-def test_opening_a_socket_leaves_the_running_loop_as_it_was(server: Server):
-    loop = server.call(asyncio.get_running_loop)
-    with server.connect():
-        assert server.call(asyncio.get_running_loop) is loop
 
 
 # Buffers
@@ -120,12 +96,22 @@ def test_a_slow_reader_that_sends_much_still_gets_everything_in_order(server: Se
 
 
 def until_empty(server: Server) -> None:
-    asyncio.run_coroutine_threadsafe(server.registry.emptied(), server.event_loop).result(PATIENCE)
+    server.until_empty()
     server.call(lambda: None)  # by now the loop has left the last callback of the last connection
 
 
 def alive() -> list[str]:
-    kinds = (PicowsSocket, PicowsProtocol, Listener, Leash, Witness, WSTransport, Front, Http, Drain)
+    kinds = (
+        PicowsSocket,
+        PicowsProtocol,
+        FrameListener,
+        TransportGuard,
+        ParserErrorTap,
+        WSTransport,
+        ProtocolSniffer,
+        HttpProtocol,
+        Drain,
+    )
     return sorted(type(thing).__name__ for thing in gc.get_objects() if type(thing) in kinds)
 
 
@@ -153,30 +139,30 @@ def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(server: Ser
         gc.enable()
 
 
-# The seam
+# The self-test
 
 
-def test_the_seam_holds_with_the_picows_installed():
-    check_seam()
+def test_the_self_test_passes_with_the_installed_picows():
+    run_self_test()
 
 
-async def test_the_seam_can_be_checked_inside_a_running_loop():
-    check_seam()
+async def test_the_self_test_can_run_inside_a_running_loop():
+    run_self_test()
 
 
 def test_another_version_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(seam, "version", lambda _name: "3.0.1")
+    monkeypatch.setattr(self_test, "version", lambda _name: "3.0.1")
     with pytest.raises(
         ConfigurationError, match=r"^picows 3\.0\.1 does not fit .* install picows==2\.3\.\* or use"
     ):
-        check_seam()
+        run_self_test()
 
 
 def wrong_constructor(protocol: PicowsProtocol, socket: PicowsSocket, subprotocol: str | None) -> None:
     PicowsProtocol.__base__.__init__(protocol, host_port=None, ws_path=None, is_client_side=False)
 
 
-def deaf(_witness: Witness, _message: str, *_args: object) -> None:
+def deaf(_tap: ParserErrorTap, _message: str, *_args: object) -> None:
     pass
 
 
@@ -189,16 +175,16 @@ def no_answer(_protocol: PicowsProtocol, _data: bytes) -> None:
     [
         (PicowsProtocol, "_construct", wrong_constructor, r"__init__\(\) "),
         (PicowsProtocol, "_feed", no_answer, "the handshake was not answered"),
-        (Witness, "error", deaf, "a malformed frame was not reported"),
+        (ParserErrorTap, "error", deaf, "a malformed frame was not reported"),
         (PicowsSocket, "send_text", lambda _socket, _payload: None, "a text was not echoed"),
     ],
 )
-def test_a_seam_that_does_not_hold_is_told_apart(
+def test_a_failed_self_test_says_what_failed(
     monkeypatch: pytest.MonkeyPatch, place: type, name: str, replacement: Any, words: str
 ):
     monkeypatch.setattr(place, name, replacement)
     with pytest.raises(ConfigurationError, match=words):
-        picows_protocol(lambda _upgrade: Refuse(404), Limits(), Sockets(1))
+        picows_protocol(lambda _upgrade: Refuse(404), SocketLimits(), Sockets(1))
 
 
 def test_a_frame_does_not_wait_for_the_acknowledgement_of_the_one_before(server: Server):

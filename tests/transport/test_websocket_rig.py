@@ -11,16 +11,16 @@ import socket
 import ssl
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
 import uvicorn
 
-from herenow.transport.http.first_bytes import Front
-from herenow.transport.websocket.contract import Accept, Acceptor, Limits, Refuse, Socket, Upgrade
-from herenow.transport.websocket.picows.seam import picows_protocol
-from herenow.transport.websocket.registry import Sockets
+from herenow.transport.http.first_bytes import ProtocolSniffer
+from herenow.transport.websocket import Accept, Acceptor, Refuse, Socket, SocketLimits, Sockets, Upgrade
+from herenow.transport.websocket.picows import picows_protocol
 from herenow.transport.websocket.websockets_socket import websockets_protocol
 
 IMPLEMENTATIONS = {"picows": picows_protocol, "websockets": websockets_protocol}
@@ -228,14 +228,14 @@ class Server(uvicorn.Server):
         self,
         implementation: str,
         *,
-        limits: Limits | None = None,
+        limits: SocketLimits | None = None,
         max_open: int = 1000,
         spare: int = 10,
         certificate: str | None = None,
         keep_alive: float = 5,
     ) -> None:
         self.implementation = implementation
-        self.limits = limits or Limits(close_timeout=PATIENCE, linger=PATIENCE)
+        self.limits = limits or SocketLimits(close_timeout=PATIENCE, linger=PATIENCE)
         self.registry = Sockets(max_open, spare)
         self.acceptor: Acceptor = lambda _upgrade: Accept(Echo(self))
         self.opened: queue.Queue[Echo] = queue.Queue()
@@ -247,7 +247,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 plain_http,
-                http=Front,
+                http=ProtocolSniffer,
                 ws=protocol,  # type: ignore[arg-type]  # a callable is as good as a class
                 loop="uvloop",
                 lifespan="off",
@@ -285,6 +285,13 @@ class Server(uvicorn.Server):
             return function()
 
         return asyncio.run_coroutine_threadsafe(called(), self.event_loop).result(PATIENCE)
+
+    def until_empty(self) -> None:
+        """Wait until no socket is open."""
+        ends = time.monotonic() + PATIENCE
+        while self.call(lambda: self.registry.count):
+            assert time.monotonic() < ends, "a socket stays open"
+            time.sleep(0.005)
 
     def connect(self, *headers: str, with_it: bytes = b"", receive_buffer: int | None = None) -> Client:
         """An open WebSocket; `with_it` is sent in one segment with the handshake."""

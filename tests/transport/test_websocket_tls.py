@@ -19,14 +19,14 @@ from tests.transport.test_websocket_rig import (
     lines,
 )
 
-from herenow.transport.websocket.contract import Limits
+from herenow.transport.websocket import SocketLimits
 
 
 @pytest.fixture(scope="module", params=rig.IMPLEMENTATIONS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     certificate = tmp_path_factory.mktemp("tls") / "localhost.pem"
     write_certificate(certificate)
-    limits = Limits(close_timeout=rig.PATIENCE, linger=0.1)
+    limits = SocketLimits(close_timeout=rig.PATIENCE, linger=0.1)
     with Server(request.param, limits=limits, certificate=str(certificate)) as server:
         server.trust = ssl.create_default_context(cafile=str(certificate))
         server.trust.check_hostname = False

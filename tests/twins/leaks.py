@@ -6,10 +6,10 @@ the sessions a node holds, a counter.
 
 import asyncio
 
-from herenow.api.ops import degraded, health
+from herenow.api.ops import degraded, health, stats
 from herenow.core.model import Status, truth
 from herenow.core.values import replace
-from herenow.core.visibility import Sight
+from herenow.core.visibility import ViewScope
 from herenow.errors import ProtocolError
 from herenow.node.delivery import channels
 from herenow.node.viewing import typing, views
@@ -30,8 +30,8 @@ def leak(way):
 
 
 def is_here(stage):
-    person = stage.node.people.find(TARGET)
-    return person is not None and any(session.lost_at is None for session in person.sessions)
+    person = stage.node.context.people.find(TARGET)
+    return person is not None and any(session.lost_at is None for session in person.held)
 
 
 def spoil_seen(monkeypatch, module, spoil):
@@ -47,7 +47,9 @@ def spoil_seen(monkeypatch, module, spoil):
 @leak("socket")
 def the_truth_is_pushed(stage, monkeypatch):
     spoil_seen(
-        monkeypatch, channels, lambda presence, view, sight: truth(presence) if sight == Sight.FULL else view
+        monkeypatch,
+        channels,
+        lambda presence, view, sight: truth(presence) if sight == ViewScope.FULL else view,
     )
 
 
@@ -74,25 +76,27 @@ def last_seen_follows_hidden_life(stage, monkeypatch):
 
 @leak("newcomer")
 def what_is_hidden_is_stale(stage, monkeypatch):
-    monkeypatch.setattr(stage.node.channels, "_says_stale", lambda person: person.presence.hidden)
+    monkeypatch.setattr(
+        stage.node.delivery.channels, "_says_stale", lambda person: person.record.presence.hidden
+    )
 
 
 @leak("GET /api/v1/presence/{user}")
 def as_of_is_the_records_version(stage, monkeypatch):
-    statuses = stage.node.views.statuses
+    statuses = stage.node.viewing.statuses
 
     async def spoiled(viewer, users):
         monkeypatch.setattr(
-            stage.node.channels,
+            stage.node.delivery,
             "as_of",
-            lambda *_: getattr(stage.node.people.find(TARGET).presence, "version", 0),
+            lambda *_: getattr(stage.node.context.people.find(TARGET).record.presence, "version", 0),
         )
         try:
             return await statuses(viewer, users)
         finally:
-            monkeypatch.setattr(stage.node.channels, "as_of", lambda *_: stage.node.clock.now())
+            monkeypatch.setattr(stage.node.delivery, "as_of", lambda *_: stage.node.context.clock.now())
 
-    monkeypatch.setattr(stage.node.views, "statuses", spoiled)
+    monkeypatch.setattr(stage.node.viewing, "statuses", spoiled)
 
 
 # --- Counts and orders -----------------------------------------------------------------------------------------------
@@ -100,7 +104,7 @@ def as_of_is_the_records_version(stage, monkeypatch):
 
 @leak("presence/count")
 def the_hidden_are_counted(stage, monkeypatch):
-    count = stage.node.views.count
+    count = stage.node.viewing.count
 
     async def spoiled(viewer):
         counts = await count(viewer)
@@ -108,7 +112,7 @@ def the_hidden_are_counted(stage, monkeypatch):
             counts |= {"online": counts["online"] + 1, "offline": counts["offline"] - 1}
         return counts
 
-    monkeypatch.setattr(stage.node.views, "count", spoiled)
+    monkeypatch.setattr(stage.node.viewing, "count", spoiled)
 
 
 @leak("leaderboard")
@@ -125,7 +129,10 @@ def ranks_follow_the_truth(stage, monkeypatch):
 @leak("stats")
 def statistics_count_the_hidden(stage, monkeypatch):
     monkeypatch.setattr(
-        type(stage.node.metrics), "users", Counted(stage, stage.node.metrics.users), raising=False
+        type(stage.node.context.metrics),
+        "users",
+        Counted(stage, stage.node.context.metrics.users),
+        raising=False,
     )
 
 
@@ -135,7 +142,7 @@ class Counted:
         self._users = users
 
     def __get__(self, metrics, _owner):
-        if metrics is not self._stage.node.metrics or not is_here(self._stage):
+        if metrics is not self._stage.node.context.metrics or not is_here(self._stage):
             return self._users
         return {**{status: self._users[status] for status in Status}, Status.AWAY: 99}
 
@@ -147,7 +154,7 @@ class Counted:
 
 @leak("socket")
 def the_hidden_type(stage, monkeypatch):
-    monkeypatch.setattr(typing, "may_hear_typing", lambda _presence, sight: sight == Sight.FULL)
+    monkeypatch.setattr(typing, "may_hear_typing", lambda _presence, sight: sight == ViewScope.FULL)
 
 
 @leak("socket")
@@ -157,35 +164,34 @@ def rooms_hear_everybody(stage, monkeypatch):
 
 @leak("socket")
 def equal_values_are_sent_again(stage, monkeypatch):
-    publish = stage.node.hub.publish
+    publish = stage.node.delivery.publish
 
     def spoiled(person):
         publish(person)
-        for channel in person.channels:
+        for channel in person.watchers.channels:
             for outbox in list(channel.outboxes):
-                if person.user == TARGET and person.presence.hidden:
-                    outbox.send(status_frame(channel.body, stage.node.clock.now()))
+                if person.user == TARGET and person.record.presence.hidden:
+                    outbox.send(status_frame(channel.body, stage.node.context.clock.now()))
 
-    monkeypatch.setattr(stage.node.hub, "publish", spoiled)
-    monkeypatch.setattr(stage.node.decider._hub, "publish", spoiled)
+    monkeypatch.setattr(stage.node.delivery, "publish", spoiled)
 
 
 @leak("stream")
 def streams_breathe_with_the_hidden(stage, monkeypatch):
-    publish = stage.node.hub.publish
+    publish = stage.node.delivery.publish
 
     def spoiled(person):
         publish(person)
-        for stream in stage.node.streams:
-            if person.user in stream.outbox.watching and person.presence.hidden:
+        for stream in stage.node.viewing.streams:
+            if person.user in stream.outbox.watching and person.record.presence.hidden:
                 stream.end.__self__.ping()
 
-    monkeypatch.setattr(stage.node.hub, "publish", spoiled)
+    monkeypatch.setattr(stage.node.delivery, "publish", spoiled)
 
 
 @leak("socket")
 def a_denial_tells_who_is_there(stage, monkeypatch):
-    subscribe = stage.node.subscriptions.subscribe
+    subscribe = stage.node.viewing.subscribe
 
     async def spoiled(outbox, targets):
         granted = await subscribe(outbox, targets)
@@ -193,19 +199,19 @@ def a_denial_tells_who_is_there(stage, monkeypatch):
         granted.denied = [(user, reason if user == TARGET else why) for user, why in granted.denied]
         return granted
 
-    monkeypatch.setattr(stage.node.subscriptions, "subscribe", spoiled)
+    monkeypatch.setattr(stage.node.viewing, "subscribe", spoiled)
 
 
 @leak("socket")
 def typing_to_the_hidden_is_answered_otherwise(stage, monkeypatch):
-    told = stage.node.typing.typing
+    told = stage.node.viewing.type
 
     async def spoiled(connection, to, room, *, typing):
         await told(connection, None if to == TARGET and is_here(stage) else to, room, typing=typing)
         if to == TARGET and is_here(stage):
             raise ProtocolError("not_a_member", "Not now.")
 
-    monkeypatch.setattr(stage.node.typing, "typing", spoiled)
+    monkeypatch.setattr(stage.node.viewing, "type", spoiled)
 
 
 # --- Answers ---------------------------------------------------------------------------------------------------------
@@ -245,14 +251,14 @@ def a_body_is_longer(stage, monkeypatch):
 
 @leak("GET /api/v1/presence/{user}")
 def an_answer_takes_longer(stage, monkeypatch):
-    statuses = stage.node.views.statuses
+    statuses = stage.node.viewing.statuses
 
     async def spoiled(viewer, users):
         if is_here(stage) and list(users) == [TARGET]:
             await asyncio.sleep(0.005)
         return await statuses(viewer, users)
 
-    monkeypatch.setattr(stage.node.views, "statuses", spoiled)
+    monkeypatch.setattr(stage.node.viewing, "statuses", spoiled)
 
 
 @leak("DELETE /api/v1/presence/devices/{device}")
@@ -261,8 +267,8 @@ def anybodys_device_is_found(stage, monkeypatch):
 
     async def spoiled(user, device, **how):
         there = await sign_out(user, device, **how)
-        person = stage.node.people.find(TARGET)
-        return there or (person is not None and any(s.device == device for s in person.sessions))
+        person = stage.node.context.people.find(TARGET)
+        return there or (person is not None and any(s.device == device for s in person.held))
 
     monkeypatch.setattr(stage.node.sessions, "sign_out", spoiled)
 
@@ -270,16 +276,16 @@ def anybodys_device_is_found(stage, monkeypatch):
 @leak("readyz")
 def readiness_names_the_busy(stage, monkeypatch):
     def spoiled(node, auth):
-        yield from degraded.troubles(node, auth)
+        yield from degraded.find_troubles(node, auth)
         if is_here(stage):
-            yield degraded.Trouble("load", "Somebody is here.")
+            yield stats.Trouble("load", "Somebody is here.")
 
-    monkeypatch.setattr(health, "troubles", spoiled)
+    monkeypatch.setattr(health, "find_troubles", spoiled)
 
 
 @leak("GET /api/v1/public/{user}")
 def a_profile_shows_the_truth(stage, monkeypatch):
-    profile = stage.node.views.profile
+    profile = stage.node.viewing.profile
 
     async def spoiled(user):
         found = await profile(user)
@@ -288,19 +294,19 @@ def a_profile_shows_the_truth(stage, monkeypatch):
         body, as_of = found
         return body.replace(b'"offline"', b'"away"'), as_of
 
-    monkeypatch.setattr(stage.node.views, "profile", spoiled)
+    monkeypatch.setattr(stage.node.viewing, "profile", spoiled)
 
 
 @leak("GET /api/v1/public/{user}")
 def a_profiles_etag_follows_hidden_life(stage, monkeypatch):
-    profile = stage.node.views.profile
+    profile = stage.node.viewing.profile
 
     async def spoiled(user):
         found = await profile(user)
-        person = stage.node.people.find(TARGET)
-        if found is None or person is None or not person.presence.hidden:
+        person = stage.node.context.people.find(TARGET)
+        if found is None or person is None or not person.record.presence.hidden:
             return found
         body, as_of = found
-        return body + b" " * (person.presence.version % 7 + 1), as_of
+        return body + b" " * (person.record.presence.version % 7 + 1), as_of
 
-    monkeypatch.setattr(stage.node.views, "profile", spoiled)
+    monkeypatch.setattr(stage.node.viewing, "profile", spoiled)

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.twins.leaks import LEAKS
 
-from herenow.api.app import CONTRACT
+from herenow.api.application import CONTRACT
 from herenow.api.description.page import Description
-from herenow.core.pacing import Crowds
+from herenow.core.limits import FanoutLimits
 from herenow.core.visibility import Kind
 from herenow.wire import shapes
 from herenow.wire.shapes import SERVER_TYPES
@@ -98,13 +98,13 @@ def test_nobody_can_tell_who_shows_themselves_to_nobody_from_the_gone(history):
 
 # --- Beside a crowd --------------------------------------------------------------------------------------------------
 
-PACED, ON_DEMAND = Crowds(pace_above=1), Crowds(pace_above=1, push_ceiling=2)
+PACED, ON_DEMAND = FanoutLimits(pace_above=1), FanoutLimits(pace_above=1, push_ceiling=2)
 CROWDS = (
     PACED,
     ON_DEMAND,
-    Crowds(pace_above=4),
-    Crowds(pace_above=6),
-    Crowds(pace_above=2, push_ceiling=6),
+    FanoutLimits(pace_above=4),
+    FanoutLimits(pace_above=6),
+    FanoutLimits(pace_above=2, push_ceiling=6),
 )
 """The target has five viewers, and newcomers come and go: they make the last two change the way of delivery."""
 
@@ -133,18 +133,18 @@ def test_the_crowd_is_one(crowds, delivery):
 
 
 def at_once(self, outbox, channel, _before):
-    self._ticks.send(channel, [outbox])
+    self._flush.send(channel, [outbox])
 
 
 def viewers_by(kinds):
-    return lambda person: sum(len(c.outboxes) for c in person.channels if c.sight.kind in kinds)
+    return lambda person: sum(len(c.outboxes) for c in person.watchers.channels if c.sight.kind in kinds)
 
 
 @pytest.mark.parametrize(
     ("name", "spoiled", "crowds", "hiding"),
     [
-        ("Popular.offer", at_once, PACED, Blocked),  # a block is told sooner than a leaving
-        ("Popular.offer", at_once, ON_DEMAND, Blocked),  # and where a leaving is not
+        ("FanoutPolicy.offer", at_once, PACED, Blocked),  # a block is told sooner than a leaving
+        ("FanoutPolicy.offer", at_once, ON_DEMAND, Blocked),  # and where a leaving is not
         ("viewers", viewers_by({Kind.SHOWN}), CROWDS[2], Blocked),  # who is blocked is not in the crowd
         ("viewers", viewers_by({*Kind}), CROWDS[3], Invisible),  # the hidden one's own devices are
     ],

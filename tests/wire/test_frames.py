@@ -11,13 +11,13 @@ from herenow.wire.frames import (
     Active,
     Away,
     Bye,
-    Heartbeat,
+    HeartbeatCommand,
     Refresh,
     RoomClose,
     RoomOpen,
     SetPresence,
     Subscribe,
-    Typing,
+    TypingCommand,
     Unsubscribe,
 )
 from herenow.wire.inputs import Activity
@@ -26,11 +26,11 @@ NOW = 1_790_000_000_000
 LATER = NOW + 60_000
 
 ACCEPTED: list[tuple[dict[str, object], object]] = [
-    ({"type": "presence.heartbeat"}, Heartbeat()),
-    ({"type": "presence.heartbeat", "activity_type": None}, Heartbeat()),
-    ({"type": "presence.heartbeat", "activity_type": "active"}, Heartbeat(Activity.ACTIVE)),
-    ({"type": "presence.heartbeat", "activity_type": "idle"}, Heartbeat(Activity.IDLE)),
-    ({"type": "presence.heartbeat", "device_id": 5, "sent_at": {"deep": [1.5]}}, Heartbeat()),
+    ({"type": "presence.heartbeat"}, HeartbeatCommand()),
+    ({"type": "presence.heartbeat", "activity_type": None}, HeartbeatCommand()),
+    ({"type": "presence.heartbeat", "activity_type": "active"}, HeartbeatCommand(Activity.ACTIVE)),
+    ({"type": "presence.heartbeat", "activity_type": "idle"}, HeartbeatCommand(Activity.IDLE)),
+    ({"type": "presence.heartbeat", "device_id": 5, "sent_at": {"deep": [1.5]}}, HeartbeatCommand()),
     ({"type": "presence.active"}, Active()),
     ({"type": "presence.away"}, Away()),
     ({"type": "presence.subscribe", "target_user_id": 456}, Subscribe(("456",), single=True)),
@@ -87,9 +87,9 @@ ACCEPTED: list[tuple[dict[str, object], object]] = [
         {"type": "presence.set", "mode": "invisible", "custom_status": {"text": "x"}},
         SetPresence(Mode.INVISIBLE, has_custom=True, custom=Custom("x")),
     ),
-    ({"type": "presence.typing", "to": 456}, Typing("456", None, True)),
-    ({"type": "presence.typing", "room": "r1"}, Typing(None, "r1", True)),
-    ({"type": "presence.typing", "room": "r1", "typing": False}, Typing(None, "r1", False)),
+    ({"type": "presence.typing", "to": 456}, TypingCommand("456", None, True)),
+    ({"type": "presence.typing", "room": "r1"}, TypingCommand(None, "r1", True)),
+    ({"type": "presence.typing", "room": "r1", "typing": False}, TypingCommand(None, "r1", False)),
     ({"type": "room.open", "room": "r1"}, RoomOpen("r1")),
     ({"type": "room.open", "room": 1}, RoomOpen("1")),
     ({"type": "room.close", "room": "r1"}, RoomClose("r1")),
@@ -239,8 +239,10 @@ def test_the_common_payloads_mean_what_decoding_them_gives():
     for payload, command in COMMON.items():
         assert decode_frame(payload).command(NOW) == command
         assert len(payload) <= COMMON_LENGTH
-    assert {payload for payload, command in COMMON.items() if isinstance(command, Heartbeat)} == set(BEATS)
-    assert all(COMMON[payload] == Heartbeat(activity) for payload, activity in BEATS.items())
+    assert {payload for payload, command in COMMON.items() if isinstance(command, HeartbeatCommand)} == set(
+        BEATS
+    )
+    assert all(COMMON[payload] == HeartbeatCommand(activity) for payload, activity in BEATS.items())
 
 
 def test_a_token_is_not_in_the_text_of_its_command():

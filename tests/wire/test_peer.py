@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from herenow.wire.codes import CODES, MALFORMED
-from herenow.wire.frames import Bye, Command, Heartbeat, SetPresence, Subscribe
+from herenow.wire.frames import Bye, Command, HeartbeatCommand, SetPresence, Subscribe
 from herenow.wire.inputs import Activity
 from herenow.wire.peer import LIMIT, WINDOW, Peer, Rejection
 
@@ -54,13 +54,13 @@ def test_a_valid_frame_gives_a_command(payload):
 
 def test_a_beat_is_one_shared_value():
     assert Peer().receive(BEAT, NOW) is Peer().receive(b'{"type": "presence.heartbeat"}', NOW + 1)
-    assert Peer().receive(BEAT, NOW) == Heartbeat()
+    assert Peer().receive(BEAT, NOW) == HeartbeatCommand()
 
 
 def test_an_active_beat_says_so_with_and_without_id():
     beat = {"type": "presence.heartbeat", "activity_type": "active"}
-    assert Peer().receive(json.dumps(beat).encode(), NOW) == Heartbeat(Activity.ACTIVE)
-    assert Peer().receive(json.dumps(beat | {"id": 3}).encode(), NOW) == Heartbeat(Activity.ACTIVE, 3)
+    assert Peer().receive(json.dumps(beat).encode(), NOW) == HeartbeatCommand(Activity.ACTIVE)
+    assert Peer().receive(json.dumps(beat | {"id": 3}).encode(), NOW) == HeartbeatCommand(Activity.ACTIVE, 3)
 
 
 def test_whitespace_and_order_do_not_matter():
@@ -143,7 +143,7 @@ def test_good_frames_between_bad_ones_do_not_reset_the_count():
     peer = Peer()
     for _ in range(LIMIT):
         assert rejected(peer, b"{").close is None
-        assert peer.receive(BEAT, NOW) == Heartbeat()
+        assert peer.receive(BEAT, NOW) == HeartbeatCommand()
     assert rejected(peer, b"{").close == 4400
 
 

@@ -155,7 +155,7 @@ def test_a_welcome_says_durations_in_seconds_whole_when_they_are(seconds, text):
         beat_every=seconds,
         idle_after=seconds,
         server_time=5,
-        limits=shapes.Limits(subscriptions=500, frame=65536, bulk=1000),
+        limits=shapes.WelcomeLimits(subscriptions=500, frame=65536, bulk=1000),
     )
     assert b'"beat_every":%b,"idle_after":%b,' % (text, text) in frame
     assert read(frame) == {

@@ -1,5 +1,9 @@
-"""HTTP: the REST contract, what operators ask, and the document that describes both.
+"""HTTP: the REST contract, the endpoints of operators, and the OpenAPI document that describes both.
 
-One module per noun. `app` puts them together; `operations` is what an endpoint says of itself, from which routes,
-access checks and the OpenAPI document are all made, so that they cannot disagree.
+    application ─▶ endpoints, ops ─▶ description ─▶ http ─▶ request_shapes
+
+An endpoint is a function and a row that says its path, access, shapes and codes; routes, access checks and the document are
+all made from these rows. Code outside this package imports `api.application` (`make_app`, `CONTRACT`) and the modules that
+`api.ops` and `api.http` name as theirs for others. Nothing is imported here: a command that only reads the statistics of a
+server must not load one.
 """

@@ -15,13 +15,13 @@ from herenow import __version__
 from herenow.errors import ConfigurationError, HerenowError, ProtocolError
 
 
-class _Trouble(click.ClickException):
+class _ServiceUnavailable(click.ClickException):
     """A service is out of reach."""
 
     exit_code = 1
 
 
-class _Mistake(click.ClickException):
+class _WrongUsage(click.ClickException):
     """A setting or an argument is wrong."""
 
     exit_code = 2
@@ -32,12 +32,12 @@ COMMANDS = {
     "reap": "reap:reap",
     "token": "token:token",
     "config": "config:config",
-    "import": "importing:import_",
+    "import": "import_graph:import_",
     "migrate": "migrate:migrate",
     "top": "top:top",
     "doctor": "doctor:doctor",
 }
-"""Name → the module beside this one and what it is called there."""
+"""Name → the module or package beside this one, and the name of the command in it."""
 
 
 class _Commands(click.Group):
@@ -55,11 +55,11 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except ConfigurationError as error:
-            raise _Mistake(str(error)) from None
+            raise _WrongUsage(str(error)) from None
         except ProtocolError as error:
-            raise _Mistake(error.message) from None
+            raise _WrongUsage(error.message) from None
         except HerenowError as error:
-            raise _Trouble(str(error)) from None
+            raise _ServiceUnavailable(str(error)) from None
 
 
 @click.group(

@@ -9,8 +9,8 @@ import re
 
 import click
 
+from herenow.cli.fast_imports import fast_imports
 from herenow.cli.flags import with_settings
-from herenow.cli.starting import quickly
 from herenow.errors import ConfigurationError
 from herenow.settings import Settings
 
@@ -72,9 +72,9 @@ def reap(
     batch_size: str,
 ) -> None:
     """Decide who is due (graces, idleness, modes that end) beside the nodes of a Redis engine."""
-    with quickly():
+    with fast_imports():
         from herenow.app import reap as run
-        from herenow.node.cluster.reaper_assignment import Reaping
+        from herenow.node import Reaping
 
     if settings.engine == "memory://":
         raise ConfigurationError(

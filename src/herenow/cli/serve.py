@@ -10,8 +10,8 @@ import sys
 
 import click
 
+from herenow.cli.fast_imports import fast_imports
 from herenow.cli.flags import with_settings
-from herenow.cli.starting import quickly
 from herenow.errors import Unavailable
 from herenow.settings import Settings
 
@@ -37,14 +37,14 @@ def serve(ctx: click.Context, /, settings: Settings, *, demo: bool, link: int | 
         ctx.exit(_work(settings, link))
     if settings.workers > 1:
         ctx.exit(_supervise(settings))
-    with quickly():
+    with fast_imports():
         from herenow.app import serve as run
 
     ctx.exit(run(settings, demo=demo))
 
 
 def _work(settings: Settings, link: int) -> int:
-    with quickly():
+    with fast_imports():
         from herenow.app import work
 
     try:
@@ -55,10 +55,10 @@ def _work(settings: Settings, link: int) -> int:
 
 
 def _supervise(settings: Settings) -> int:
-    with quickly():
+    with fast_imports():
         from herenow.announcement import announcement
         from herenow.logs import configure_logging
-        from herenow.transport.http.address import held, url_of
+        from herenow.transport.address import held, url_of
         from herenow.workers.supervisor import Supervisor
 
     configure_logging(settings.log_format, settings.log_level)

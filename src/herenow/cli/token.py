@@ -8,7 +8,7 @@ from herenow.cli.flags import with_settings
 from herenow.errors import ConfigurationError
 from herenow.secret import resolve_secret
 from herenow.settings import Settings
-from herenow.transport.auth.tokens import SERVICE, Expected, mint
+from herenow.transport.auth import SERVICE, Expected, mint
 
 
 @click.command()

@@ -4,10 +4,21 @@ It knows the wire and nothing else of the server, and imports nothing heavy: a b
 presence server. The protocol's promises on the client's side are in `spec/`.
 """
 
-from herenow.client.asks import Beat, Explanation, Preferences, Relation, UserPage
+from herenow.client.calls import Beat, Relation
 from herenow.client.errors import Closed, HerenowError, ProtocolError, RestError, Unavailable
 from herenow.client.live import Herenow, Watch
-from herenow.client.presence import Change, Custom, Device, Me, Presence, State, Typing
+from herenow.client.presence import (
+    Change,
+    Custom,
+    Device,
+    Explanation,
+    Me,
+    Preferences,
+    Presence,
+    State,
+    Typing,
+    UserPage,
+)
 from herenow.client.rest import AsyncRest, Rest
 from herenow.client.tokens import mint
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import UNSET, Struct
 
 from herenow.wire.frames import Frame, RoomCloseFrame, RoomOpenFrame, SubscribeFrame, UnsubscribeFrame
-from herenow.wire.server_frames import DeniedFrame, ServerFrame
+from herenow.wire.server_frames import AnyDeniedFrame, ServerFrame
 from herenow.wire.shapes import ErrorFrame
 
 OVERHEAD = 200
@@ -64,7 +64,7 @@ class Interest:
 
     def hear(self, frame: ServerFrame) -> bool:
         """Every frame of the server comes by here; True: a question failed and `frames` will ask it again."""
-        if isinstance(frame, DeniedFrame):
+        if isinstance(frame, AnyDeniedFrame):
             self._denied |= {denied.target_user_id: denied.reason for denied in frame.all}
         frame_id = getattr(frame, "id", UNSET)
         if frame_id not in self._asked:

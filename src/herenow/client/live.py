@@ -29,9 +29,8 @@ from herenow.client.presence import Change, Me, Presence, State, Typing
 from herenow.client.roster import Roster
 from herenow.wire.frames import Bye, SetFrame, TypingFrame
 from herenow.wire.ids import parse_id
-from herenow.wire.server_frames import DeniedFrame, SelfFrame, ServerFrame, StatusesFrame, StatusFrame
-from herenow.wire.shapes import ErrorFrame, OkFrame
-from herenow.wire.shapes import TypingFrame as TypingSaid
+from herenow.wire.server_frames import AnyDeniedFrame, SelfFrame, ServerFrame, StatusesFrame, StatusFrame
+from herenow.wire.shapes import ErrorFrame, OkFrame, TypingNoticeFrame
 
 STALE = (
     2.0  # s without a connection, then what we know is called stale: a reconnect should not make dots blink
@@ -328,12 +327,12 @@ class Herenow:
             case StatusesFrame():
                 for said in frame.statuses:
                     self._changed(self._roster.take(Presence.said(said)))
-            case DeniedFrame():
+            case AnyDeniedFrame():
                 for denied in frame.all:
                     self._changed(self._roster.deny(denied.target_user_id, denied.reason))
             case SelfFrame():
                 self._me = Me(frame.status, frame.mode, frame.until, frame.custom_status, frame.devices)
-            case TypingSaid():
+            case TypingNoticeFrame():
                 self._someone_types(frame)
             case OkFrame() | ErrorFrame():
                 self._answered(frame)
@@ -380,7 +379,7 @@ class Herenow:
         else:
             answer.set_result(True)
 
-    def _someone_types(self, frame: TypingSaid) -> None:
+    def _someone_types(self, frame: TypingNoticeFrame) -> None:
         to, room = (None if place is UNSET else place for place in (frame.to, frame.room))
         key = (frame.user_id, to, room)
         if (old := self._types.pop(key, None)) is not None:

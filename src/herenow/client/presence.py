@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct
 
-from herenow.wire.server_frames import SaidStatus, StatusFrame
+from herenow.wire.answers import Myself, PreferencesAnswer, StatusAnswer
+from herenow.wire.server_frames import StatusFrame
 from herenow.wire.shapes import CustomShape, DeviceShape
 
 Custom: TypeAlias = CustomShape
 Device: TypeAlias = DeviceShape
+Preferences: TypeAlias = PreferencesAnswer
+Me: TypeAlias = Myself
+"""One's own presence: the truth, also while invisible."""
 Phase: TypeAlias = Literal["connecting", "connected", "reconnecting", "closed"]
 
 
@@ -36,7 +40,7 @@ class Presence(Struct, frozen=True, kw_only=True):
     """The server would not say: `not_mutual_followers`, `too_many_subscriptions` or `invalid_user_id`."""
 
     @classmethod
-    def said(cls, said: SaidStatus | StatusFrame) -> Presence:
+    def said(cls, said: StatusAnswer | StatusFrame) -> Presence:
         return cls(
             user_id=said.user_id,
             status=said.status,
@@ -57,14 +61,24 @@ class Change(Struct, frozen=True):
     """None: the first that is known."""
 
 
-class Me(Struct, frozen=True):
-    """One's own presence: the truth, also while invisible."""
+class UserPage(Struct, frozen=True):
+    users: list[Presence]
+    cursor: str | None
+    """Where to go on; None: that was all. A page may be empty before the end."""
 
-    status: str
-    mode: str
-    until: int | None
-    custom_status: Custom | None
-    devices: tuple[Device, ...]
+
+class Explanation(Struct, frozen=True):
+    """Facts and truth as the server says them, without types: a newer server may add to them."""
+
+    rule: str
+    """The rule that decided: `self`, `blocked`, `contacts`, …"""
+    sight: str
+    """`truth`, `full`, `blurred` or `offline`."""
+    facts: dict[str, Any]
+    truth: dict[str, Any]
+    """How the target truly is: status, sessions, mode, and what made it so."""
+    shown: Presence
+    """What the viewer gets."""
 
 
 class Typing(Struct, frozen=True):

@@ -22,7 +22,7 @@ from herenow.core.model import (
     public,
 )
 from herenow.core.sessions import idle_limit, idled, later, lost
-from herenow.core.status import judged, shown, stated
+from herenow.core.status import live_status, set_status, shown
 from herenow.core.timeline import still_expected
 from herenow.core.values import replace
 
@@ -83,7 +83,7 @@ def sign_out(device: str, epochs: Sequence[str] = ()) -> Edit:
         if frozen and _include_the_last_live_one(gone, rest):  # judged without it, then frozen
             rest = idled(rest, now - idle_limit(presence, timings))
             presence = replace(presence, sessions=rest)
-            presence = stated(presence, judged(presence), now)
+            presence = set_status(presence, live_status(presence), now)
         return replace(
             presence,
             sessions=rest,

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from herenow.core.inputs import Held, Timings
 from herenow.core.model import UNLEASED, Idle, Presence, Session
 from herenow.core.sessions import find, idle_limit
-from herenow.core.status import restated
+from herenow.core.status import update_status
 from herenow.core.values import replace
 
 # An attribute of an enum is slow to get.
 _ACTS, _SAID, _TIMED_OUT = Idle.NO, Idle.SAID, Idle.TIMED_OUT
 
 
-def stamped(presence: Presence, held: Sequence[Held], now: int, timings: Timings) -> Presence:
+def apply_evidence(presence: Presence, held: Sequence[Held], now: int, timings: Timings) -> Presence:
     """The record's live sessions with the stamps their holder knows."""
     sessions = presence.sessions
     for h in held:
@@ -29,7 +29,11 @@ def stamped(presence: Presence, held: Sequence[Held], now: int, timings: Timings
         fresh = _freshened(session, h, now, idle_limit(presence, timings), timings.dead_after)
         if fresh is not session:
             sessions = tuple([fresh if s is session else s for s in sessions])
-    return presence if sessions is presence.sessions else restated(replace(presence, sessions=sessions), now)
+    return (
+        presence
+        if sessions is presence.sessions
+        else update_status(replace(presence, sessions=sessions), now)
+    )
 
 
 def _began_after(session: Session, held: Held, timings: Timings) -> bool:

@@ -1,4 +1,4 @@
-"""Why is somebody's status what it is? The rules of a status (`machine`), told backwards for one record.
+"""Why is somebody's status what it is? The rules of a status (`settle`), told backwards for one record.
 
 For operators who ask. Everything in here is the truth, so it is for services alone.
 """

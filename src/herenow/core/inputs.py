@@ -1,6 +1,6 @@
-"""What a decision is asked with: the timings that give a status its meaning, what a node truly holds, what somebody wants.
+"""What `settle` takes: the timings that give a status its meaning, what a node holds, and what a user asked for.
 
-Values only; `machine` answers. Another fact that the meaning of a status depends on is the reason to change this module.
+Values only. Another fact that the meaning of a status depends on is the reason to change this module.
 """
 
 from __future__ import annotations

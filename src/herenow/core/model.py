@@ -1,8 +1,8 @@
 """The words of presence as small frozen values.
 
 Answers: what does one user's presence consist of, and what may be seen of it?
-Knows nothing about time passing (see `machine`), bytes (see `record`), or who looks (see `visibility`).
-Changes when the vocabulary of DESIGN section 2 changes.
+Knows nothing about time passing (see `settle`), bytes (see `record`), or who looks (see `visibility`).
+Changes when the vocabulary of docs/what-a-status-means.md changes.
 
 Every `*_at`, `since`, `until` and `last_seen` is an integer: epoch milliseconds of the store's clock.
 """

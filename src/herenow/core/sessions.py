@@ -1,6 +1,6 @@
 """What can become of a session in a record: its person rests, its connection is lost, it is removed.
 
-Why it comes to that is not known here: time (`happenings`), its holder (`holding`) and people (`edits`) all lead here.
+Why it comes to that is not known here: time (`timeline`), its holder (`reconcile`) and people (`edits`) all lead here.
 Another thing that a loss or idleness does to the record is the reason to change this module.
 """
 

@@ -12,26 +12,26 @@ commit, and the caller comes again for the rest. So a grace that ended while eve
 online", with true times.
 
 Order within one settle, where it stands, and why:
-  1. `stamping`: fresher stamps of what the node holds (activity in the same millisecond as the idle timer wins over it)
-  2. `happenings`: due events and reported losses, in the order of their times
+  1. `evidence`: fresher stamps of what the node holds (activity in the same millisecond as the idle timer wins over it)
+  2. `timeline`: due events and reported losses, in the order of their times
   3. `edits`: what users asked for (a sign-out before the losses it causes, so it skips the grace)
-  4. `holding`: sessions of this node that it no longer holds, then those it holds and the record does not know yet
-After each step the status is stated anew (`stating`), so that one that freezes is the right one.
+  4. `reconcile`: sessions of this node that it no longer holds, then those it holds and the record does not know yet
+After each step the status is updated (`status`), so that one that freezes is the right one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herenow.core.evidence import stamped
+from herenow.core.evidence import apply_evidence
 from herenow.core.inputs import Edit, Held, Timings
 from herenow.core.model import UNLEASED, Custom, Mode, Presence, View, devices, public
 from herenow.core.reconcile import holds_as_recorded, with_held, without_unheld
-from herenow.core.status import restated
+from herenow.core.status import update_status
 from herenow.core.timeline import (
+    apply_due,
     next_due,
-    next_happening,
-    passed,
+    next_event,
     reported_losses,
     with_history,
     with_loss,
@@ -81,23 +81,23 @@ def settle(
     """The one decision. `held` is everything this node holds of the user (with `epoch` as holder) and the REST beats
     it received; `settled` says whether a session missing from the record was removed on purpose (promise P6)."""
     seen = public(record)
-    presence = with_history(stamped(record, held, now, timings), held)
+    presence = with_history(apply_evidence(record, held, now, timings), held)
     losses = reported_losses(held)
-    while (happening := next_happening(presence, losses, now, timings)) is not None:
-        at, loss = happening
+    while (event := next_event(presence, losses, now, timings)) is not None:
+        at, loss = event
         if loss is None:
-            presence = passed(presence, at, timings)
+            presence = apply_due(presence, at, timings)
         else:
             losses.remove(loss)
             presence = with_loss(presence, loss, at, timings)
-        presence = restated(presence, at)
+        presence = update_status(presence, at)
         if public(presence) != seen:
             rest = bool(edits or losses or held) or _has_session_of(epoch, presence)
             return _outcome(record, presence, now, timings, seen, applied=not edits, more=rest)
 
     if edits:
         for edit in edits:
-            presence = restated(edit(presence, now, timings), now)
+            presence = update_status(edit(presence, now, timings), now)
         if public(presence) != seen and not holds_as_recorded(presence, epoch, held):
             return _outcome(record, presence, now, timings, seen, more=True)
 
@@ -105,7 +105,7 @@ def settle(
     presence = without_unheld(presence, epoch, held, now)
     presence, signed_out, refused = with_held(presence, held, now, timings, settled=settled)
     if presence is not before:
-        presence = restated(presence, now)
+        presence = update_status(presence, now)
     return _outcome(record, presence, now, timings, seen, signed_out=signed_out, refused=refused)
 
 

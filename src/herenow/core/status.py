@@ -1,4 +1,4 @@
-"""What does a record amount to? Its status, since when, and on which platforms: DESIGN section 3, rules 1 to 5.
+"""The status of a record, since when, and on which platforms (docs/what-a-status-means.md).
 
 A record states its status, so that one can freeze: while nobody is live it stays what it was. What made the sessions
 what they are is not known here. Another rule for what a status is, is the reason to change this module.
@@ -17,16 +17,16 @@ _CHOSE_BUSY, _CHOSE_AWAY = Mode.BUSY, Mode.AWAY
 _ACTS = Idle.NO
 
 
-def restated(presence: Presence, at: int) -> Presence:
-    """The record says again what it amounts to: DESIGN section 3, rules 1 to 5."""
+def update_status(presence: Presence, at: int) -> Presence:
+    """The record with the status that follows from its sessions and its mode; a frozen one stays as it was."""
     if not presence.sessions:
-        return stated(presence, _OFFLINE, at)
+        return set_status(presence, _OFFLINE, at)
     if not presence.live:
         return presence  # frozen: what it was when the last live one was lost
-    return stated(presence, judged(presence), at)
+    return set_status(presence, live_status(presence), at)
 
 
-def judged(presence: Presence) -> Status:
+def live_status(presence: Presence) -> Status:
     if presence.mode is _CHOSE_BUSY:
         return _BUSY
     if presence.mode is _CHOSE_AWAY:
@@ -37,7 +37,7 @@ def judged(presence: Presence) -> Status:
     return _AWAY
 
 
-def stated(presence: Presence, status: Status, at: int) -> Presence:
+def set_status(presence: Presence, status: Status, at: int) -> Presence:
     if status is _OFFLINE:
         if presence.status is _OFFLINE and presence.arriving_until is None:
             return presence

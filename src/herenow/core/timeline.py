@@ -1,7 +1,7 @@
 """What happens by itself, and when: what falls due in a record, and the losses that a node reports.
 
 Each happens at its own time, also when somebody looks later. Something else that ends or begins by the clock is the
-reason to change this module: a row in `next_due` and a line in `passed`.
+reason to change this module: a row in `next_due` and a line in `apply_due`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from herenow.core.inputs import Held, Timings
 from herenow.core.model import UNLEASED, Idle, Mode, Presence, Retired, Session
 from herenow.core.reconcile import joined
 from herenow.core.sessions import find, idle_limit, idled, lost, removed, seen
-from herenow.core.status import platforms_of, restated, shown
+from herenow.core.status import platforms_of, shown, update_status
 from herenow.core.values import replace
 
 REMEMBER_SIGN_OUT = 600_000
@@ -22,7 +22,7 @@ sockets anyway."""
 _ACTS = Idle.NO  # an attribute of an enum is slow to get
 
 
-def next_happening(
+def next_event(
     presence: Presence, losses: Sequence[Held], now: int, timings: Timings
 ) -> tuple[int, Held | None] | None:
     """The earliest of what is due and what was lost, if it is not in the future."""
@@ -55,7 +55,7 @@ def next_due(presence: Presence, timings: Timings) -> int | None:
     return min(dues) if dues else None
 
 
-def passed(presence: Presence, at: int, timings: Timings) -> Presence:
+def apply_due(presence: Presence, at: int, timings: Timings) -> Presence:
     """Everything that is due at this instant happens."""
     presence = _sessions_at(presence, at, timings)
     if presence.mode_until is not None and presence.mode_until <= at:
@@ -128,7 +128,7 @@ def with_loss(presence: Presence, loss: Held, at: int, timings: Timings) -> Pres
     if session is None or not session.live:
         if not _came_and_went(presence, loss):
             return _seen_later(presence, session, loss, timings)
-        presence = restated(joined(presence, loss, at, timings), at)
+        presence = update_status(joined(presence, loss, at, timings), at)
     return lost(presence, loss.device, loss.holder, loss.seen_at, at)
 
 

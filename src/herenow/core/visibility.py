@@ -7,7 +7,7 @@ Adding a rule is one function, its place in `RULES`, and its rows in the tests.
 
 Hidden is offline. Who is hidden from a viewer by a block or by the visibility `nobody` looks like somebody who signed
 out at that moment, so the ledger keeps, with the block and with the preference, the last seen that was public then
-(`last_seen_if_gone`). That frozen view is a sight of its own, which no later record changes. Hiding takes away from what
+(`last_seen_if_gone`). That frozen view is a scope of its own, which no later record changes. Hiding takes away from what
 the viewer would otherwise get and adds nothing: a stranger stays a stranger, a bucket stays a bucket.
 """
 
@@ -87,7 +87,7 @@ class Facts:
     viewer_shares: bool = True
     """The viewer lets others see their last seen: who does not, gets none."""
     invisible: bool = False
-    """The target chose not to be seen. The record itself says so, so this changes no sight, only the rule's name."""
+    """The target chose not to be seen. The record itself says so, so this changes no scope, only the rule's name."""
 
     @property
     def related(self) -> bool:
@@ -115,17 +115,17 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """The kinds of view. Viewers with the same sight of a target see the same bytes."""
+class ViewScope:
+    """The kinds of view. Viewers with the same scope of a target see the same bytes."""
 
     kind: Kind
     blurred: bool = False
     """Times are not told; a bucket stands for the last seen."""
     last_seen: int | None = None
-    """Of a frozen sight: what there is to see."""
+    """Of a frozen scope: what there is to see."""
 
     _hash: int = field(init=False, repr=False, compare=False, default=0)
-    """Made once: bodies are kept by sight, and asked for by the thousand."""
+    """Made once: bodies are kept by scope, and asked for by the thousand."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.kind, self.blurred, self.last_seen)))
@@ -133,10 +133,10 @@ class Sight:
     def __hash__(self) -> int:
         return self._hash
 
-    TRUTH: ClassVar[Sight]
-    FULL: ClassVar[Sight]
-    BLURRED: ClassVar[Sight]
-    NONE: ClassVar[Sight]
+    TRUTH: ClassVar[ViewScope]
+    FULL: ClassVar[ViewScope]
+    BLURRED: ClassVar[ViewScope]
+    NONE: ClassVar[ViewScope]
 
     @property
     def word(self) -> str:
@@ -148,43 +148,43 @@ class Sight:
 
 _TRUTH, _SHOWN, _FROZEN = Kind.TRUTH, Kind.SHOWN, Kind.FROZEN  # an attribute of an enum is slow to get
 
-Sight.TRUTH = Sight(Kind.TRUTH)
-Sight.FULL = Sight(Kind.SHOWN)
-Sight.BLURRED = Sight(Kind.SHOWN, blurred=True)
-Sight.NONE = Sight(Kind.NONE)
+ViewScope.TRUTH = ViewScope(Kind.TRUTH)
+ViewScope.FULL = ViewScope(Kind.SHOWN)
+ViewScope.BLURRED = ViewScope(Kind.SHOWN, blurred=True)
+ViewScope.NONE = ViewScope(Kind.NONE)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    sight: Sight
+    scope: ViewScope
     rule: str
 
 
 # --- The rules -------------------------------------------------------------------------------------------------------
 
-Rule = Callable[[Facts], Sight | None]
+Rule = Callable[[Facts], ViewScope | None]
 
 
-def _self(facts: Facts) -> Sight | None:
-    return Sight.TRUTH if facts.same_user else None
+def _self(facts: Facts) -> ViewScope | None:
+    return ViewScope.TRUTH if facts.same_user else None
 
 
-def _service(facts: Facts) -> Sight | None:
-    return Sight.TRUTH if facts.service else None
+def _service(facts: Facts) -> ViewScope | None:
+    return ViewScope.TRUTH if facts.service else None
 
 
-def _blocked(facts: Facts) -> Sight | None:
+def _blocked(facts: Facts) -> ViewScope | None:
     block = facts.block
     if block is None or block.lifted_at is not None:
         return None
-    return _frozen(block.last_seen, facts) if facts.may_look else Sight.NONE
+    return _frozen(block.last_seen, facts) if facts.may_look else ViewScope.NONE
 
 
-def _not_related(facts: Facts) -> Sight | None:
-    return None if facts.may_look else Sight.NONE
+def _not_related(facts: Facts) -> ViewScope | None:
+    return None if facts.may_look else ViewScope.NONE
 
 
-def _nobody(facts: Facts) -> Sight | None:
+def _nobody(facts: Facts) -> ViewScope | None:
     target, block = facts.target, facts.block
     if target.visibility is not Visibility.NOBODY:
         return None
@@ -193,20 +193,20 @@ def _nobody(facts: Facts) -> Sight | None:
     return _frozen(target.hidden_last_seen, facts)
 
 
-def _invisible(facts: Facts) -> Sight | None:
+def _invisible(facts: Facts) -> ViewScope | None:
     return _shown(facts) if facts.invisible else None
 
 
-def _blurred(facts: Facts) -> Sight | None:
-    return Sight.BLURRED if facts.blurred else None
+def _blurred(facts: Facts) -> ViewScope | None:
+    return ViewScope.BLURRED if facts.blurred else None
 
 
-def _contacts(facts: Facts) -> Sight | None:
-    return Sight.FULL if facts.related else None
+def _contacts(facts: Facts) -> ViewScope | None:
+    return ViewScope.FULL if facts.related else None
 
 
-def _everyone(_facts: Facts) -> Sight | None:
-    return Sight.FULL
+def _everyone(_facts: Facts) -> ViewScope | None:
+    return ViewScope.FULL
 
 
 RULES: tuple[tuple[str, Rule], ...] = (
@@ -224,18 +224,18 @@ RULES: tuple[tuple[str, Rule], ...] = (
 
 def judge(facts: Facts) -> Verdict:
     for name, rule in RULES:
-        sight = rule(facts)
-        if sight is not None:
-            return Verdict(sight, name)
+        scope = rule(facts)
+        if scope is not None:
+            return Verdict(scope, name)
     raise AssertionError("the last rule decides always")
 
 
-def _shown(facts: Facts) -> Sight:
-    return Sight.BLURRED if facts.blurred else Sight.FULL
+def _shown(facts: Facts) -> ViewScope:
+    return ViewScope.BLURRED if facts.blurred else ViewScope.FULL
 
 
-def _frozen(last_seen: int | None, facts: Facts) -> Sight:
-    return Sight(Kind.FROZEN, blurred=facts.blurred, last_seen=last_seen)
+def _frozen(last_seen: int | None, facts: Facts) -> ViewScope:
+    return ViewScope(Kind.FROZEN, blurred=facts.blurred, last_seen=last_seen)
 
 
 def _hid_before(target: Preferences, block: Block) -> bool:
@@ -245,30 +245,30 @@ def _hid_before(target: Preferences, block: Block) -> bool:
     )
 
 
-# --- What a sight shows ----------------------------------------------------------------------------------------------
+# --- What a scope shows ----------------------------------------------------------------------------------------------
 
 
-def seen(presence: Presence, sight: Sight, today: int | None = None) -> View:
+def seen(presence: Presence, scope: ViewScope, today: int | None = None) -> View:
     """The one projection: every exit shows a presence through this. `today` (see `day_of`) is what buckets are counted
-    from; sights that are not blurred can do without it."""
-    kind = sight.kind
+    from; scopes that are not blurred can do without it."""
+    kind = scope.kind
     if kind is _SHOWN:
         view = public(presence)
     elif kind is _FROZEN:
-        view = View(since=sight.last_seen, last_seen=sight.last_seen)
+        view = View(since=scope.last_seen, last_seen=scope.last_seen)
     elif kind is _TRUTH:
         view = truth(presence)
     else:
         view = NOBODY_HERE
-    return _without_times(view, today) if sight.blurred else view
+    return _without_times(view, today) if scope.blurred else view
 
 
-def coarse(sight: Sight) -> Sight:
+def coarse(scope: ViewScope) -> ViewScope:
     """The same without times, for those who ask about somebody too popular to be told of each change. Who may know the
     truth, may know it exactly."""
-    if sight.blurred or sight.kind is Kind.TRUTH:
-        return sight
-    return Sight(sight.kind, blurred=True, last_seen=sight.last_seen)
+    if scope.blurred or scope.kind is Kind.TRUTH:
+        return scope
+    return ViewScope(scope.kind, blurred=True, last_seen=scope.last_seen)
 
 
 def seen_by_oneself(presence: Presence) -> OwnView:
@@ -281,9 +281,9 @@ def status_in_public(presence: Presence) -> Status:
     return _OFFLINE if presence.hidden else presence.status
 
 
-def may_hear_typing(presence: Presence, sight: Sight) -> bool:
+def may_hear_typing(presence: Presence, scope: ViewScope) -> bool:
     """Typing says "online" as loudly as a status does: the hidden type for nobody."""
-    return sight.kind is Kind.SHOWN and not presence.hidden
+    return scope.kind is Kind.SHOWN and not presence.hidden
 
 
 def day_of(now: int) -> int:
@@ -324,13 +324,13 @@ def last_seen_if_gone(presence: Presence, now: int) -> int | None:
 def last_seen_when_blocked(presence: Presence, facts: Facts, now: int) -> int | None:
     """What the viewer of these facts knows of the target's last seen at the moment one of them blocks the other. A hiding
     that is there already began earlier, and its view goes on: also when it ends before the block does."""
-    sight = judge(replace(facts, same_user=False, service=False)).sight
+    scope = judge(replace(facts, same_user=False, service=False)).scope
     if (
-        sight.kind is Kind.NONE
+        scope.kind is Kind.NONE
     ):  # strangers know nothing; if they become related, the target is hidden since now
-        sight = judge(replace(facts, same_user=False, service=False, contact=True)).sight
-    if sight.kind is Kind.FROZEN:
-        return sight.last_seen
+        scope = judge(replace(facts, same_user=False, service=False, contact=True)).scope
+    if scope.kind is Kind.FROZEN:
+        return scope.last_seen
     return last_seen_if_gone(presence, now)
 
 

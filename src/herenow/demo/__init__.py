@@ -17,11 +17,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from herenow.api.http.peers import is_local
-from herenow.api.http.shipped import shipped
+from herenow.api.http.static_files import static_file
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.ports import RelationRow
-from herenow.transport.auth.tokens import Expected, mint
+from herenow.transport.auth import Expected, mint
 
 PEOPLE = ("ana", "bo", "chen", "dara")
 ROOM = "lobby"
@@ -48,11 +48,13 @@ class Demo:
     async def arrive(self) -> None:
         """They follow each other and share a room."""
         follows = [RelationRow("follow", a, b) for a, b in permutations(PEOPLE, 2)]
-        await self._node.graph.apply([*follows, *(RelationRow("room", ROOM, person) for person in PEOPLE)])
+        await self._node.viewing.apply_relations(
+            [*follows, *(RelationRow("room", ROOM, person) for person in PEOPLE)]
+        )
 
     def routes(self) -> list[Route]:
         return [
-            *(Route(path, shipped("herenow.demo", name, media)) for path, (name, media) in FILES.items()),
+            *(Route(path, static_file("herenow.demo", name, media)) for path, (name, media) in FILES.items()),
             Route("/demo/token/{user}", self.token),
         ]
 
@@ -80,7 +82,7 @@ class Demo:
         )
 
     def _token(self, user: str, ttl: float, scope: str | None = None) -> str:
-        now = self._node.clock.now() / 1000
+        now = self._node.context.clock.now() / 1000
         return mint(self._secret, user, scope=scope, ttl=ttl, now=now, expected=self._expected)
 
 

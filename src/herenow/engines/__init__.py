@@ -1,7 +1,7 @@
-"""Which engine does a URL ask for?
+"""Hot state: `make_engine` chooses the engine that a URL names.
 
-A table from scheme to factory; a new engine is one file and one line here. This module knows no engine's workings and
-reads no setting but what it is handed. An engine of many files is imported when it is asked for.
+`ENGINES` maps a scheme to a factory; a new engine is a package and a line here. The engines' promises are in
+`herenow.ports`. The Redis engine is imported when a URL asks for it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore, wall_clock
+from herenow.engines.memory import MemoryEngine, MemoryStore, wall_clock
 from herenow.errors import ConfigurationError
 from herenow.ports import Engine
+
+__all__ = ["ENGINES", "EngineOptions", "make_engine"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ def make_engine(
     scheme, separator, _ = url.partition("://")
     factory = ENGINES.get(scheme)
     if factory is None or not separator:
-        from herenow.engines.redis.client.url import without_password
+        from herenow.engines.redis.client import without_password
 
         raise ConfigurationError(f"engine {without_password(url)!r} is not one this version has: {_known()}.")
     return factory(url, EngineOptions(shards, namespace, capacity, clock))
@@ -52,11 +54,11 @@ def _memory(url: str, options: EngineOptions) -> Engine:
 
 
 def _redis(url: str, options: EngineOptions) -> Engine:
-    from herenow.engines.redis.client.url import parse
-    from herenow.engines.redis.engine import RedisEngine
+    from herenow.engines.redis import RedisEngine
+    from herenow.engines.redis.client import parse_url
 
     return RedisEngine(
-        parse(url), namespace=options.namespace, shards=options.shards, capacity=options.capacity
+        parse_url(url), namespace=options.namespace, shards=options.shards, capacity=options.capacity
     )
 
 

@@ -1,45 +1,43 @@
-"""An application that does not answer is left alone for a moment, so that nobody waits for it in vain.
+"""A service that does not answer is left alone for a while, so that callers fail at once instead of waiting for it.
 
-After `PATIENCE` failures in a row nothing is sent for a while, which doubles with every further failure; then a single
-question finds out. One answer, and all is forgotten. Time is an argument (monotonic seconds).
+After some failures in a row the circuit is open: no call is allowed for a pause that doubles with every further failure.
+After the pause one call is allowed as a trial. One success closes the circuit. The time is an argument, in seconds.
 """
 
 from __future__ import annotations
 
-PATIENCE = 3
-"""Failures in a row."""
-
-SHORTEST = 0.5
-LONGEST = 5.0
-"""Seconds; the longest is also how late a return is noticed."""
+from herenow.kit.retry import Backoff
 
 
-class Rest:
-    def __init__(self) -> None:
+class CircuitBreaker:
+    def __init__(self, failures: int, backoff: Backoff) -> None:
+        """`failures`: in a row, after which the circuit is open. `backoff`: the pauses; the longest is also how late it is
+        noticed that the service is back."""
+        self._limit = failures
+        self._backoff = backoff
         self._failures = 0
-        self._until = 0.0
-        self._trying = False
+        self._open_until = 0.0
+        self._trial = False
 
-    def admits(self, now: float) -> bool:
-        """Whether something may be sent now. Who is admitted says how it went."""
-        if self._failures < PATIENCE:
+    def allows(self, now: float) -> bool:
+        """Whether a call may be made now. A caller that is allowed one reports how it went."""
+        if self._failures < self._limit:
             return True
-        if self._trying or now < self._until:
+        if self._trial or now < self._open_until:
             return False
-        self._trying = True
+        self._trial = True
         return True
 
-    def answered(self) -> None:
+    def succeeded(self) -> None:
         self._failures = 0
-        self._trying = False
+        self._trial = False
 
     def failed(self, now: float) -> None:
-        self._trying = False
+        self._trial = False
         self._failures += 1
-        beyond = self._failures - PATIENCE
-        if beyond >= 0:
-            self._until = now + min(SHORTEST * 2 ** min(beyond, 10), LONGEST)
+        if self._failures >= self._limit:
+            self._open_until = now + self._backoff.pause(self._failures - self._limit + 1)
 
-    def given_up(self) -> None:
-        """It was admitted, but says nothing about the application."""
-        self._trying = False
+    def abandoned(self) -> None:
+        """The call was allowed, but says nothing about the service: it was cancelled, for instance."""
+        self._trial = False

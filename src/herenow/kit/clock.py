@@ -1,10 +1,10 @@
-"""The one module that reads a clock.
+"""The one module that reads a clock, and a clock that follows the clock of a shared store.
 
-Answers: what time is it, for everything that is stored or compared between nodes?
-All nodes follow one clock, the store's (`Engine.store_time`): each measures its distance at every renewal of its lease
-and moves towards it gently, so that durations stay right and time never goes back, whatever the machine's clock does.
-When the store's own clock is set, all nodes see it within one renewal and go on together, a little faster or slower than
-before, until they are there. Only a node that nobody counts with may jump: one that starts, or was taken for dead.
+Times that are stored or compared between processes must come from one clock. Every process measures its distance from the
+store's clock now and then (`follow`) and moves towards it gently, so that durations stay right and time never goes back,
+whatever the machine's clock does. When the store's clock is set, all processes notice it with their next measurement and
+run a little faster or slower until they are there. A process jumps only when nothing of it is compared with others yet:
+when it starts, or returns after it was given up.
 """
 
 from __future__ import annotations
@@ -15,17 +15,14 @@ from math import trunc
 from typing import Protocol
 
 SLEW = 0.005
-"""How much faster or slower than real time the clock may run while it follows: the two minutes from the last evidence of
-life to "offline" are off by 0.6 s at most. A step of a minute is made up for in three hours and a half."""
+"""How much faster or slower than real time the clock may run while it follows: two minutes are off by 0.6 s at most. A step
+of a minute is made up for in three hours and a half."""
 
 CLOSE_ENOUGH = 10
-"""Milliseconds we need not follow: less than it takes to ask. It also keeps the reading of the clock cheap."""
-
-SKEW = 2_000
-"""Milliseconds by which the clocks of two nodes may differ: what is later by more, is later."""
+"""Milliseconds of distance that are not followed: less than a measurement takes. It also keeps reading the clock cheap."""
 
 SURE = 1.0
-"""Seconds within which the store must have answered for its answer to be a measurement."""
+"""Seconds within which the store must answer for its answer to be a measurement."""
 
 
 class Clock(Protocol):
@@ -53,7 +50,7 @@ class NodeClock:
         self.start_at(wall_clock() if start is None else start)
 
     def now(self) -> int:
-        """Every beat asks: within one millisecond all get the same integer."""
+        """Called very often: within one millisecond, all callers get the same integer object."""
         monotonic = self._monotonic()
         if monotonic < self._now_until:
             return self._now
@@ -66,7 +63,7 @@ class NodeClock:
         return self._monotonic()
 
     def start_at(self, cluster_time: int) -> None:
-        """Nothing of ours has been compared with anything yet, so we may jump."""
+        """Jump. Only when no time of this process was compared with others yet."""
         self._measured = self._monotonic()
         self._offset = cluster_time - self._measured * 1000
         self._behind = 0.0
@@ -74,12 +71,12 @@ class NodeClock:
         self._now_until = self._measured
 
     def catch_up(self, cluster_time: int) -> None:
-        """We were away (a machine that slept has lost its monotonic time too): forward at once, but never back."""
+        """Jump forward, never back. For a process that was away; a machine that slept has lost monotonic time too."""
         if cluster_time > self.now():
             self.start_at(cluster_time)
 
     def follow(self, store_time: int, asked: float) -> None:
-        """A measurement: run faster or slower until we are there. `asked` is the monotonic time of the question."""
+        """Take a measurement: run faster or slower until the distance is gone. `asked`: monotonic time of the question."""
         monotonic = self._monotonic()
         if monotonic - asked > SURE:
             return

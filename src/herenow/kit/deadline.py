@@ -1,6 +1,6 @@
-"""A call to a store that may hang gets a deadline, and its failure gets its honest name.
+"""Deadlines for calls to a store that may hang. Without an answer, a read is `Unavailable` and a write `UnknownOutcome`.
 
-A call that answers without waiting, as every call to the memory engine does, pays for no timer: it is run up to its first
+A call that answers without waiting, as one to a store in memory does, pays for no timer: the call is run up to its first
 wait, and only then gets one. A timer costs more than such a call itself.
 """
 
@@ -14,24 +14,21 @@ from typing import Any, TypeVar
 from herenow.errors import Unavailable, UnknownOutcome
 
 DEADLINE = 2.0
-"""Seconds for one call to a store: an answer that takes longer is no longer an answer for presence."""
-
-LEDGER_DEADLINE = 10.0
-"""Seconds for one call to a ledger: a disk may be busy, and nobody's dot waits for it."""
+"""Seconds for one call, unless the caller says otherwise."""
 
 Answer = TypeVar("Answer")
 
 
-async def reading(call: Coroutine[Any, Any, Answer], deadline: float = DEADLINE) -> Answer:
-    """For calls that change nothing: no answer is `Unavailable`."""
+async def read_within(call: Coroutine[Any, Any, Answer], deadline: float = DEADLINE) -> Answer:
+    """For calls that change nothing: raises `Unavailable` after `deadline` seconds."""
     try:
         return await _within(deadline, call)
     except TimeoutError:
         raise Unavailable(f"the store did not answer within {deadline:g} s") from None
 
 
-async def writing(call: Coroutine[Any, Any, Answer], deadline: float = DEADLINE) -> Answer:
-    """For calls that change something: no answer is `UnknownOutcome`."""
+async def write_within(call: Coroutine[Any, Any, Answer], deadline: float = DEADLINE) -> Answer:
+    """For calls that change something: raises `UnknownOutcome` after `deadline` seconds."""
     try:
         return await _within(deadline, call)
     except TimeoutError:
@@ -45,12 +42,12 @@ async def _within(deadline: float, call: Coroutine[Any, Any, Answer]) -> Answer:
         answer: Answer = done.value
         return answer
     async with asyncio.timeout(deadline):
-        return await _go_on(call, waits_for)
+        return await resume(call, waits_for)
 
 
 @types.coroutine
-def _go_on(call: Coroutine[Any, Any, Answer], waits_for: object) -> Generator[Any, Any, Answer]:
-    """The rest of a coroutine that has been started: what it yields goes up, what comes back goes down."""
+def resume(call: Coroutine[Any, Any, Answer], waits_for: object) -> Generator[Any, Any, Answer]:
+    """Run the rest of a coroutine whose first step was made by hand and yielded `waits_for`."""
     while True:
         try:
             try:

@@ -1,8 +1,8 @@
-"""How are the ids of some users kept, in as little room as there is, for as long as a connection lives?
+"""A set of ids in little memory, for sets that are kept long: a sorted tuple.
 
-As a sorted tuple: 8 bytes for each, where a dictionary or a set of fifty takes 30 or more. Being immutable, one may serve
-several who know the same people. Looking for one id takes 0.3 µs among fifty; whoever looks for many makes a set of
-all for the moment, which takes as long as looking for a few.
+It takes 8 bytes an id, where a set or dictionary of fifty takes 30 or more. Because it is immutable, several owners may
+share one. A search for one id takes 0.3 µs among fifty; a search for many (`among`) makes a temporary set of all ids, which
+takes as long as a few searches.
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ Ids = tuple[str, ...]
 NO_IDS: Ids = ()
 
 MANY = 8
-"""Ids that are looked for at a time, from which on a set of all pays."""
+"""Ids in one search from which on a temporary set is faster."""
 
 
-def holds(ids: Ids, user: str) -> bool:
-    at = bisect_left(ids, user)
-    return at < len(ids) and ids[at] == user
+def holds(ids: Ids, wanted: str) -> bool:
+    at = bisect_left(ids, wanted)
+    return at < len(ids) and ids[at] == wanted
 
 
-def among(ids: Ids, users: Collection[str]) -> frozenset[str]:
-    """To be asked whether these users are there, and no others."""
-    return frozenset(ids if len(users) >= MANY else [user for user in users if holds(ids, user)])
+def among(ids: Ids, wanted: Collection[str]) -> frozenset[str]:
+    """A set to be asked whether these ids are there; for other ids its answer means nothing."""
+    return frozenset(ids if len(wanted) >= MANY else [each for each in wanted if holds(ids, each)])
 
 
-def having(ids: Ids, users: Collection[str]) -> Ids:
-    """These as well, none of whom is there yet, and each named once."""
-    if not users:
-        return ids  # itself: others may have it too
-    if len(users) != 1:
-        return tuple(sorted([*ids, *users]))
-    [user] = users
-    at = bisect_left(ids, user)
-    return (*ids[:at], user, *ids[at:])
+def having(ids: Ids, others: Collection[str]) -> Ids:
+    """With these ids added, none of which is there yet, each named once."""
+    if not others:
+        return ids  # the same object, which may be shared
+    if len(others) != 1:
+        return tuple(sorted([*ids, *others]))
+    [each] = others
+    at = bisect_left(ids, each)
+    return (*ids[:at], each, *ids[at:])
 
 
-def lacking(ids: Ids, users: Collection[str]) -> Ids:
-    """Without these, whether they are there or not."""
-    if len(users) >= MANY:
-        gone = frozenset(users)
-        return tuple([user for user in ids if user not in gone])
-    for user in users:
-        at = bisect_left(ids, user)
-        if at < len(ids) and ids[at] == user:
+def lacking(ids: Ids, others: Collection[str]) -> Ids:
+    """Without these ids, whether they are there or not."""
+    if len(others) >= MANY:
+        gone = frozenset(others)
+        return tuple([each for each in ids if each not in gone])
+    for each in others:
+        at = bisect_left(ids, each)
+        if at < len(ids) and ids[at] == each:
             ids = ids[:at] + ids[at + 1 :]
     return ids

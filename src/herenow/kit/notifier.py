@@ -1,8 +1,8 @@
-"""How do readers wait for "something new" without costing the writers anything?
+"""`Notifier`: wakes all tasks that wait for something new, at no cost to the writers.
 
-Every waiter holds one future; a ring completes them all. Nothing is queued and no task is made: however often the bell
-rings before a waiter runs again, that waiter wakes once and looks for itself. Waiting uses the loop's own time only, so
-it works on a loop whose time is moved by a test. It does not know what it is rung for.
+Every waiter holds one future; `notify` completes them all. Nothing is queued and no task is made: however often `notify` is
+called before a waiter runs again, that waiter wakes once and looks for itself. Waiting uses the loop's own time only, so it
+works on a loop whose time is moved by a test.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import asyncio
 import math
 
 
-class Bell:
-    """Wakes everybody who waits at the moment it rings, in the order they came."""
+class Notifier:
+    """Wakes all tasks that are waiting when `notify` is called, in the order in which they began to wait."""
 
     __slots__ = ("_waiting",)
 
@@ -20,14 +20,14 @@ class Bell:
         # A dict as an ordered set: a run of a simulation must wake its nodes in the same order every time.
         self._waiting: dict[asyncio.Future[None], None] = {}
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
             for woken in waiting:
                 _wake(woken)
 
     async def wait(self, until: float) -> bool:
-        """True when it rang, False when the loop's time reached `until` first (infinity: wait for the ring)."""
+        """True after a `notify`, False when the loop's time reached `until` first (infinity: no time-out)."""
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         self._waiting[woken] = None

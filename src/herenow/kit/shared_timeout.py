@@ -1,7 +1,8 @@
-"""Thousands wait for an answer, all of them for the same time at most: one timer for all.
+"""One timer for thousands of waits that all have the same time limit.
 
-A timer each costs as much as what is waited for, and nearly all of them are for nothing. Who waits stands in a queue, in
-the order in which their time is over; who got an answer leaves it when somebody comes, or with the timer.
+A timer for each wait costs as much as what is waited for, and nearly all of them are cancelled. Here the waits stand in a
+queue, in the order in which they end, and one timer is set for the first. A wait that is over leaves the queue when it gets
+to its head: with the next wait, or with the timer.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 from collections import deque
 
 
-class Patience:
+class SharedTimeout:
     __slots__ = ("_seconds", "_timer", "_waiting")
 
     def __init__(self, seconds: float) -> None:
@@ -22,36 +23,38 @@ class Patience:
         return len(self._waiting)
 
     async def wait_for(self, answer: asyncio.Future[None]) -> None:
-        """Raises `TimeoutError` when it takes too long. Nobody else may wait for this answer."""
+        """Wait for `answer`, at most `seconds`; raises `TimeoutError` after that. The answer itself gets the error, so only
+        one caller may wait for it."""
         if not answer.done():
-            self._leave_who_is_done()
+            self._drop_done()
             loop = asyncio.get_running_loop()
             until = loop.time() + self._seconds
             self._waiting.append((until, answer))
             if self._timer is None:
-                self._timer = loop.call_at(until, self._look)
+                self._timer = loop.call_at(until, self._expire)
         await answer
 
     def close(self) -> None:
+        """Every wait that is under way ends now, with `TimeoutError`."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting = self._waiting, deque()
-        for _, answer in waiting:  # nobody will look after them any more
+        for _, answer in waiting:
             if not answer.done():
                 answer.set_exception(TimeoutError())
 
-    def _look(self) -> None:
+    def _expire(self) -> None:
         loop = asyncio.get_running_loop()
         self._timer = None
         while self._waiting and self._waiting[0][0] <= loop.time():
             _, answer = self._waiting.popleft()
             if not answer.done():
                 answer.set_exception(TimeoutError())
-        self._leave_who_is_done()
+        self._drop_done()
         if self._waiting:
-            self._timer = loop.call_at(self._waiting[0][0], self._look)
+            self._timer = loop.call_at(self._waiting[0][0], self._expire)
 
-    def _leave_who_is_done(self) -> None:
+    def _drop_done(self) -> None:
         while self._waiting and self._waiting[0][1].done():
             self._waiting.popleft()

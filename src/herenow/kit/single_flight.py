@@ -1,8 +1,8 @@
-"""How do many who want the same thing at the same time share one attempt?
+"""`SingleFlight`: callers that want the same thing at the same time share one attempt.
 
-Whoever comes first starts it; all who come meanwhile wait for it and get its result or its failure. It goes on when one of
-them gives up, and ends when it is told to. After a failure everybody is told of it for a moment before the next attempt, so
-that a thousand callers a second are not a thousand attempts.
+The first caller starts it; all that come meanwhile wait for it and get its result or its failure. It goes on when one of
+them is cancelled, and ends when `end` is called. After a failure all callers get that failure for a moment before the next
+attempt, so that a thousand callers a second are not a thousand attempts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SingleFlight(Generic[T]):
 
     def _done(self, task: asyncio.Task[T]) -> None:
         self._task = self._failed = None
-        error = None if task.cancelled() else task.exception()  # whoever waited may be gone
+        error = None if task.cancelled() else task.exception()  # perhaps no caller is left to retrieve it
         if isinstance(error, Unavailable):
             self._failed = error
             self._again_at = task.get_loop().time() + self._breath

@@ -1,7 +1,6 @@
 """Tasks have an owner, a name and an end.
 
-A `Tasks` owns the loops and errands of one node: it keeps a reference to each, logs what one of them died of, and ends
-them all.
+A `Tasks` owns tasks: it keeps a reference to each, logs the error of one that fails, and cancels them all at the end.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ Create = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
 
 class Tasks:
     def __init__(self, create: Create | None = None) -> None:
-        """`create` makes a task of a coroutine and a name; the running loop does unless told otherwise."""
-        self._create = create or _on_the_loop
+        """`create` makes a task of a coroutine and a name; None: the running loop does."""
+        self._create = create or _create_on_running_loop
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
@@ -43,8 +42,8 @@ class Tasks:
         *,
         after_failure: float | None = None,
     ) -> asyncio.Task[Any]:
-        """Do this again and again, whatever it raises, `seconds` from one beginning to the next; a slow one is followed
-        by the next at once. What failed is tried again sooner if `after_failure` says so, counted from its end."""
+        """Call `work` again and again, whatever it raises, `seconds` from one start to the next; after a call that took
+        longer, the next starts at once. After a failure it starts `after_failure` seconds later, if that is sooner."""
         return self.spawn(self._repeat(seconds, after_failure, work, name), name)
 
     async def _repeat(
@@ -62,7 +61,7 @@ class Tasks:
             await asyncio.sleep(max(0.0, due - loop.time()))
 
     async def end(self) -> None:
-        """Also of what they leave behind when they are cancelled."""
+        """Cancel all tasks and wait for them, also for tasks that they spawn while they are cancelled."""
         while tasks := list(self._tasks):
             for task in tasks:
                 task.cancel()
@@ -77,7 +76,7 @@ class Tasks:
             log.error("task.died", task=task.get_name(), error=repr(error), exc_info=error)
 
 
-def _on_the_loop(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+def _create_on_running_loop(work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
     return asyncio.get_running_loop().create_task(work, name=name)
 
 

@@ -1,8 +1,8 @@
-"""When must something held in memory be looked at again, without a timer each and without a scan?
+"""A timer wheel: a function is called for each of very many things at about a time of its own, without a timer for each.
 
-A lazy wheel: things lie in the bucket of the moment they asked for; one tick opens the buckets that have come due.
-Whoever was touched meanwhile is simply put back later, so that a beat costs the wheel nothing.
-Cost: about half a microsecond per due entry; nothing for the others.
+Things lie in buckets by the time they were put for; `turn` opens the buckets whose time has come. The wheel is lazy: a thing
+whose time was put off meanwhile stays where it is, and is put back when its bucket is opened. To put something off therefore
+costs nothing. Cost: about half a microsecond per due entry, nothing for the others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Thing = TypeVar("Thing")
 
 
 class Wheel(Generic[Thing]):
-    """`look(thing, now)` answers when to look again (ms), or None to let it go."""
+    """`look(thing, now)` returns when to call it again (ms), or None to drop the thing."""
 
     __slots__ = ("_buckets", "_look", "_opened", "_width")
 

@@ -1,15 +1,18 @@
-"""Durable facts: which ledger does a URL mean?
+"""Durable facts: `open_ledger` chooses the ledger that a URL names.
 
-A ledger is chosen here and nowhere else. Its promises are in `herenow.ports.Ledger`, the suite that checks them in
-`herenow_testing.contracts.ledger`. A new ledger is a module and a line in `LEDGERS`.
+A ledger's promises are in `herenow.ports.Ledger`, the suite that checks them in `herenow_testing.contracts.ledger`. A new
+ledger is a package and a line in `LEDGERS`.
 
-Ledgers are imported when they are asked for: commands that need none start without SQLAlchemy.
+Ledgers are imported when a URL asks for them: commands that need none start without SQLAlchemy, an SQLite ledger without
+asyncpg.
 """
 
 from collections.abc import Callable
 
 from herenow.errors import ConfigurationError
 from herenow.ports import Ledger
+
+__all__ = ["LEDGERS", "open_ledger"]
 
 
 def open_ledger(url: str) -> Ledger:
@@ -25,7 +28,7 @@ def open_ledger(url: str) -> Ledger:
 
 
 def _sqlite(place: str) -> Ledger:
-    from herenow.ledgers.sqlite.ledger import SqliteLedger
+    from herenow.ledgers.sqlite import SqliteLedger
 
     if place in ("", "/:memory:"):
         return SqliteLedger(None)
@@ -38,10 +41,9 @@ def _sqlite(place: str) -> Ledger:
 
 
 def _postgresql(place: str) -> Ledger:
-    from herenow.ledgers.postgres.ledger import PostgresLedger
-    from herenow.ledgers.postgres.url import read_place
+    from herenow.ledgers.postgres import PostgresLedger, parse_postgres_url
 
-    return PostgresLedger(read_place(place))
+    return PostgresLedger(parse_postgres_url(place))
 
 
 LEDGERS: dict[str, Callable[[str], Ledger]] = {

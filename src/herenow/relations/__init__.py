@@ -1,8 +1,8 @@
-"""Who knows who may see whom? The ledger, everybody, or the application itself.
+"""Sources of relations: the ledger, an open policy (everybody is related to everybody), or the application's callback.
 
-A table from the setting's word or scheme to a source; a new source (an ORM, a graph service) is one file that implements
-`ports.Relations` and one line here. What a fact leads to is not known here, and neither is for how long it is believed:
-that is `service.relations`.
+`open_relations` chooses one by the setting `relations`. A new source (an ORM, a graph service) is one module that implements
+`ports.Relations` and one line in `SOURCES`. How long a relation is believed and what follows from it is decided in
+`node.access`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from herenow.errors import ConfigurationError
 from herenow.ports import Ledger, Relations, SourceHealth
 from herenow.relations.open import OpenRelations
+
+__all__ = ["SOURCES", "OpenRelations", "SourceOptions", "open_relations"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,7 @@ async def _open(options: SourceOptions) -> AsyncIterator[Relations]:
 
 @asynccontextmanager
 async def _callback(options: SourceOptions) -> AsyncIterator[Relations]:
-    from herenow.relations.callback.source import (
-        CallbackRelations,  # an HTTP client, which no other source needs
-    )
+    from herenow.relations.callback import CallbackRelations  # an HTTP client, which no other source needs
 
     source = CallbackRelations(options.where, options.secret, now=options.now, health=options.health)
     try:

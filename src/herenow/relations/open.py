@@ -1,7 +1,6 @@
-"""Everybody sees everybody: for a team, a game, a product without a graph.
+"""The open policy: every user may see every other one. For a team, a game, a product without a graph.
 
-There is nobody to list as a contact, for that would be everybody. Rooms are a matter of who was put into them, not of who
-may see whom, so they stay in the ledger.
+The list of contacts is empty, because it would be everybody. Rooms have members all the same, which the ledger knows.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ variable, a key of the file and a row of `herenow config`.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -364,6 +364,47 @@ class Settings(BaseModel):
         path = self.ledger.removeprefix("sqlite://").removeprefix("/")
         return Path(path) if path not in ("", ":memory:") else None
 
+    # Durations as the core counts them.
+
+    @property
+    def dead_after_ms(self) -> int:
+        return _milliseconds(self.dead_after)
+
+    @property
+    def idle_after_ms(self) -> int:
+        return _milliseconds(self.idle_after)
+
+    @property
+    def grace_ms(self) -> int:
+        return _milliseconds(self.grace)
+
+    @property
+    def online_delay_ms(self) -> int:
+        return _milliseconds(self.online_delay)
+
+    @property
+    def beat_min_ms(self) -> int:
+        return _milliseconds(self.beat_min)
+
+    @property
+    def poll_every_ms(self) -> int:
+        return _milliseconds(self.poll_every)
+
+    # Values as the parts of a server take them.
+
+    @property
+    def rooms_relate(self) -> bool:
+        return self.shares_room == "on"
+
+    @property
+    def engine_in_memory(self) -> bool:
+        """The live store ends with this process."""
+        return self.engine.startswith("memory:")
+
+    @property
+    def trusted_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        return tuple(map(ip_network, self.trusted_proxies))
+
     @property
     def asks_the_application(self) -> bool:
         """Whether the application is asked who is related."""
@@ -435,6 +476,10 @@ def _shown(value: object) -> str:
             return f"{value:g}"
         case _:
             return without_password(str(value))
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
 
 
 def _callback_host(url: str) -> str:

@@ -1,7 +1,7 @@
-"""The door for WebSockets: who is let in, and the few things all connections share.
+"""The WebSocket server of a node: decides what an opening handshake leads to, and holds what all sessions share.
 
-Answers: does this handshake lead to a client's session, to a farewell a browser can read, or to a plain refusal?
-Owns the wheel that ends connections whose token has expired and the sweep that pings the silent.
+A handshake leads to a client's session, to a close code that a browser can read, or to a plain HTTP refusal. The server
+owns the wheel that ends sessions whose token has expired, the pinger, and the queue of closed connections.
 """
 
 from __future__ import annotations
@@ -19,20 +19,24 @@ from herenow.errors import ProtocolError
 from herenow.kit.tasks import Tasks
 from herenow.kit.wheel import Wheel
 from herenow.node import Node
-from herenow.transport.auth.auth import SUBPROTOCOL, Auth, find_token
-from herenow.transport.auth.origins import is_allowed
-from herenow.transport.auth.public_keys import KeysPending
-from herenow.transport.auth.tokens import Claims
+from herenow.transport.auth import SUBPROTOCOL, Auth, Claims, KeysPending, find_token, is_allowed
 from herenow.transport.session import ClientSession
-from herenow.transport.websocket.close_queue import Departures
-from herenow.transport.websocket.contract import Accept, Farewell, Handler, Refuse, Socket, Upgrade
-from herenow.transport.websocket.pending import Waiting
-from herenow.transport.websocket.pinger import Sweep
-from herenow.transport.websocket.registry import Sockets
+from herenow.transport.websocket import (
+    Accept,
+    CloseOnOpen,
+    CloseQueue,
+    Handler,
+    PendingHandler,
+    Pinger,
+    Refuse,
+    Socket,
+    Sockets,
+    Upgrade,
+)
 from herenow.wire.codes import Close
 from herenow.wire.ids import parse_id
 from herenow.wire.inputs import parse_platform
-from herenow.wire.shapes import Limits, error_frame
+from herenow.wire.shapes import WelcomeLimits, error_frame
 
 PATH = "/ws/presence"
 
@@ -47,7 +51,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class GatewaySettings:
+class WebSocketSettings:
     beat_every: float
     max_frame: int
     max_subscriptions: int
@@ -57,38 +61,38 @@ class GatewaySettings:
     """Whose word we take for how a browser reached them."""
 
 
-class Gateway:
-    def __init__(self, node: Node, auth: Auth, sockets: Sockets, settings: GatewaySettings) -> None:
+class WebSocketServer:
+    def __init__(self, node: Node, auth: Auth, sockets: Sockets, settings: WebSocketSettings) -> None:
         self.node = node
         self.auth = auth
         self.tasks = Tasks()
-        self.departures = Departures()
+        self.close_queue = CloseQueue()
         self.beat_every = settings.beat_every
-        self.limits = Limits(settings.max_subscriptions, settings.max_frame, settings.max_bulk)
+        self.limits = WelcomeLimits(settings.max_subscriptions, settings.max_frame, settings.max_bulk)
         self._settings = settings
         self._sockets = sockets
         self._expiry: Wheel[ClientSession] = Wheel(self._look)
-        self._sweep: Sweep[ClientSession]
+        self._pinger: Pinger[ClientSession]
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._sweep = Sweep(
+        self._pinger = Pinger(
             self.beat_every,
             last_life=lambda session: session.last_life / 1000,
             ping=lambda session: session.ping(),
-            clock=lambda: self.node.clock.now() / 1000,
+            clock=lambda: self.node.context.clock.now() / 1000,
             call_later=loop.call_later,
         )
-        self._sweep.start()
+        self._pinger.start()
         self.tasks.every(0.25, self._end_expired, "expiry")
 
     async def stop(self) -> None:
-        self._sweep.stop()
-        self.departures.finish()
+        self._pinger.stop()
+        self.close_queue.finish()
         await self.tasks.end()
 
     async def _end_expired(self) -> None:
-        self._expiry.turn(self.node.clock.now())
+        self._expiry.turn(self.node.context.clock.now())
 
     def _look(self, session: ClientSession, now: int) -> int | None:
         """Has its token expired? When to look again; None: not by this entry."""
@@ -107,7 +111,7 @@ class Gateway:
         """One entry per session counts; another is put there only where it must come sooner."""
         expires_at = session.expires_at
         if expires_at is not None and (session.look_at is None or expires_at < session.look_at):
-            session.look_at = min(expires_at, self.node.clock.now() + LOOK_AGAIN)
+            session.look_at = min(expires_at, self.node.context.clock.now() + LOOK_AGAIN)
             self._expiry.put(session, session.look_at)
 
     # Handshakes
@@ -117,7 +121,7 @@ class Gateway:
             return Refuse(404, f"There is no WebSocket here; presence is at {PATH}.\n")
         secure = upgrade.secure or self._came_by_tls(upgrade)
         if not is_allowed(upgrade.origin, host=upgrade.host, secure=secure, origins=self._settings.origins):
-            self.node.metrics.refusals["forbidden_origin"] += 1
+            self.node.context.metrics.refusals["forbidden_origin"] += 1
             return Refuse(
                 403, "Pages of this origin may not connect; the operator can name it in `origins`.\n"
             )
@@ -133,14 +137,14 @@ class Gateway:
 
     def _handler(self, upgrade: Upgrade) -> Handler:
         if self.node.draining:
-            return Farewell(Close.DRAINING, self.node.come_back())
+            return CloseOnOpen(Close.DRAINING, self.node.retry_after())
         if self._sockets.full or not self.node.ready:
-            return Farewell(Close.OVERLOADED, _come_back())
+            return CloseOnOpen(Close.OVERLOADED, _come_back())
         token = find_token(upgrade.header("authorization"), upgrade.query, upgrade.subprotocols)
         try:
             return self._session(upgrade, self.auth.check(token, once=True))
         except KeysPending:
-            return Waiting(self.tasks, lambda: self._late_handler(upgrade, token))
+            return PendingHandler(self.tasks, lambda: self._late_handler(upgrade, token))
         except ProtocolError as error:
             return self._turned_away(error)
 
@@ -151,29 +155,29 @@ class Gateway:
         except ProtocolError as error:
             return self._turned_away(error)
         if self.node.draining:  # meanwhile
-            return Farewell(Close.DRAINING, self.node.come_back())
+            return CloseOnOpen(Close.DRAINING, self.node.retry_after())
         return self._session(upgrade, claims)
 
-    def _turned_away(self, error: ProtocolError) -> Farewell:
-        self.node.metrics.refusals[error.code] += 1
+    def _turned_away(self, error: ProtocolError) -> CloseOnOpen:
+        self.node.context.metrics.refusals[error.code] += 1
         if error.code == "keys_unavailable":  # nothing is wrong with the token, as far as we know
-            return Farewell(Close.OVERLOADED, _come_back())
-        return Farewell(Close.UNAUTHORIZED, error.code)
+            return CloseOnOpen(Close.OVERLOADED, _come_back())
+        return CloseOnOpen(Close.UNAUTHORIZED, error.code)
 
-    def _session(self, upgrade: Upgrade, claims: Claims) -> ClientSession | Farewell:
+    def _session(self, upgrade: Upgrade, claims: Claims) -> ClientSession | CloseOnOpen:
         try:
             asked = _asked(upgrade.query)
             device = parse_id(asked["device_id"]) if asked.get("device_id") else None
             platform = parse_platform(asked.get("platform") or None)
         except ProtocolError as error:
-            self.node.metrics.refusals[error.code] += 1
-            return _Apology(error)
+            self.node.context.metrics.refusals[error.code] += 1
+            return ErrorThenClose(error)
         return ClientSession(self, claims, device, platform)
 
     # What sessions tell
 
     def opened(self, session: ClientSession) -> None:
-        session.slot = self._sweep.add(session)
+        session.slot = self._pinger.add(session)
         self._look_in_time(session)
         log.info("connection.opened", **session.described)
 
@@ -183,7 +187,7 @@ class Gateway:
 
     def closed(self, session: ClientSession, code: int | None, reason: str) -> None:
         if session.slot >= 0:
-            self._sweep.discard(session, session.slot)
+            self._pinger.discard(session, session.slot)
             log.info(
                 "connection.closed",
                 code=None if code is None else int(code),
@@ -192,8 +196,8 @@ class Gateway:
             )
 
 
-class _Apology(Farewell):
-    """What is wrong with the query of the handshake: a sentence, then the end."""
+class ErrorThenClose(CloseOnOpen):
+    """A handler that sends one error frame, for what is wrong with the query of the handshake, and closes."""
 
     __slots__ = ("_frame",)
 

@@ -12,16 +12,18 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, assert_never
+from typing import Protocol, assert_never
 
 import structlog
 
 from herenow.core.model import Platform
 from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutcome
-from herenow.node.delivery.connection import Connection
-from herenow.node.viewing.subscriptions import Granted
-from herenow.transport.auth.tokens import Claims
-from herenow.transport.websocket.contract import Socket
+from herenow.kit.tasks import Tasks
+from herenow.node import Node
+from herenow.node.people import Connection
+from herenow.node.viewing import Granted
+from herenow.transport.auth import Auth, Claims
+from herenow.transport.websocket import CloseQueue, Socket
 from herenow.wire.codes import Close
 from herenow.wire.decode import BEATS
 from herenow.wire.frames import (
@@ -30,18 +32,19 @@ from herenow.wire.frames import (
     Bye,
     Command,
     FrameId,
-    Heartbeat,
+    HeartbeatCommand,
     Refresh,
     RoomClose,
     RoomOpen,
     SetPresence,
     Subscribe,
-    Typing,
+    TypingCommand,
     Unsubscribe,
 )
 from herenow.wire.inputs import Activity
 from herenow.wire.peer import Peer, Rejection
 from herenow.wire.shapes import (
+    WelcomeLimits,
     dated_statuses_frame,
     denied_frame,
     denied_list_frame,
@@ -52,9 +55,6 @@ from herenow.wire.shapes import (
     welcome_frame,
 )
 
-if TYPE_CHECKING:
-    from herenow.transport.server import Gateway
-
 MAX_WAITING = 1_000
 """Commands of one connection that may wait for a store; more are refused, the connection stays."""
 
@@ -62,6 +62,26 @@ WELCOME_WITHIN = 1.0
 """Seconds the welcome waits for the user's record, which knows their `idle_after`; a store that is away delays nobody."""
 
 log = structlog.get_logger(__name__)
+
+
+class SessionHost(Protocol):
+    """What the sessions of a server share, and what they report to it; `server.WebSocketServer` is one."""
+
+    node: Node
+    auth: Auth
+    tasks: Tasks
+    close_queue: CloseQueue
+    beat_every: float
+    limits: WelcomeLimits
+
+    def opened(self, session: ClientSession) -> None:
+        """The node has taken the session."""
+
+    def refreshed(self, session: ClientSession) -> None:
+        """The session has a new token, whose `expires_at` may be earlier."""
+
+    def closed(self, session: ClientSession, code: int | None, reason: str) -> None:
+        """The connection is gone; also called for a session that was never opened."""
 
 
 class ClientSession:
@@ -72,7 +92,7 @@ class ClientSession:
         "_device",
         "_ended_by_us",
         "_expires_at",
-        "_gateway",
+        "_host",
         "_issued_at",
         "_left_at",
         "_peer",
@@ -85,8 +105,8 @@ class ClientSession:
         "slot",
     )
 
-    def __init__(self, gateway: Gateway, claims: Claims, device: str | None, platform: Platform) -> None:
-        self._gateway = gateway
+    def __init__(self, host: SessionHost, claims: Claims, device: str | None, platform: Platform) -> None:
+        self._host = host
         # What a token says is good for as long as a connection lives, but for its end: no more of it is kept.
         self._user = claims.user
         self._issued_at = claims.issued_at_ms
@@ -110,25 +130,25 @@ class ClientSession:
 
     def on_open(self, socket: Socket) -> None:
         self._socket = socket
-        if self._gateway.auth.is_void(self._user, self._issued_at):  # since the handshake
+        if self._host.auth.is_void(self._user, self._issued_at):  # since the handshake
             self.end(Close.UNAUTHORIZED, "token_revoked")
             return
         try:
             try:
                 self._connection = self._connect(socket)
             except ProtocolError:
-                self._gateway.departures.finish()  # perhaps some of theirs are gone, and wait for their turn
+                self._host.close_queue.finish()  # perhaps some of theirs are gone, and wait for their turn
                 self._connection = self._connect(socket)
         except ProtocolError as error:
-            self._gateway.node.metrics.refusals[error.code] += 1
+            self._host.node.context.metrics.refusals[error.code] += 1
             self.end(Close.TOO_MANY_CONNECTIONS, error.message)
             return
         self._user = self._connection.user  # by the string that everybody has
-        self._gateway.opened(self)
+        self._host.opened(self)
         self._do_later(None)
 
     def _connect(self, socket: Socket) -> Connection:
-        return self._gateway.node.sessions.connect(
+        return self._host.node.sessions.connect(
             self._user,
             self._device,
             self._platform,
@@ -147,12 +167,12 @@ class ClientSession:
         except KeyError:
             self._on_command(connection, payload)
         else:
-            self._gateway.node.sessions.beat(connection.session, activity)
+            self._host.node.sessions.beat(connection.session, activity)
 
     def _on_command(self, connection: Connection, payload: bytes) -> None:
-        node = self._gateway.node
-        command = self._peer.receive(payload, node.clock.now())
-        if isinstance(command, Heartbeat):  # with an id, or spelt in a way of its own
+        node = self._host.node
+        command = self._peer.receive(payload, node.context.clock.now())
+        if isinstance(command, HeartbeatCommand):  # with an id, or spelt in a way of its own
             node.sessions.beat(connection.session, command.activity)
             if command.id is not None:
                 self._do_later(command)
@@ -163,35 +183,35 @@ class ClientSession:
     def on_binary(self) -> None:
         if self._connection is not None:
             self.on_sign_of_life()
-            self._do_later(self._peer.binary(self._gateway.node.clock.now()))
+            self._do_later(self._peer.binary(self._host.node.context.clock.now()))
 
     def on_sign_of_life(self) -> None:
         if self._connection is not None:
-            self._gateway.node.sessions.alive(self._connection.session)
+            self._host.node.sessions.alive(self._connection.session)
 
     def on_pause(self) -> None:
         if self._connection is not None:
-            self._gateway.node.hub.pause(self._connection.outbox)
+            self._host.node.delivery.pause(self._connection.outbox)
 
     def on_resume(self) -> None:
         if self._connection is not None:
-            self._gateway.node.hub.resume(self._connection.outbox)
+            self._host.node.delivery.resume(self._connection.outbox)
 
     def on_leaving(self) -> None:
-        self._left_at = self._gateway.node.clock.now()
+        self._left_at = self._host.node.context.clock.now()
 
     def on_closed(self, code: int | None, reason: str) -> None:
         connection, self._connection = self._connection, None
         if self._left_at is None:
-            self._left_at = self._gateway.node.clock.now()
+            self._left_at = self._host.node.context.clock.now()
         alive, self._ended_by_us = not self._ended_by_us, True  # whoever ends it from here on comes too late
-        self._gateway.departures.take(lambda: self._depart(connection, code, reason, alive=alive))
+        self._host.close_queue.take(lambda: self._depart(connection, code, reason, alive=alive))
 
     def _depart(self, connection: Connection | None, code: int | None, reason: str, *, alive: bool) -> None:
-        self._gateway.closed(self, code, reason)
+        self._host.closed(self, code, reason)
         if connection is not None:
             # A FIN, an RST or a CLOSE of the peer is a sign of life; an end that we chose is none.
-            self._gateway.node.sessions.gone(connection, alive=alive, left_at=self._left_at)
+            self._host.node.sessions.gone(connection, alive=alive, left_at=self._left_at)
 
     # Ends that we choose
 
@@ -199,13 +219,13 @@ class ClientSession:
         if self._ended_by_us:
             return  # the first reason counts
         self._ended_by_us = True
-        self._gateway.node.metrics.closes[code] += 1
+        self._host.node.context.metrics.closes[code] += 1
         self._socket.close(code, reason)
 
     def _stuck(self) -> None:
         """The peer has not read for too long: nobody waits for it."""
         self._ended_by_us = True
-        self._gateway.node.metrics.closes[Close.NO_LIFE] += 1
+        self._host.node.context.metrics.closes[Close.NO_LIFE] += 1
         self._socket.abort()
 
     @property
@@ -229,7 +249,7 @@ class ClientSession:
     # Commands, one after the other
 
     def _reject(self, rejection: Rejection) -> None:
-        self._gateway.node.metrics.refusals[rejection.code] += 1
+        self._host.node.context.metrics.refusals[rejection.code] += 1
         self._socket.send_text(rejection.frame)
         if rejection.close is not None:
             self.end(rejection.close, "too many malformed frames")
@@ -245,7 +265,7 @@ class ClientSession:
         self._waiting.append(command)
         if not self._working:
             self._working = True
-            self._gateway.tasks.spawn(self._work(), "commands")
+            self._host.tasks.spawn(self._work(), "commands")
 
     async def _work(self) -> None:
         try:
@@ -263,25 +283,25 @@ class ClientSession:
             self._waiting = None
 
     async def _welcome(self, connection: Connection) -> None:
-        node = self._gateway.node
+        node = self._host.node
         try:
             async with asyncio.timeout(WELCOME_WITHIN):
-                presence = await node.decider.decided(connection.user)
+                presence = await node.records.wait_decided(connection.user)
         except (HerenowError, TimeoutError):
-            presence = connection.session.person.presence
+            presence = connection.session.person.record.presence
         if self._connection is None:
             return
-        timings = node.settings.timings
+        timings = node.context.settings.timings
         idle_after = timings.idle_after if presence.idle_after is None else presence.idle_after
         self._socket.send_text(
             welcome_frame(
                 user_id=connection.user,
                 device_id=connection.session.device,
                 session_id=token_urlsafe(9),
-                beat_every=self._gateway.beat_every,
+                beat_every=self._host.beat_every,
                 idle_after=idle_after / 1000,
-                server_time=node.clock.now(),
-                limits=self._gateway.limits,
+                server_time=node.context.clock.now(),
+                limits=self._host.limits,
             )
         )
         connection.welcomed = True
@@ -305,7 +325,7 @@ class ClientSession:
             self._refuse("internal", "The server failed; its log says how.", command.id)
 
     async def _do(self, connection: Connection, command: Command) -> None:  # noqa: C901 - a table of verbs
-        node = self._gateway.node
+        node = self._host.node
         match command:
             case Subscribe():
                 await self._subscribe(connection, command)
@@ -316,7 +336,7 @@ class ClientSession:
             case Bye():
                 await self._bye(connection, command.id)
                 return
-            case Heartbeat():
+            case HeartbeatCommand():
                 pass  # done on arrival; its answer waits its turn
             case Active():
                 node.sessions.act(connection.session, Activity.ACTIVE)
@@ -324,13 +344,13 @@ class ClientSession:
                 node.sessions.act(connection.session, Activity.IDLE)
             case SetPresence():
                 await self._set(connection, command)
-            case Typing():
+            case TypingCommand():
                 node.sessions.act(connection.session, Activity.ACTIVE)
-                await node.typing.typing(connection, command.to, command.room, typing=command.typing)
+                await node.viewing.type(connection, command.to, command.room, typing=command.typing)
             case RoomOpen():
-                await node.typing.open_room(connection, command.room)
+                await node.viewing.open_room(connection, command.room)
             case RoomClose():
-                node.typing.close_room(connection, command.room)
+                node.viewing.close_room(connection, command.room)
             case Refresh():
                 await self._refresh(connection, command)
             case _:
@@ -339,11 +359,11 @@ class ClientSession:
             self._send(ok_frame(command.id))
 
     async def _subscribe(self, connection: Connection, command: Subscribe) -> None:
-        subscriptions = self._gateway.node.subscriptions
+        viewing = self._host.node.viewing
         if command.contacts:
-            granted = await subscriptions.subscribe_contacts(connection.outbox)
+            granted = await viewing.subscribe_contacts(connection.outbox)
         else:
-            granted = await subscriptions.subscribe(connection.outbox, command.targets)
+            granted = await viewing.subscribe(connection.outbox, command.targets)
         if connection.outbox.closed:
             return  # signed out meanwhile: nothing was granted, and nobody is told so
         granted.denied.extend(command.invalid)
@@ -355,11 +375,11 @@ class ClientSession:
             self._send(denied_list_frame(granted.denied, command.id))
 
     async def _unsubscribe(self, connection: Connection, command: Unsubscribe) -> None:
-        subscriptions, targets = self._gateway.node.subscriptions, list(command.targets)
+        viewing, targets = self._host.node.viewing, list(command.targets)
         if command.contacts:
-            targets = await subscriptions.unsubscribe_contacts(connection.outbox)
+            targets = await viewing.unsubscribe_contacts(connection.outbox)
         else:
-            subscriptions.unsubscribe(connection.outbox, targets)
+            viewing.unsubscribe(connection.outbox, targets)
         if targets or not command.invalid:
             self._send(unsubscribed_frame(targets, command.id))
         if command.invalid:
@@ -369,31 +389,31 @@ class ClientSession:
             )
 
     async def _set(self, connection: Connection, command: SetPresence) -> None:
-        choices, user = self._gateway.node.choices, connection.user
+        sessions, user = self._host.node.sessions, connection.user
         saved = command.id is not None  # who asked for no answer need not wait for the disk
         if command.mode is not None and command.has_custom:
-            await choices.set_both(user, command.mode, command.until, command.custom, saved=saved)
+            await sessions.set_both(user, command.mode, command.until, command.custom, saved=saved)
         elif command.mode is not None:
-            await choices.set_mode(user, command.mode, command.until, saved=saved)
+            await sessions.set_mode(user, command.mode, command.until, saved=saved)
         else:
-            await choices.set_custom(user, command.custom, saved=saved)
+            await sessions.set_custom(user, command.custom, saved=saved)
 
     async def _bye(self, connection: Connection, frame_id: FrameId) -> None:
-        await self._gateway.node.sessions.sign_out(connection.user, connection.session.device, but=connection)
+        await self._host.node.sessions.sign_out(connection.user, connection.session.device, but=connection)
         if frame_id is not None:
             self._send(ok_frame(frame_id))
         self.end(Close.NORMAL, "signed out")
 
     async def _refresh(self, connection: Connection, command: Refresh) -> None:
-        claims = await self._gateway.auth.checked(command.token, once=True)
+        claims = await self._host.auth.checked(command.token, once=True)
         if claims.user != self._user:
             raise ProtocolError("token_other_user", "The new token is for another user than this connection.")
-        self._gateway.node.sessions.refreshed(connection, claims.issued_at_ms or 0)
+        self._host.node.sessions.refreshed(connection, claims.issued_at_ms or 0)
         self._issued_at, self._expires_at = claims.issued_at_ms, claims.expires_at_ms
-        self._gateway.refreshed(self)
+        self._host.refreshed(self)
 
     def _refuse(self, code: str, message: str, frame_id: FrameId) -> None:
-        self._gateway.node.metrics.refusals[code] += 1
+        self._host.node.context.metrics.refusals[code] += 1
         self._send(error_frame(code, message, frame_id))
 
     def _send(self, frame: bytes) -> None:

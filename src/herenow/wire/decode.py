@@ -12,8 +12,9 @@ import typing
 import msgspec
 
 from herenow.errors import ProtocolError
-from herenow.wire.frames import MAX_ECHO, Active, Away, Command, Frame, FrameId, Heartbeat
+from herenow.wire.frames import MAX_ECHO, Active, Away, Command, Frame, FrameId, HeartbeatCommand
 from herenow.wire.inputs import Activity
+from herenow.wire.nesting import is_too_deep
 from herenow.wire.strict_json import StrictDecoder
 
 MAX_ID = 64  # characters of a frame's `id` when printed
@@ -33,6 +34,8 @@ def decode_frame(payload: bytes) -> Frame:
 
 def readable_id(payload: bytes) -> FrameId:
     """The `id` of a frame that could not be decoded, if it can be read all the same."""
+    if is_too_deep(payload):
+        return None
     try:
         value = msgspec.json.decode(payload)
     except (ValueError, RecursionError):
@@ -60,9 +63,9 @@ def _misfit(value: object, why: str) -> ProtocolError:
 def _common() -> dict[bytes, Command]:
     beat = "presence.heartbeat"
     known: list[tuple[dict[str, str], Command]] = [
-        ({"type": beat}, Heartbeat()),
-        ({"type": beat, "activity_type": "active"}, Heartbeat(Activity.ACTIVE)),
-        ({"type": beat, "activity_type": "idle"}, Heartbeat(Activity.IDLE)),
+        ({"type": beat}, HeartbeatCommand()),
+        ({"type": beat, "activity_type": "active"}, HeartbeatCommand(Activity.ACTIVE)),
+        ({"type": beat, "activity_type": "idle"}, HeartbeatCommand(Activity.IDLE)),
         ({"type": "presence.active"}, Active()),
         ({"type": "presence.away"}, Away()),
     ]
@@ -78,7 +81,9 @@ TYPES = frozenset(str(kind.__struct_config__.tag) for kind in typing.get_args(Fr
 COMMON = _common()
 """The frames that make up nearly all traffic, by their exact bytes."""
 
-BEATS = {payload: command.activity for payload, command in COMMON.items() if isinstance(command, Heartbeat)}
+BEATS = {
+    payload: command.activity for payload, command in COMMON.items() if isinstance(command, HeartbeatCommand)
+}
 """The beats among them: one costs a look into a dict, and no command is looked at."""
 
 _decoder: StrictDecoder[Frame] = StrictDecoder(msgspec.json.Decoder(Frame), _misfit)

@@ -29,7 +29,7 @@ FrameId: TypeAlias = str | int | None
 # --- Commands --------------------------------------------------------------------------------------------------------
 
 
-class Heartbeat(Struct, frozen=True):
+class HeartbeatCommand(Struct, frozen=True):
     activity: Activity | None = None
     id: FrameId = None
 
@@ -64,7 +64,7 @@ class SetPresence(Struct, frozen=True):
     id: FrameId = None
 
 
-class Typing(Struct, frozen=True):
+class TypingCommand(Struct, frozen=True):
     """Exactly one of `to` and `room` is given."""
 
     to: str | None
@@ -118,8 +118,8 @@ class Refresh(_Frame, frozen=True, kw_only=True, tag="presence.refresh"):
 class HeartbeatFrame(_Frame, frozen=True, tag="presence.heartbeat"):
     activity_type: str | None = None
 
-    def command(self, _now: int) -> Heartbeat:
-        return Heartbeat(parse_activity(self.activity_type), self.id)
+    def command(self, _now: int) -> HeartbeatCommand:
+        return HeartbeatCommand(parse_activity(self.activity_type), self.id)
 
 
 class _TargetsFrame(_Frame, frozen=True):
@@ -174,11 +174,11 @@ class TypingFrame(_Frame, frozen=True, tag="presence.typing"):
     room: object | UnsetType = UNSET
     typing: bool = True
 
-    def command(self, _now: int) -> Typing:
+    def command(self, _now: int) -> TypingCommand:
         has_to, has_room = self.to is not UNSET, self.room is not UNSET
         if has_to == has_room:
             raise ProtocolError("bad_shape", "presence.typing names exactly one of to and room.")
-        return Typing(
+        return TypingCommand(
             to=_user_id(self.to) if has_to else None,
             room=parse_id(self.room) if has_room else None,
             typing=self.typing,
@@ -214,13 +214,13 @@ Frame: TypeAlias = (
     | Bye
 )
 Command: TypeAlias = (
-    Heartbeat
+    HeartbeatCommand
     | Active
     | Away
     | Subscribe
     | Unsubscribe
     | SetPresence
-    | Typing
+    | TypingCommand
     | RoomOpen
     | RoomClose
     | Refresh

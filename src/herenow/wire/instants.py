@@ -19,7 +19,7 @@ _FARTHEST = 253_402_300_799_999  # ms: the end of the year 9999, the last that R
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _DATE_TIME = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,32})?"
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ](?P<hour>[0-9]{2}):[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,32})?"
     r"(?P<zone>[Zz]|[+-][0-9]{2}:[0-5][0-9])?"
 )
 
@@ -54,10 +54,12 @@ def _from_text(text: str, field: str) -> int:
         raise _invalid(field, "this text is not RFC 3339, such as 2026-01-31T09:30:00Z")
     if match["zone"] is None:
         raise _invalid(field, "this one has no zone: end it with Z or an offset such as +02:00")
+    if match["hour"] == "24":  # ISO 8601 and newer versions of Python know it, RFC 3339 does not
+        raise _no_such_moment(field)
     try:
         moment = datetime.fromisoformat(text.upper())
     except ValueError:
-        raise _invalid(field, "the calendar or the clock has no such moment") from None
+        raise _no_such_moment(field) from None
     return (moment - _EPOCH) // _MILLISECOND
 
 
@@ -65,6 +67,10 @@ def _in_calendar(number: int, field: str) -> int:
     if abs(number) > _FARTHEST:
         raise _invalid(field, "this number is beyond the year 9999")
     return number
+
+
+def _no_such_moment(field: str) -> ProtocolError:
+    return _invalid(field, "the calendar or the clock has no such moment")
 
 
 def _invalid(field: str, reason: str) -> ProtocolError:

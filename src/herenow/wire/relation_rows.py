@@ -16,12 +16,24 @@ from dataclasses import dataclass
 import msgspec
 
 from herenow.errors import ProtocolError
-from herenow.ports import RelationRow
 from herenow.wire.ids import parse_id
 from herenow.wire.instants import parse_instant
+from herenow.wire.nesting import is_too_deep
 
 KINDS = ("follow", "contact", "room")
 KEYS = ("kind", "a", "b", "until")
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRow:
+    """A row of an import or of `POST /relations`. kind `follow`: a follows b; `contact`: a and b are in contact
+    (until); `room`: b is a member of room a. `remove` takes the edge away."""
+
+    kind: str
+    a: str
+    b: str
+    until: int | None = None
+    remove: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,7 @@ def parse_ndjson(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
     """Rows of one JSON object per line; empty lines are skipped."""
     for number, line in _numbered(lines):
         try:
-            yield _row(_object(_text(line)))
+            yield _row(_object(line))
         except ProtocolError as error:
             yield BadRow(number, error.code, error.message)
 
@@ -86,7 +98,10 @@ def _cells(text: str) -> list[str]:
     return cells
 
 
-def _object(text: str) -> Mapping[str, object]:
+def _object(line: bytes) -> Mapping[str, object]:
+    text = _text(line)
+    if is_too_deep(line):
+        raise _invalid("The line is not JSON.")
     try:
         value = msgspec.json.decode(text)
         _key_checker.decode(text)

@@ -13,24 +13,19 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from herenow.wire.answers import StatusAnswer
 from herenow.wire.shapes import (
     Denied,
     ErrorFrame,
     OkFrame,
     SelfShape,
     StatusShape,
-    TypingFrame,
+    TypingNoticeFrame,
     UnsubscribedFrame,
     WelcomeFrame,
 )
 
 _Echo = str | int | UnsetType
-
-
-class SaidStatus(StatusShape, frozen=True, kw_only=True):
-    """One of several, or what REST answers."""
-
-    as_of: int
 
 
 class StatusFrame(StatusShape, frozen=True, kw_only=True, tag_field="type", tag="presence.status"):
@@ -39,7 +34,7 @@ class StatusFrame(StatusShape, frozen=True, kw_only=True, tag_field="type", tag=
 
 
 class StatusesFrame(Struct, frozen=True, tag_field="type", tag="presence.statuses"):
-    statuses: tuple[SaidStatus, ...]
+    statuses: tuple[StatusAnswer, ...]
     id: _Echo = UNSET
 
 
@@ -47,7 +42,7 @@ class SelfFrame(SelfShape, frozen=True, tag_field="type", tag="presence.self"):
     pass
 
 
-class DeniedFrame(Struct, frozen=True, tag_field="type", tag="presence.subscribe.denied"):
+class AnyDeniedFrame(Struct, frozen=True, tag_field="type", tag="presence.subscribe.denied"):
     """One denial, or a list of them."""
 
     target_user_id: str | UnsetType = UNSET
@@ -67,9 +62,9 @@ ServerFrame: TypeAlias = (
     | SelfFrame
     | StatusFrame
     | StatusesFrame
-    | DeniedFrame
+    | AnyDeniedFrame
     | UnsubscribedFrame
-    | TypingFrame
+    | TypingNoticeFrame
     | ErrorFrame
     | OkFrame
 )

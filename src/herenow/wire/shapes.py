@@ -67,7 +67,7 @@ class SelfShape(Struct, frozen=True):
     devices: tuple[DeviceShape, ...]
 
 
-class Limits(Struct, frozen=True):
+class WelcomeLimits(Struct, frozen=True):
     subscriptions: int
     frame: int
     bulk: int
@@ -78,50 +78,50 @@ class Denied(Struct, frozen=True):
     reason: str
 
 
-class _Frame(Struct, frozen=True, tag_field="type"):
+class _ServerFrame(Struct, frozen=True, tag_field="type"):
     pass
 
 
-class WelcomeFrame(_Frame, frozen=True, tag="presence.welcome"):
+class WelcomeFrame(_ServerFrame, frozen=True, tag="presence.welcome"):
     user_id: str
     device_id: str
     session_id: str
     beat_every: float
     idle_after: float
     server_time: int
-    limits: Limits
+    limits: WelcomeLimits
 
 
-class DeniedFrame(_Frame, frozen=True, tag="presence.subscribe.denied"):
+class DeniedFrame(_ServerFrame, frozen=True, tag="presence.subscribe.denied"):
     target_user_id: str
     reason: str
     id: _Echo = UNSET
 
 
-class DeniedListFrame(_Frame, frozen=True, tag="presence.subscribe.denied"):
+class DeniedListFrame(_ServerFrame, frozen=True, tag="presence.subscribe.denied"):
     denied: tuple[Denied, ...]
     id: _Echo = UNSET
 
 
-class UnsubscribedFrame(_Frame, frozen=True, tag="presence.unsubscribed"):
+class UnsubscribedFrame(_ServerFrame, frozen=True, tag="presence.unsubscribed"):
     target_user_ids: tuple[str, ...]
     id: _Echo = UNSET
 
 
-class TypingFrame(_Frame, frozen=True, tag="presence.typing"):
+class TypingNoticeFrame(_ServerFrame, frozen=True, tag="presence.typing"):
     user_id: str
     expires_in: float
     to: str | UnsetType = UNSET
     room: str | UnsetType = UNSET
 
 
-class ErrorFrame(_Frame, frozen=True, tag="presence.error"):
+class ErrorFrame(_ServerFrame, frozen=True, tag="presence.error"):
     code: str
     message: str
     id: _Echo = UNSET
 
 
-class OkFrame(_Frame, frozen=True, tag="presence.ok"):
+class OkFrame(_ServerFrame, frozen=True, tag="presence.ok"):
     id: _Echo = UNSET
 
 
@@ -130,7 +130,7 @@ SERVER_TYPES = frozenset(
         "presence.status",
         "presence.statuses",
         "presence.self",
-        *(str(frame.__struct_config__.tag) for frame in _Frame.__subclasses__()),
+        *(str(frame.__struct_config__.tag) for frame in _ServerFrame.__subclasses__()),
     )
 )
 """Every type of frame that a node sends."""
@@ -224,7 +224,7 @@ def welcome_frame(
     beat_every: float,
     idle_after: float,
     server_time: int,
-    limits: Limits,
+    limits: WelcomeLimits,
 ) -> bytes:
     """Durations in seconds; `server_time` in epoch milliseconds."""
     beat_every, idle_after = _seconds(beat_every), _seconds(idle_after)
@@ -247,7 +247,7 @@ def unsubscribed_frame(targets: Iterable[str], id: FrameId = None) -> bytes:
 def typing_frame(user_id: str, *, to: str | None = None, room: str | None = None, expires_in: float) -> bytes:
     """`user_id` types to a user or in a room, for so many seconds; 0: no longer."""
     return _encode(
-        TypingFrame(
+        TypingNoticeFrame(
             user_id, _seconds(expires_in), UNSET if to is None else to, UNSET if room is None else room
         )
     )

@@ -1,8 +1,9 @@
 """Is this JSON, and can it be read in one way only? For frames and for the bodies of requests.
 
 msgspec decides what is JSON and whether it has the shape; here that becomes one error with a code. An object that repeats
-a key is refused: two readers of it may see two wishes. What is wrong with a shape is said by whoever knows the shape.
-Another thing that two readers of one JSON may disagree about is the reason to change this module.
+a key is refused: two readers of it may see two wishes. JSON that is nested too deeply (`nesting`) is refused before it is
+parsed. What is wrong with a shape is said by whoever knows the shape. Another thing that two readers of one JSON may
+disagree about is the reason to change this module.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from herenow.errors import ProtocolError
+from herenow.wire.nesting import is_too_deep
 
 T = TypeVar("T")
 
@@ -34,6 +36,8 @@ class StrictDecoder(Generic[T]):
 
     def decode(self, payload: bytes) -> T:
         """Raises `ProtocolError` (`bad_json`, or as `misfit` says), and nothing else, whatever the bytes are."""
+        if is_too_deep(payload):
+            raise _too_deep()
         try:
             value = self._decoder.decode(payload)
             if not self._repeated_keys:
@@ -72,14 +76,18 @@ def _no_repetition(pairs: list[tuple[str, object]]) -> None:
 
 def _unreadable(error: Exception) -> ProtocolError:
     match error:
-        case RecursionError():
-            return ProtocolError("bad_json", "This JSON is nested too deeply.")
+        case RecursionError():  # not by the payload's depth: the call stack is nearly full
+            return _too_deep()
         case UnicodeDecodeError():
             return ProtocolError("bad_json", "This JSON is not UTF-8.")
         case msgspec.DecodeError():
             return ProtocolError("bad_json", f"This is not JSON that can be read: {_lowered(error)}.")
         case _:
             return ProtocolError("bad_json", "This JSON has a number that is too large.")
+
+
+def _too_deep() -> ProtocolError:
+    return ProtocolError("bad_json", "This JSON is nested too deeply.")
 
 
 _key_checker = json.JSONDecoder(object_pairs_hook=_no_repetition)

@@ -497,7 +497,7 @@ class LedgerContract:
         await ledger.block(BlockRow("eve", "ana", NOW))
         private = await ledger.set_preferences("bo", PreferencesEdit(share_last_seen=False), NOW, None)
         others = ["dee", "eve", "cy", "bo", "old", "cy"]
-        found = await ledger.acquaintance("ana", others, ["ana", "bo"], NOW, related=True, rooms=True)
+        found = await ledger.pair_facts("ana", others, ["ana", "bo"], NOW, related=True, rooms=True)
         assert list(found.relations) == await ledger.between("ana", others, NOW)
         assert list(found.blocks) == await ledger.blocks("ana", others) == [BlockRow("eve", "ana", NOW)]
         assert set(found.mates) == {"dee"}
@@ -506,10 +506,10 @@ class LedgerContract:
     async def test_of_what_stands_between_only_what_is_wanted_is_told(self, ledger: Ledger) -> None:
         await ledger.apply([*mutual("ana", "bo"), room("r", "ana"), room("r", "bo")])
         await ledger.block(BlockRow("ana", "bo", NOW))
-        found = await ledger.acquaintance("ana", ["bo"], [], NOW, related=False, rooms=False)
+        found = await ledger.pair_facts("ana", ["bo"], [], NOW, related=False, rooms=False)
         assert (list(found.relations), set(found.mates), dict(found.preferences)) == ([], set(), {})
         assert list(found.blocks) == [BlockRow("ana", "bo", NOW)]
-        nobody = await ledger.acquaintance("ana", [], [], NOW, related=True, rooms=True)
+        nobody = await ledger.pair_facts("ana", [], [], NOW, related=True, rooms=True)
         assert (list(nobody.relations), list(nobody.blocks), set(nobody.mates)) == ([], [], set())
 
     # --- What changed

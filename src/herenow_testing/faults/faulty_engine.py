@@ -38,7 +38,7 @@ class FaultyEngine:
         self._inner = inner
         self._faults = faults
         self._node = node
-        self._silent: Set[int] = frozenset()
+        self._unresponsive: Set[int] = frozenset()
 
     @property
     def shards(self) -> int:
@@ -86,8 +86,8 @@ class FaultyEngine:
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
         until = asyncio.get_running_loop().time() + wait
         call = self._call("tail", None, writes=False)
-        self._silent = {shard for shard in cursors if self._is_silent("tail", shard)}
-        heard = {shard: cursor for shard, cursor in cursors.items() if shard not in self._silent}
+        self._unresponsive = {shard for shard in cursors if self._is_silent("tail", shard)}
+        heard = {shard: cursor for shard, cursor in cursors.items() if shard not in self._unresponsive}
         if cursors and not heard:
             raise Unavailable(f"tail: {Fault.SHARD_SILENCE.value}")
         parts = await self._read("tail", None, lambda: self._inner.tail(heard, wait))
@@ -98,8 +98,8 @@ class FaultyEngine:
         return parts
 
     @property
-    def silent(self) -> Set[int]:
-        return self._inner.silent | self._silent
+    def unresponsive(self) -> Set[int]:
+        return self._inner.unresponsive | self._unresponsive
 
     def _is_silent(self, name: str, shard: int) -> bool:
         call = self._call(name, shard, writes=False)

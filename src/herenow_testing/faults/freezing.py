@@ -13,14 +13,14 @@ from collections.abc import Callable, Coroutine, Generator
 from types import coroutine
 from typing import Any
 
-from herenow.kit.notifier import Bell
+from herenow.kit.notifier import Notifier
 
 
 class Freezer:
     def __init__(self) -> None:
         self.frozen = False
         self.killed = False
-        self._thaw = Bell()
+        self._thaw = Notifier()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._missed: list[Callable[[], object]] = []
 
@@ -52,7 +52,7 @@ class Freezer:
 
     def thaw(self) -> None:
         self.frozen = False
-        self._thaw.ring()
+        self._thaw.notify()
         missed, self._missed = self._missed, []
         for what in missed:
             what()

@@ -19,7 +19,7 @@ from random import Random
 from typing import Protocol
 
 from herenow.errors import HerenowError
-from herenow.kit.notifier import Bell
+from herenow.kit.notifier import Notifier
 
 
 class Fault(Enum):
@@ -128,7 +128,7 @@ class Faults:
         self._store = store
         self._rules: list[Rule] = list(plan)
         self._taken_by_rule: Counter[Rule] = Counter()
-        self._switched = Bell()
+        self._switched = Notifier()
         self._past: dict[int | None, _Past] = {}
         self._underway: list[_Late] = []
 
@@ -140,7 +140,7 @@ class Faults:
 
     def off(self, rule: Rule) -> None:
         self._rules.remove(rule)
-        self._switched.ring()
+        self._switched.notify()
 
     @contextmanager
     def during(self, *rules: Rule) -> Iterator[None]:

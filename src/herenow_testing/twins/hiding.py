@@ -84,7 +84,7 @@ class Nobody:
 
 async def sign_out_everywhere(stage: Stage) -> None:
     """Every device at once: they are asked for before the first is decided, and so they are one change."""
-    presence = await stage.node.views.presence(TARGET)
+    presence = await stage.node.viewing.presence(TARGET)
     devices = sorted({session.device for session in presence.sessions})
     await asyncio.gather(
         *(stage.rest("DELETE", f"/api/v1/presence/devices/{quote(each)}", by=TARGET) for each in devices)

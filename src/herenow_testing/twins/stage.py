@@ -16,21 +16,19 @@ from urllib.parse import quote
 
 from starlette.types import Message, Receive, Send
 
-from herenow.api.app import make_app
-from herenow.core.bucket import Rate
+from herenow.api.application import make_app
+from herenow.core.limits import Rate
 from herenow.core.record import EPOCH_BYTES
 from herenow.core.settle import Timings
-from herenow.engines.memory.engine import MemoryEngine, MemoryStore
+from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.kit.clock import NodeClock
-from herenow.node import Node, NodeSettings
+from herenow.node import Node, NodeSettings, make_context
 from herenow.ports import RelationRow
 from herenow.settings import Settings
-from herenow.transport.auth.auth import Auth
-from herenow.transport.auth.tokens import SERVICE, mint
-from herenow.transport.http.pipe import PIPE, Writer
-from herenow.transport.server import PATH, Gateway, GatewaySettings
-from herenow.transport.websocket.contract import Accept, Handler, Upgrade
-from herenow.transport.websocket.registry import Sockets
+from herenow.transport.auth import SERVICE, Auth, mint
+from herenow.transport.http import PIPE, PipeWriter
+from herenow.transport.server import PATH, WebSocketServer, WebSocketSettings
+from herenow.transport.websocket import Accept, Handler, Sockets, Upgrade
 from herenow_testing.world.manual_clock import START, LoopClock
 from herenow_testing.world.memory_ledger import MemoryLedger
 
@@ -48,17 +46,20 @@ class Stage:
         loop = asyncio.get_running_loop()
         rng = Random("twins")
         self.clock = LoopClock()
-        self.node = Node(
+        context = make_context(
             MemoryEngine(MemoryStore(SHARDS, clock=self.clock.now)),
             MemoryLedger(),
             settings,
             clock=NodeClock(START + round(loop.time() * 1000), monotonic=loop.time),
             make_epoch=lambda: urlsafe_b64encode(rng.randbytes(EPOCH_BYTES)).decode(),
         )
+        self.node = Node(context)
         sockets = Sockets(10_000)
-        auth = Auth(SECRET, self.node.clock, 86_400.0)
-        most = self.node.settings.max_subscriptions
-        self.gateway = Gateway(self.node, auth, sockets, GatewaySettings(BEAT_EVERY, 65_536, most, 1_000))
+        auth = Auth(SECRET, self.node.context.clock, 86_400.0)
+        most = self.node.context.settings.max_subscriptions
+        self.gateway = WebSocketServer(
+            self.node, auth, sockets, WebSocketSettings(BEAT_EVERY, 65_536, most, 1_000)
+        )
         self.app = make_app(self.node, auth, Settings(ledger="sqlite://"), sockets=sockets)
         self._taps: list[Tap] = []
 
@@ -83,7 +84,7 @@ class Stage:
 
     async def relate(self, *rows: tuple[str, str, str]) -> None:
         """(kind, a, b) of each; `follow` is one way."""
-        await self.node.graph.apply([RelationRow(*row) for row in rows])
+        await self.node.viewing.apply_relations([RelationRow(*row) for row in rows])
 
     # Ways in
 
@@ -228,13 +229,13 @@ class Tap:
 
     def __init__(self, stage: Stage, head: Answer) -> None:
         self._stage = stage
-        self._writer: Writer | None = None
+        self._writer: PipeWriter | None = None
         self._closing = False
         self.head = head
         self.over: asyncio.Task[None]
         self.chunks: list[tuple[int, bytes]] = []
 
-    def lend(self, writer: Writer) -> Tap:
+    def lend(self, writer: PipeWriter) -> Tap:
         self._writer = writer
         return self
 

@@ -15,10 +15,10 @@ from herenow.core.model import Mode
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility, edited
 from herenow.errors import Unavailable
 from herenow.ports import (
-    Acquaintance,
     BlockRow,
     Choice,
     LedgerChange,
+    LedgerFacts,
     Relation,
     RelationRow,
     Remembered,
@@ -323,10 +323,10 @@ class MemoryLedger:
         self._tell([LedgerChange("relation", blocker, blocked)])
         return True
 
-    async def acquaintance(
+    async def pair_facts(
         self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
-    ) -> Acquaintance:
-        return Acquaintance(
+    ) -> LedgerFacts:
+        return LedgerFacts(
             await self.between(user, others, now) if others and related else (),
             await self.blocks(user, others) if others else (),
             await self.share_rooms(user, others) if others and rooms else frozenset(),

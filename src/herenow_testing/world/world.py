@@ -30,12 +30,12 @@ import msgspec
 from herenow.core.model import Platform, Presence, Status
 from herenow.core.record import EPOCH_BYTES, decode
 from herenow.core.settle import Timings
-from herenow.engines.memory.engine import MemoryStore
+from herenow.engines.memory import MemoryStore
 from herenow.errors import ProtocolError
 from herenow.kit.clock import NodeClock
 from herenow.kit.tasks import Tasks
-from herenow.node import Node, NodeSettings
-from herenow.node.delivery.connection import Connection
+from herenow.node import Node, NodeSettings, make_context
+from herenow.node.people import Connection
 from herenow.ports import Engine, RelationRow, Relations, Remembered
 from herenow.wire.codes import Close
 from herenow.wire.inputs import Activity
@@ -183,15 +183,15 @@ class SimNode:
         self.freezer = Freezer()
         self.faulty = FaultyEngine(world.store.handle(), world.faults, name)
         rng = Random(world.rng.random())
-        self.node = Node(
+        context = make_context(
             self.faulty,
             world.ledger,
             settings,
-            relations=world.relations,
             clock=NodeClock(world.start_at + round(loop.time() * 1000) + ahead, monotonic=loop.time),
             tasks=Tasks(self.freezer.spawn),
             make_epoch=lambda: urlsafe_b64encode(rng.randbytes(EPOCH_BYTES)).decode(),
         )
+        self.node = Node(context, relations=world.relations)
         self.links: dict[Link, None] = {}
         self._death: asyncio.Future[None] = loop.create_future()
 
@@ -205,18 +205,18 @@ class SimNode:
 
     @property
     def epochs(self) -> frozenset[str]:
-        return frozenset({self.node.standing.epoch})
+        return frozenset({self.node.context.authority.epoch})
 
     def version(self, user: str) -> int:
-        person = self.node.people.find(user)
-        return 0 if person is None else person.presence.version
+        person = self.node.context.people.find(user)
+        return 0 if person is None else person.record.presence.version
 
     async def answers(self, viewer: str, users: Sequence[str]) -> list[Shown]:
-        told = await self.node.views.statuses(viewer, users)
+        told = await self.node.viewing.statuses(viewer, users)
         return [Shown.of(msgspec.json.decode(each), self.world.now) for each in told]
 
     async def counts(self) -> Counts:
-        metrics = self.node.metrics
+        metrics = self.node.context.metrics
         users = {Status(status).word: count for status, count in metrics.users.items() if count}
         return Counts(Counter(users), metrics.connections, len(self.links))
 
@@ -239,8 +239,8 @@ class SimNode:
         """At once and without a word: sockets are reset by the machine."""
         self.freezer.kill()
         self._death.set_result(None)
-        self.node.hub.close()
-        self.node.decider.close()
+        self.node.delivery.close()
+        self.node.records.close()
         self.world.dead(self)
         for link in list(self.links):
             if not link.silent:
@@ -251,8 +251,8 @@ class SimNode:
         self.world.dead(self)
 
     async def bury(self) -> None:
-        self.node.hub.close()
-        self.node.decider.close()
+        self.node.delivery.close()
+        self.node.records.close()
         self.freezer.kill()
         await self.freezer.bury()
 
@@ -375,7 +375,7 @@ class Client:
         return await link.node.run(self._subscribe(link, None))
 
     async def _subscribe(self, link: Link, users: list[str] | None) -> list[str]:
-        subscriptions, connection = link.node.node.subscriptions, link.connection
+        subscriptions, connection = link.node.node.viewing.subscriptions, link.connection
         if connection is None:
             return []
         if users is None:

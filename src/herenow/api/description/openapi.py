@@ -15,10 +15,20 @@ import msgspec
 from herenow import __version__
 from herenow.api.description.operations import Access, Media, Operation, Parameter, code_of_id, codes_of
 from herenow.api.http.problems import Problem
-from herenow.api.shapes import ID_SCHEMA
+from herenow.api.request_shapes import ID_SCHEMA
 from herenow.wire.codes import CODES
 
 Json = dict[str, Any]
+
+PUBLIC_NAMES = {
+    "BatchAnswer": "Batch",
+    "DeliveryLatency": "Delivery",
+    "PreferencesAnswer": "Preferences",
+    "StatusAnswer": "Status",
+    "TargetLoad": "Target",
+    "UsersByStatus": "Users",
+}
+"""Class → name of its schema, for classes whose public name means something else in the code. All others have their own."""
 
 _REF = "#/components/schemas/{name}"
 _SECURITY: dict[Access, list[Json]] = {
@@ -77,7 +87,25 @@ def _schemas(operations: Iterable[Operation]) -> tuple[_Shapes, Json]:
             shapes.append(operation.body.shape)
         shapes += [answer.shape for answer in operation.answers.values() if answer.shape is not None]
     schemas, components = msgspec.json.schema_components(shapes, ref_template=_REF)
-    return _Shapes(shapes, schemas), components
+    published = {PUBLIC_NAMES.get(name, name): _published(schema) for name, schema in components.items()}
+    return _Shapes(shapes, map(_published, schemas)), published
+
+
+def _published(schema: Json) -> Json:
+    """As it stands in the document: with public names, and without the `type` of an `enum`, whose values say it."""
+    left_out = {"type"} if "enum" in schema else set()
+    return {name: _published_part(name, part) for name, part in schema.items() if name not in left_out}
+
+
+def _published_part(name: str, part: object) -> object:
+    if isinstance(part, dict):
+        return _published(part)
+    if isinstance(part, list):
+        return [_published_part(name, each) for each in part]
+    if name in ("$ref", "title"):
+        place, slash, shape = str(part).rpartition("/")
+        return place + slash + PUBLIC_NAMES.get(shape, shape)
+    return part
 
 
 def _operation(operation: Operation, shapes: _Shapes) -> Json:

@@ -52,7 +52,7 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class BodyDoc:
     shape: object
     """A type that msgspec can describe; of one line, for NDJSON."""
     required: bool = True
@@ -60,7 +60,7 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ResponseDoc:
     about: str
     shape: object = None
     """A type that msgspec can describe; None: there is no body, or one that has no schema."""
@@ -73,11 +73,11 @@ class Operation:
     path: str
     handle: Handler
     summary: str
-    answers: Mapping[int, Answer]
+    answers: Mapping[int, ResponseDoc]
     about: str = ""
     access: Access = Access.USER
     query: tuple[Parameter, ...] = ()
-    body: Body | None = None
+    body: BodyDoc | None = None
     codes: tuple[str, ...] = field(default=())
     """The refusals that are its own."""
 

@@ -16,7 +16,7 @@ from typing import Any
 from starlette.responses import Response
 
 from herenow.api.description.openapi import document
-from herenow.api.description.operations import Access, Answer, Media, Operation
+from herenow.api.description.operations import Access, Media, Operation, ResponseDoc
 from herenow.api.http.request import Call
 from herenow.api.http.responses import JSON, Reply
 from herenow.wire.codes import CODES, Where
@@ -34,7 +34,7 @@ class Description:
                 "/openapi.json",
                 self.openapi,
                 "This document",
-                {200: Answer("OpenAPI 3.1.", dict[str, Any])},
+                {200: ResponseDoc("OpenAPI 3.1.", dict[str, Any])},
                 access=Access.ANYONE,
             ),
             Operation(
@@ -42,7 +42,7 @@ class Description:
                 "/docs",
                 self.docs,
                 "This document for people",
-                {200: Answer("A page that needs nothing else.", str, Media.HTML)},
+                {200: ResponseDoc("A page that needs nothing else.", str, Media.HTML)},
                 access=Access.ANYONE,
             ),
         )

@@ -1,8 +1,8 @@
 """Who shows life without a WebSocket? Beats by REST: of a user's own device, and batches of an outside gateway.
 
 A batch is never all or nothing: each beat is taken, dropped or refused by itself. Beats of one user keep their order,
-those of different users do not wait for each other. What a beat means is `node.rest_beats`' business. Another thing that
-a gateway can report would be a reason to change this module.
+those of different users do not wait for each other. What a beat means is decided by `node.sessions`. Another thing
+that a gateway can report would be a reason to change this module.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from itertools import islice
 import msgspec
 from starlette.responses import Response
 
-from herenow.api.description.operations import Access, Answer, Body, Operation
-from herenow.api.http.problems import said
+from herenow.api.description.operations import Access, BodyDoc, Operation, ResponseDoc
+from herenow.api.http.problems import as_protocol_error
 from herenow.api.http.request import Call, plain_id, user_id
 from herenow.api.http.request_body import Decoder
-from herenow.api.http.responses import answered
-from herenow.api.shapes import BadBeat, Batch, Beat, Beaten, Heartbeat
+from herenow.api.http.responses import json_response
+from herenow.api.request_shapes import Beat, Heartbeat
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.node import Node
+from herenow.wire.answers import BadBeat, BatchAnswer, Beaten
 from herenow.wire.inputs import Activity, parse_activity, parse_platform
 
 MOST = 10_000
@@ -49,11 +50,11 @@ async def beat(call: Call) -> Response:
     body = await call.body(_heartbeat)
     device = DEVICE if body.device_id is None else plain_id(body.device_id, "device")
     platform, activity = parse_platform(body.platform), parse_activity(body.activity_type)
-    await call.node.rest_beats.beat(
+    await call.node.sessions.beat_by_rest(
         call.caller.user, device, platform, activity, issued_at=call.caller.issued_at
     )
     every = call.settings.beat_every
-    return answered(Beaten(device, int(every) if every == int(every) else every))
+    return json_response(Beaten(device, int(every) if every == int(every) else every))
 
 
 async def batch(call: Call) -> Response:
@@ -63,10 +64,10 @@ async def batch(call: Call) -> Response:
         raise ProtocolError(
             "too_many_rows", f"One batch has at most {MOST} beats; this one has {len(items)}."
         )
-    return answered(await _Batch(call.node).take(items))
+    return json_response(await _BatchRun(call.node).take(items))
 
 
-class _Batch:
+class _BatchRun:
     """One batch on its way."""
 
     def __init__(self, node: Node) -> None:
@@ -77,13 +78,13 @@ class _Batch:
         self._away = False
         """The store is out of reach: the rest need not find that out one by one."""
 
-    async def take(self, items: Sequence[msgspec.Raw]) -> Batch:
+    async def take(self, items: Sequence[msgspec.Raw]) -> BatchAnswer:
         waiting = iter(self._by_user(items).items())
         while part := dict(islice(waiting, PART)):
-            async with self._node.decider.acquainted(part):
+            async with self._node.records.preloaded(part):
                 await self._take_part(part)
         errors = [BadBeat(index, self._errors[index]) for index in sorted(self._errors)]
-        return Batch(self._accepted, self._dropped, errors)
+        return BatchAnswer(self._accepted, self._dropped, errors)
 
     def _by_user(self, items: Sequence[msgspec.Raw]) -> dict[str, list[tuple[int, Beat]]]:
         users: dict[str, list[tuple[int, Beat]]] = {}
@@ -120,12 +121,12 @@ class _Batch:
         except (ProtocolError, Unavailable, UnknownOutcome) as error:
             if isinstance(error, Unavailable):
                 self._away = True
-            self._errors[index] = said(error).code
+            self._errors[index] = as_protocol_error(error).code
 
     async def _beat(self, user: str, beat: Beat) -> bool:
         """Whether it did anything. Everything is checked before anything is done."""
         activity, platform = parse_activity(beat.activity_type), parse_platform(beat.platform)
-        beats = self._node.rest_beats
+        beats = self._node.sessions.rest_beats
         if beat.device_id is None:
             if beat.gone:
                 raise ProtocolError("bad_shape", "Only a device can be gone: there is no device_id.")
@@ -145,9 +146,9 @@ OPERATIONS = (
         "/api/v1/presence/heartbeat",
         beat,
         "A beat without a WebSocket",
-        {200: Answer("The device is here for the next `dead_after` seconds.", Beaten)},
+        {200: ResponseDoc("The device is here for the next `dead_after` seconds.", Beaten)},
         about=f"Without `device_id` the device is `{DEVICE}`. A device with a WebSocket keeps that session.",
-        body=Body(Heartbeat, required=False),
+        body=BodyDoc(Heartbeat, required=False),
         codes=("invalid_id", "invalid_activity", "invalid_platform", "too_many_sessions"),
     ),
     Operation(
@@ -155,10 +156,10 @@ OPERATIONS = (
         "/api/v1/heartbeats",
         batch,
         "Beats of many users, from an outside gateway",
-        {200: Answer("What became of them; `errors` names each refused one by its index.", Batch)},
+        {200: ResponseDoc("What became of them; `errors` names each refused one by its index.", BatchAnswer)},
         about=f"At most {MOST} beats, never all or nothing.",
         access=Access.SERVICE,
-        body=Body(list[Beat]),
+        body=BodyDoc(list[Beat]),
         codes=("too_many_rows",),
     ),
 )

@@ -8,37 +8,37 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from herenow.api.description.operations import Answer, Operation
+from herenow.api.description.operations import Operation, ResponseDoc
 from herenow.api.endpoints.presence import VIEWER
 from herenow.api.http.request import Call
-from herenow.api.http.responses import answered, done
-from herenow.api.shapes import Blocked, BlockList
+from herenow.api.http.responses import json_response, no_content
 from herenow.errors import ProtocolError
+from herenow.wire.answers import Blocked, BlockList
 
 
 async def read_blocks(call: Call) -> Response:
     """GET /blocks"""
-    return answered(BlockList(await call.node.privacy.blocked(call.myself)))
+    return json_response(BlockList(await call.node.viewing.blocked(call.myself)))
 
 
 async def read_block(call: Call) -> Response:
     """GET /blocks/{user}"""
     other = call.path_user()
-    if other not in await call.node.privacy.blocked(call.myself):
+    if other not in await call.node.viewing.blocked(call.myself):
         raise ProtocolError("not_found", "This user is not blocked.")
-    return answered(Blocked(other))
+    return json_response(Blocked(other))
 
 
 async def put_block(call: Call) -> Response:
     """PUT /blocks/{user}"""
-    await call.node.privacy.block(call.caller.user, _other(call))
-    return done()
+    await call.node.viewing.block(call.caller.user, _other(call))
+    return no_content()
 
 
 async def delete_block(call: Call) -> Response:
     """DELETE /blocks/{user}"""
-    await call.node.privacy.unblock(call.caller.user, _other(call))
-    return done()
+    await call.node.viewing.unblock(call.caller.user, _other(call))
+    return no_content()
 
 
 def _other(call: Call) -> str:
@@ -56,7 +56,7 @@ OPERATIONS = (
         "/api/v1/blocks",
         read_blocks,
         "Whom one blocks",
-        {200: Answer("Sorted by id.", BlockList)},
+        {200: ResponseDoc("Sorted by id.", BlockList)},
         query=(VIEWER,),
     ),
     Operation(
@@ -64,7 +64,7 @@ OPERATIONS = (
         "/api/v1/blocks/{user}",
         read_block,
         "Does one block this user?",
-        {200: Answer("Yes; 404: no.", Blocked)},
+        {200: ResponseDoc("Yes; 404: no.", Blocked)},
         query=(VIEWER,),
         codes=("not_found",),
     ),
@@ -73,7 +73,7 @@ OPERATIONS = (
         "/api/v1/blocks/{user}",
         put_block,
         "Block a user",
-        {204: Answer("It is so now: neither sees the other.")},
+        {204: ResponseDoc("It is so now: neither sees the other.")},
         about="Each looks to the other like somebody who signed out at this moment. Any id will do.",
         codes=("blocking_oneself",),
     ),
@@ -82,7 +82,7 @@ OPERATIONS = (
         "/api/v1/blocks/{user}",
         delete_block,
         "No longer block a user",
-        {204: Answer("It is so now.")},
+        {204: ResponseDoc("It is so now.")},
         codes=("blocking_oneself",),
     ),
 )

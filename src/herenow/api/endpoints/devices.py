@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from herenow.api.description.operations import Answer, Operation
+from herenow.api.description.operations import Operation, ResponseDoc
 from herenow.api.endpoints.presence import VIEWER
 from herenow.api.http.request import Call, echo
-from herenow.api.http.responses import answered, done
-from herenow.api.shapes import Devices
+from herenow.api.http.responses import json_response, no_content
 from herenow.core.visibility import seen_by_oneself
 from herenow.errors import ProtocolError
+from herenow.wire.answers import Devices
 from herenow.wire.shapes import DeviceShape
 
 
 async def read(call: Call) -> Response:
     """GET /presence/devices"""
-    presence = await call.node.views.presence(call.myself)
+    presence = await call.node.viewing.presence(call.myself)
     rows = tuple(
         DeviceShape(d.device, d.platform.word, d.active, d.since) for d in seen_by_oneself(presence).devices
     )
-    return answered(Devices(rows))
+    return json_response(Devices(rows))
 
 
 async def sign_out(call: Call) -> Response:
@@ -31,7 +31,7 @@ async def sign_out(call: Call) -> Response:
     device = call.path_id("device")
     if not await call.node.sessions.sign_out(call.caller.user, device):
         raise ProtocolError("device_unknown", f"You have no device {echo(device)}.")
-    return done()
+    return no_content()
 
 
 OPERATIONS = (
@@ -40,7 +40,7 @@ OPERATIONS = (
         "/api/v1/presence/devices",
         read,
         "One's own devices",
-        {200: Answer("In the order of their ids.", Devices)},
+        {200: ResponseDoc("In the order of their ids.", Devices)},
         query=(VIEWER,),
     ),
     Operation(
@@ -48,7 +48,7 @@ OPERATIONS = (
         "/api/v1/presence/devices/{device}",
         sign_out,
         "Sign a device out",
-        {204: Answer("It is signed out, with all its tabs.")},
+        {204: ResponseDoc("It is signed out, with all its tabs.")},
         codes=("device_unknown",),
     ),
 )

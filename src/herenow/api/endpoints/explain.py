@@ -5,30 +5,21 @@ Everything here is the truth, for tokens with the scope `service` alone.
 
 from __future__ import annotations
 
-from typing import Literal, cast
-
 import msgspec
 from starlette.responses import Response
 
-from herenow.api.description.operations import Access, Answer, Operation, Parameter
+from herenow.api.description.operations import Access, Operation, Parameter, ResponseDoc
 from herenow.api.endpoints.presence import VIEWER
 from herenow.api.http.request import Call, user_id
-from herenow.api.http.responses import already_json, answered, listed
-from herenow.api.shapes import (
-    ID_SCHEMA,
-    Explanation,
-    FactsShape,
-    SessionShape,
-    Status,
-    TruthShape,
-    UserPage,
-)
+from herenow.api.http.responses import json_array, json_response, raw_json_response
+from herenow.api.request_shapes import ID_SCHEMA
 from herenow.core.explain import Explained
-from herenow.core.model import Status as CoreStatus
+from herenow.core.model import Status
 from herenow.core.visibility import Facts
 from herenow.errors import ProtocolError
+from herenow.wire.answers import Explanation, FactsShape, SessionShape, StatusAnswer, TruthShape, UserPage
 
-PRESENT = {status.word: status for status in (CoreStatus.ONLINE, CoreStatus.BUSY, CoreStatus.AWAY)}
+PRESENT = {status.word: status for status in (Status.ONLINE, Status.BUSY, Status.AWAY)}
 """Offline users leave the store: nobody can list them."""
 
 USERS, MOST_USERS = 200, 1_000
@@ -37,17 +28,16 @@ USERS, MOST_USERS = 200, 1_000
 async def explain(call: Call) -> Response:
     """GET /explain?viewer=&target="""
     viewer, target = _named(call, "viewer"), _named(call, "target")
-    found = await call.node.inquiries.explain(viewer, target)
-    sight = cast('Literal["truth", "full", "blurred", "offline"]', found.verdict.sight.word)
-    return answered(
+    found = await call.node.admin.explain(viewer, target)
+    return json_response(
         Explanation(
             viewer,
             target,
             found.verdict.rule,
-            sight,
+            found.verdict.scope.word,
             _facts(found.facts),
             _truth(found.truth),
-            msgspec.json.decode(found.status, type=Status),
+            msgspec.json.decode(found.status, type=StatusAnswer),
         )
     )
 
@@ -61,8 +51,10 @@ async def users(call: Call) -> Response:
         )
     wanted = frozenset(PRESENT.values()) if word is None else frozenset({PRESENT[word]})
     limit = call.number("limit", USERS, 1, MOST_USERS)
-    found, cursor = await call.node.inquiries.users(call.viewer, wanted, call.parameter("cursor"), limit)
-    return already_json(b'{"users":' + listed(found) + b',"cursor":' + msgspec.json.encode(cursor) + b"}")
+    found, cursor = await call.node.admin.list_users(call.viewer, wanted, call.parameter("cursor"), limit)
+    return raw_json_response(
+        b'{"users":' + json_array(found) + b',"cursor":' + msgspec.json.encode(cursor) + b"}"
+    )
 
 
 def _named(call: Call, name: str) -> str:
@@ -87,12 +79,11 @@ def _facts(facts: Facts) -> FactsShape:
 
 
 def _truth(truth: Explained) -> TruthShape:
-    because = cast('Literal["no_session", "all_in_grace", "mode", "active", "idle"]', truth.because)
     return TruthShape(
         truth.status.word,
         truth.since,
         truth.last_seen,
-        because,
+        truth.because,
         truth.device,
         truth.mode.word,
         truth.mode_until,
@@ -102,9 +93,9 @@ def _truth(truth: Explained) -> TruthShape:
             SessionShape(
                 each.device,
                 each.platform,
-                cast('Literal["live", "grace"]', each.state),
-                cast('Literal["socket", "rest"]', each.by),
-                cast('Literal["no", "timed_out", "said"]', each.idle),
+                each.state,
+                each.by,
+                each.idle,
                 each.since,
                 each.seen_at,
                 each.active_at,
@@ -121,7 +112,7 @@ OPERATIONS = (
         "/api/v1/explain",
         explain,
         "Why does one user see another so?",
-        {200: Answer("The rule that decided, its facts, and the truth behind it.", Explanation)},
+        {200: ResponseDoc("The rule that decided, its facts, and the truth behind it.", Explanation)},
         about="The rules, in their order: `self`, `service`, `blocked`, `not_related`, `nobody`, `invisible`, `blurred`, "
         "`contacts`, `everyone`.",
         access=Access.SERVICE,
@@ -135,7 +126,7 @@ OPERATIONS = (
         "/api/v1/users",
         users,
         "Who is here",
-        {200: Answer("A page of them, in no particular order.", UserPage)},
+        {200: ResponseDoc("A page of them, in no particular order.", UserPage)},
         about="Walks over the store: who stays throughout is there at least once. Go on until `cursor` is null.",
         access=Access.SERVICE,
         query=(

@@ -1,6 +1,6 @@
 """Who is here? Reading presences: one, many, one's own, one's contacts counted or ranked.
 
-Everything that is read comes from `node.views`, which shows each viewer what they may see; the bytes are those of the
+Everything that is read comes from `node.viewing`, which shows each viewer what they may see; the bytes are those of the
 WebSocket. Here ids are collected and answers put together. A new question about presence is the reason to change this.
 """
 
@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 from starlette.responses import Response
 
-from herenow.api.description.operations import Answer, Body, Operation, Parameter
+from herenow.api.description.operations import BodyDoc, Operation, Parameter, ResponseDoc
 from herenow.api.http.problems import Refusal
 from herenow.api.http.request import Call, user_id
 from herenow.api.http.request_body import Decoder
-from herenow.api.http.responses import already_json, answered, listed
-from herenow.api.shapes import ID_SCHEMA, Counts, Leaderboard, Myself, Status, UserIds
+from herenow.api.http.responses import json_array, json_response, raw_json_response
+from herenow.api.request_shapes import ID_SCHEMA, UserIds
 from herenow.errors import ProtocolError
+from herenow.wire.answers import Counts, Leaderboard, Myself, StatusAnswer
 from herenow.wire.ids import are_plain
 
 FRIENDS = 50
@@ -42,7 +43,7 @@ async def query(call: Call) -> Response:
 async def _many(call: Call, ids: Sequence[object]) -> Response:
     users, viewer = distinct(ids, call.settings.max_bulk), call.viewer
     await _not_too_often(call)
-    return already_json(listed(await call.node.views.statuses(viewer, users)))
+    return raw_json_response(json_array(await call.node.viewing.statuses(viewer, users)))
 
 
 def distinct(ids: Sequence[object], most: int, code: str = "too_many_ids") -> list[str]:
@@ -59,20 +60,20 @@ def distinct(ids: Sequence[object], most: int, code: str = "too_many_ids") -> li
 async def read_one(call: Call) -> Response:
     """GET /presence/{user}"""
     user = call.path_user()
-    [status] = await call.node.views.statuses(call.viewer, [user])
-    return already_json(status)
+    [status] = await call.node.viewing.statuses(call.viewer, [user])
+    return raw_json_response(status)
 
 
 async def read_me(call: Call) -> Response:
     """GET /presence/me"""
-    return already_json(await call.node.views.me(call.myself))
+    return raw_json_response(await call.node.viewing.me(call.myself))
 
 
 async def count(call: Call) -> Response:
     """GET /presence/count"""
     user = call.myself
     await _not_too_often(call)
-    return answered(await call.node.views.count(user))
+    return json_response(await call.node.viewing.count(user))
 
 
 async def leaderboard(call: Call) -> Response:
@@ -81,14 +82,14 @@ async def leaderboard(call: Call) -> Response:
     limit = call.number("limit", min(FRIENDS, most), 1, most)
     user = call.myself
     await _not_too_often(call)
-    friends = await call.node.views.leaderboard(user, limit)
-    return already_json(b'{"friends":' + listed(friends) + b"}")
+    friends = await call.node.viewing.leaderboard(user, limit)
+    return raw_json_response(b'{"friends":' + json_array(friends) + b"}")
 
 
 async def _not_too_often(call: Call) -> None:
     """Users who are not here may ask for many now and then; who wants to know more often opens a WebSocket or stream.
     Asked last: a question that is refused for what it says costs nothing."""
-    wait = 0 if call.caller.service else await call.node.polling.wait(call.caller.user)
+    wait = 0 if call.caller.service else await call.node.viewing.wait_before_poll(call.caller.user)
     if wait:
         raise Refusal(
             "polling_too_fast",
@@ -117,7 +118,7 @@ _IDS = Parameter(
     codes=("empty_item", "too_many_ids", "invalid_user_id"),
 )
 _POLLED = ("polling_too_fast",)
-_MANY = Answer("In the order asked, each user once.", list[Status])
+_MANY = ResponseDoc("In the order asked, each user once.", list[StatusAnswer])
 
 OPERATIONS = (
     Operation(
@@ -138,7 +139,7 @@ OPERATIONS = (
         {200: _MANY},
         about="The same as `GET /presence`, with the ids in the body.",
         query=(VIEWER,),
-        body=Body(UserIds),
+        body=BodyDoc(UserIds),
         codes=("empty_item", "too_many_ids", "invalid_user_id", *_POLLED),
     ),
     Operation(
@@ -146,7 +147,7 @@ OPERATIONS = (
         "/api/v1/presence/me",
         read_me,
         "One's own presence",
-        {200: Answer("The truth, also while invisible.", Myself)},
+        {200: ResponseDoc("The truth, also while invisible.", Myself)},
         query=(VIEWER,),
     ),
     Operation(
@@ -154,7 +155,7 @@ OPERATIONS = (
         "/api/v1/presence/count",
         count,
         "One's contacts by status",
-        {200: Answer("How many look how.", Counts)},
+        {200: ResponseDoc("How many look how.", Counts)},
         query=(VIEWER,),
         codes=_POLLED,
     ),
@@ -163,7 +164,7 @@ OPERATIONS = (
         "/api/v1/presence/leaderboard",
         leaderboard,
         "One's contacts, the most present first",
-        {200: Answer("Online, busy, away, then offline by last seen.", Leaderboard)},
+        {200: ResponseDoc("Online, busy, away, then offline by last seen.", Leaderboard)},
         query=(_LIMIT, VIEWER),
         codes=_POLLED,
     ),
@@ -175,7 +176,7 @@ LAST = (
         "/api/v1/presence/{user}",
         read_one,
         "Presence of one user",
-        {200: Answer("As the caller may see it.", Status)},
+        {200: ResponseDoc("As the caller may see it.", StatusAnswer)},
         about="Fixed words (`me`, `count`, `devices`, …) win over ids here; `GET /presence?user_ids=` takes any id.",
         query=(VIEWER,),
     ),

@@ -10,11 +10,11 @@ from hashlib import blake2b
 
 from starlette.responses import Response
 
-from herenow.api.description.operations import Access, Answer, Operation
+from herenow.api.description.operations import Access, Operation, ResponseDoc
 from herenow.api.http.request import Call
 from herenow.api.http.responses import Reply
-from herenow.api.shapes import Status
 from herenow.errors import ProtocolError
+from herenow.wire.answers import StatusAnswer
 from herenow.wire.shapes import with_as_of
 
 CACHE = "public, max-age=30"
@@ -25,7 +25,7 @@ async def read_profile(call: Call) -> Response:
     user = call.path_user()
     if not call.node.ready and not call.node.draining:
         raise ProtocolError("not_ready", "The node is starting.")
-    profile = await call.node.views.profile(user)
+    profile = await call.node.viewing.profile(user)
     if profile is None:
         raise ProtocolError("not_found", "There is no public profile at this address.")
     shown, as_of = profile
@@ -50,8 +50,8 @@ OPERATIONS = (
         read_profile,
         "A public profile",
         {
-            200: Answer("As anybody may see it; it may be kept for 30 seconds.", Status),
-            304: Answer("As it was when you last asked, by `If-None-Match`."),
+            200: ResponseDoc("As anybody may see it; it may be kept for 30 seconds.", StatusAnswer),
+            304: ResponseDoc("As it was when you last asked, by `If-None-Match`."),
         },
         about="For users with the preference `public`; everybody else and unknown ids: the same 404.",
         access=Access.ANYONE,

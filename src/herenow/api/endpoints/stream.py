@@ -1,7 +1,7 @@
 """Who is here, from now on? `GET /presence/stream`: server-sent events for a viewer that is not a session.
 
-Here the question is read and the answer begun; what is shown is `service.streams`' business, how it leaves
-`gateway.sse`'s. A new way to say whom one wants to see would be a reason to change this module.
+Here the question is read and the answer begun; what is shown is `node.viewing.streams`' business, how it leaves
+`transport.http.sse`'s. A new way to say whom one wants to see would be a reason to change this module.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from herenow.api.description.operations import Answer, Media, Operation, Parameter
+from herenow.api.description.operations import Media, Operation, Parameter, ResponseDoc
 from herenow.api.endpoints.presence import VIEWER, distinct
 from herenow.api.http.request import Call
 from herenow.errors import ProtocolError, Unavailable
-from herenow.transport.http.pipe import lender_of
-from herenow.transport.http.sse import EventStream
+from herenow.transport.http import EventStream, lender_of
 
 HEADERS = [
     (b"content-type", Media.EVENTS.value.encode()),
@@ -71,14 +70,14 @@ class Events(Response):
             events.on_gone()
 
     async def _look(self, events: EventStream) -> list[bytes]:
-        streams = self._call.node.streams
+        streams = self._call.node.viewing.streams
         if self._targets is None:
             return await streams.look_at_contacts(events.stream)
         return await streams.look(events.stream, self._targets)
 
 
 _HEAD_FIRST: Message = {"type": "http.response.body", "body": b"", "more_body": True}
-"""A head leaves with what comes behind it (`gateway.handshake.Joining`): here nothing, the rest goes through the pipe."""
+"""A head leaves together with the body behind it (`websocket.handshake`): here nothing, the rest goes through the pipe."""
 
 _IDS = Parameter(
     "user_ids",
@@ -99,7 +98,7 @@ OPERATIONS = (
         stream,
         "Presence as it changes",
         {
-            200: Answer(
+            200: ResponseDoc(
                 "Server-sent events: first `presence.statuses` with everybody asked for, then what changes.",
                 str,
                 Media.EVENTS,

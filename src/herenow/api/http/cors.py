@@ -12,11 +12,11 @@ from collections.abc import Collection
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from herenow.api.http.problems import refused
+from herenow.api.http.problems import problem_response
 from herenow.api.http.responses import Reply
 from herenow.errors import ProtocolError
 from herenow.node.metrics import Metrics
-from herenow.transport.auth.origins import is_allowed
+from herenow.transport.auth import is_allowed
 
 METHODS = "GET, POST, PUT, DELETE"
 HEADERS = "authorization, content-type"
@@ -43,7 +43,7 @@ class Cors:
             await self._app(scope, receive, send)
         elif not self._lets_in(origin, headers, scope):
             self._metrics.refusals["forbidden_origin"] += 1
-            await refused(
+            await problem_response(
                 ProtocolError(
                     "forbidden_origin",
                     "Pages of this origin may not use the server; the operator can name it in `origins`.",

@@ -2,7 +2,7 @@
 
 Servers hand over the path decoded, where the id `a/b` has become two segments. Here the raw path is taken instead and
 each segment is spelled in the one canonical way: `%2F` stays, `%6De` becomes `me` (so that fixed words win however they
-are spelled), and a slash at the end is nothing. Addresses that are too long end here.
+are spelled), and a slash at the end is nothing. Paths and queries that are too long are refused here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_QUERY = 8_192
 """Bytes of a query, and of a path: common proxies stop there too."""
 
 
-class Addresses:
+class CanonicalPaths:
     """ASGI middleware."""
 
     def __init__(self, app: ASGIApp) -> None:

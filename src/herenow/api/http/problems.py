@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from herenow.api.http.responses import Headers, Reply
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.node.metrics import Metrics
-from herenow.transport.auth.auth import find_token
+from herenow.transport.auth import find_token
 from herenow.wire.codes import CODES
 
 MEDIA = "application/problem+json"
@@ -72,16 +72,16 @@ class Problems:
         except ClientDisconnect:
             return
         except Exception as error:
-            problem = said(error)
+            problem = as_protocol_error(error)
             if problem.code == "internal":
                 _log(scope, error)
             if started:
                 raise  # half an answer is out: only the server can end it
             self._metrics.refusals[problem.code] += 1
-            await refused(problem)(scope, receive, send)
+            await problem_response(problem)(scope, receive, send)
 
 
-def said(error: Exception) -> ProtocolError:
+def as_protocol_error(error: Exception) -> ProtocolError:
     """Any error in the words of the public table."""
     match error:
         case ProtocolError():
@@ -102,14 +102,14 @@ def said(error: Exception) -> ProtocolError:
             return ProtocolError("internal", "The server failed; its log says how.")
 
 
-def refused(error: ProtocolError) -> Response:
+def problem_response(error: ProtocolError) -> Response:
     """The answer to a protocol error."""
     code = CODES[error.code]
     problem = Problem(f"/docs#{code.name}", code.meaning, code.http, code.name, error.message)
     return Reply(_encode(problem), status=code.http, media=MEDIA, headers=_headers(error))
 
 
-def pass_on(_request: Request, error: Exception) -> Response:
+def reraise(_request: Request, error: Exception) -> Response:
     """For Starlette, which would answer its own errors in plain text."""
     raise error
 

@@ -7,20 +7,20 @@ way to say something in a request would be a reason to change this module.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from starlette.requests import Request
 
+from herenow.api.http import peers
 from herenow.api.http.request_body import Decoder, read_json, read_lines
 from herenow.errors import ProtocolError
 from herenow.node import Node
 from herenow.settings import Settings
-from herenow.transport.auth.auth import Auth, find_token
-from herenow.transport.auth.tokens import Claims
-from herenow.transport.http.sse import Streaming
+from herenow.transport.auth import Auth, Claims, find_token
+from herenow.transport.http import Streaming
 from herenow.wire.ids import parse_id
 from herenow.workers.link import Told
 
@@ -30,8 +30,8 @@ MAX_PARAMETERS = 100
 ECHO = 64
 """Characters of a refused value that are repeated in the answer."""
 
-Everyone = Callable[[], Awaitable[Sequence[Told]]]
-"""What all workers of this address say of themselves. None where there is one process."""
+WorkerReports = Callable[[], Awaitable[Sequence[Told]]]
+"""Asks all workers of this address for their reports."""
 
 T = TypeVar("T")
 
@@ -44,7 +44,8 @@ class Api:
     auth: Auth
     settings: Settings
     streaming: Streaming
-    everyone: Everyone | None = None
+    worker_reports: WorkerReports | None = None
+    """None where there is one process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Call:
         self._api = api
         self._request = request
         self._parameters: list[tuple[str, str]] | None = None
-        self.caller = _NOBODY
+        self.caller = _ANONYMOUS
         self.claims: Claims
         """Of the token, once it has been looked at."""
 
@@ -83,12 +84,12 @@ class Call:
         return self._api.streaming
 
     @property
-    def everyone(self) -> Everyone | None:
-        return self._api.everyone
+    def worker_reports(self) -> WorkerReports | None:
+        return self._api.worker_reports
 
     @property
     def now(self) -> int:
-        return self._api.node.clock.now()
+        return self._api.node.context.clock.now()
 
     # Who asks
 
@@ -105,14 +106,10 @@ class Call:
         return self._request.headers.get(name)
 
     @property
-    def headers(self) -> Mapping[str, str]:
-        return self._request.headers
-
-    @property
-    def peer(self) -> str | None:
-        """The address at the other end of the connection."""
+    def is_local(self) -> bool:
+        """Whether the request comes from this very machine."""
         client = self._request.client
-        return None if client is None else client.host
+        return peers.is_local(None if client is None else client.host, self._request.headers)
 
     # Through whose eyes
 
@@ -141,7 +138,7 @@ class Call:
         return plain_id(self._path(name), name)
 
     def _path(self, name: str) -> str:
-        """`addresses` left it percent-encoded. Bytes that are no UTF-8 become surrogates, which no id has."""
+        """`paths` left it percent-encoded. Bytes that are no UTF-8 become surrogates, which no id has."""
         text: str = self._request.path_params[name]
         return unquote(text, errors="surrogateescape")
 
@@ -196,7 +193,7 @@ class Call:
         return await read_lines(self._request, self.settings.max_body)
 
 
-_NOBODY = Caller("", service=False)
+_ANONYMOUS = Caller("", service=False)
 
 
 def user_id(value: object) -> str:

@@ -46,21 +46,21 @@ class Reply(Response):
         self.raw_headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
-def answered(value: object) -> Response:
+def json_response(value: object) -> Response:
     """200 with this value as JSON."""
     return Reply(_encode(value))
 
 
-def already_json(body: bytes) -> Response:
+def raw_json_response(body: bytes) -> Response:
     """200 with these bytes, which are JSON."""
     return Reply(body)
 
 
-def listed(items: Iterable[bytes]) -> bytes:
+def json_array(items: Iterable[bytes]) -> bytes:
     """A JSON array of values that are encoded already."""
     return b"[" + b",".join(items) + b"]"
 
 
-def done() -> Response:
+def no_content() -> Response:
     """204: it is so now, and there is nothing to add."""
     return Reply(b"", status=204)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from herenow.api.http.shipped import shipped
+from herenow.api.http.static_files import static_file
 
 FILES = {
     "/dashboard": ("index.html", "text/html"),
@@ -22,6 +22,6 @@ FILES = {
 
 def routes() -> list[Route]:
     return [
-        Route(path, shipped("herenow.api", f"dashboard/{name}", media))
+        Route(path, static_file("herenow.api", f"dashboard/{name}", media))
         for path, (name, media) in FILES.items()
     ]

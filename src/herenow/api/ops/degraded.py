@@ -10,59 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
-
-from herenow.core.shedding import Shed
+from herenow.api.ops.stats import Trouble
+from herenow.api.ops.store_errors import explain_store_error
+from herenow.core.limits import Shed
 from herenow.node import Node
-from herenow.transport.auth.auth import Auth
+from herenow.transport.auth import Auth
 
-
-class Trouble(Struct, frozen=True):
-    what: str
-    """One word, for programs."""
-    detail: str
-    fix: str = ""
-    """What to do."""
-
-
-BEHIND = 5_000
+MAX_LOG_LAG = 5_000
 """Entries of the logs that wait to be read: more than a healthy node leaves for a moment."""
 
-REFUSALS = {
-    "OOM": ("It is full and takes no writes.", "Raise its maxmemory, or find out what else fills it."),
-    "READONLY": (
-        "It is a replica and takes no writes.",
-        "Has it failed over? Point the setting engine at the master, or use redis+sentinel:// to follow it.",
-    ),
-    "NOREPLICAS": (
-        "It has too few replicas and takes no writes.",
-        "Bring its replicas back, or lower min-replicas-to-write.",
-    ),
-    "MISCONF": (
-        "It cannot write its snapshot and takes no writes.",
-        "Look at its log and its disk, or set stop-writes-on-bgsave-error no: herenow needs no snapshot.",
-    ),
-    "LOADING": ("It reads its snapshot.", "Wait: it comes back by itself."),
-    "MASTERDOWN": ("It is a replica without its master.", "Bring the master back."),
-    "CLUSTERDOWN": (
-        "The cluster has lost a part of itself.",
-        "See CLUSTER INFO, and bring the masters back.",
-    ),
-    "BUSY": ("A script of somebody else blocks it.", "End it with SCRIPT KILL."),
-    "NOAUTH": ("It wants a password.", "Put the password into the setting engine."),
-    "WRONGPASS": ("It refuses the password.", "Correct the password in the setting engine."),
-    "NOPERM": ("Its ACL forbids what herenow needs.", "Grant the rights that docs/operating.md lists."),
-}
-SILENT = ("It does not answer.", "Is it running and reachable from here? Users stay connected meanwhile.")
 
-
-def engine_said(said: str) -> tuple[str, str]:
-    """What a store's refusal means, and what to do: without its address, and without what it said of itself."""
-    words = said.replace(":", " ").split()
-    return next((REFUSALS[word] for word in words if word in REFUSALS), SILENT)
-
-
-def troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
+def find_troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
+    """Everything that is degraded on this node now, causes before their effects."""
     yield from _engine(node)
     yield from _lease(node)
     yield from _ledger(node)
@@ -74,10 +33,10 @@ def troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
             node.relations_health.trouble,
             "Look after the application that the setting relations names; herenow doctor asks it.",
         )
-    if node.overload.level is not Shed.NOTHING:
+    if node.delivery.overload.level is not Shed.NOTHING:
         yield Trouble(
             "overload",
-            f"The node is late and gives up {_GIVEN_UP[node.overload.level]} until it has caught up.",
+            f"The node is late and gives up {_GIVEN_UP[node.delivery.overload.level]} until it has caught up.",
             "Give it more CPU, more workers or more nodes; docs/delivery.md says what to watch.",
         )
 
@@ -90,29 +49,29 @@ _GIVEN_UP = {
 
 
 def _engine(node: Node) -> Iterator[Trouble]:
-    said = node.lease.trouble or node.tail.trouble or node.decider.trouble
+    said = node.cluster.lease_trouble or node.cluster.log_trouble or node.records.trouble
     if said is not None:
-        detail, fix = engine_said(said)
+        detail, fix = explain_store_error(said)
         yield Trouble("engine", f"The store cannot be used. {detail}", fix)
-    elif node.recorder.trouble is not None:
-        detail, fix = engine_said(node.recorder.trouble)
+    elif node.records.save_trouble is not None:
+        detail, fix = explain_store_error(node.records.save_trouble)
         yield Trouble("marks", f"The store does not let go of what the ledger has. {detail}", fix)
-    if node.hub.stale_shards:
+    if node.delivery.stale_shards:
         yield Trouble(
             "stale_shards",
-            f"{node.hub.stale_shards} of {node.engine.shards} shards show what was.",
+            f"{node.delivery.stale_shards} of {node.context.engine.shards} shards show what was.",
             "Viewers are told so. It ends by itself some seconds after the store is whole and answers.",
         )
-    if node.tail.behind > BEHIND:
+    if node.cluster.log_behind > MAX_LOG_LAG:
         yield Trouble(
             "log_lag",
-            f"{node.tail.behind} changes of other nodes have not been read yet.",
+            f"{node.cluster.log_behind} changes of other nodes have not been read yet.",
             "This process cannot keep up: give it more CPU, or look at the way to the store.",
         )
 
 
 def _lease(node: Node) -> Iterator[Trouble]:
-    if not node.standing.holds_lease:
+    if not node.context.authority.holds_lease:
         yield Trouble(
             "lease",
             "The node could not renew its lease and decides nothing until it has.",
@@ -120,10 +79,10 @@ def _lease(node: Node) -> Iterator[Trouble]:
         )
     overdue = [
         other
-        for other in node.lease.others
+        for other in node.cluster.others
         if not other.dead
         and other.still_for is not None
-        and other.still_for > node.settings.node_lease * 2 / 3
+        and other.still_for > node.context.settings.node_lease * 2 / 3
     ]
     if overdue:
         yield Trouble(
@@ -135,25 +94,25 @@ def _lease(node: Node) -> Iterator[Trouble]:
 
 
 def _ledger(node: Node) -> Iterator[Trouble]:
-    if node.relations.trouble is not None:
+    if node.access.trouble is not None:
         yield Trouble(
             "ledger",
-            node.relations.trouble,
+            node.access.trouble,
             "Presence goes on. Bring it back; herenow doctor says what it finds there.",
         )
-    if node.recorder.is_late:
+    if node.records.save_late:
         yield Trouble(
             "ledger_backlog",
-            f"{node.recorder.backlog} rows wait for the ledger, which does not take them.",
+            f"{node.records.backlog} rows wait for the ledger, which does not take them.",
             "Nothing is lost: they are written when it does. Is it full, read-only, locked or away?",
         )
-    if not node.relations.trusted:
+    if not node.access.trusted:
         yield Trouble(
             "relations",
             "The ledger cannot be read; nobody is taken to know anybody.",
             "Bring the ledger back: everybody is shown again by itself.",
         )
-    if not node.revocations.whole:
+    if not node.admin.revocations.whole:
         yield Trouble(
             "revocations",
             "The ledger cannot be read; what was revoked through other nodes may be missed.",

@@ -3,7 +3,7 @@
 `healthz`: the process lives. `readyz`: send it traffic; once ready it stays so and names what is degraded, because
 taking a node out helps nobody when the store behind all of them is away. Numbers are for service tokens and for this
 very machine, and of all its workers where there are several: nobody can choose which one answers. What is counted is said
-in `service.metrics`, how Prometheus gets it in `prometheus`, what a process says of itself in `reports`.
+in `node.metrics`, how Prometheus gets it in `prometheus`; `stats_collect` and `stats_merge` make the numbers for people.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 from msgspec import Struct
 from starlette.responses import Response
 
-from herenow.api.description.operations import Access, Answer, Media, Operation, Parameter
-from herenow.api.http import peers
+from herenow.api.description.operations import Access, Media, Operation, Parameter, ResponseDoc
 from herenow.api.http.request import Call
-from herenow.api.http.responses import Reply, answered
-from herenow.api.ops.degraded import Trouble, troubles
+from herenow.api.http.responses import Reply, json_response
+from herenow.api.ops.degraded import find_troubles
 from herenow.api.ops.prometheus import exposition, metrics_of
-from herenow.api.ops.stats import Stats, metrics_of_all, stats_of, stats_of_all
+from herenow.api.ops.stats import Stats, Trouble
+from herenow.api.ops.stats_collect import collect
+from herenow.api.ops.stats_merge import merge, merge_metrics, merge_reports
 from herenow.errors import ProtocolError
 
 LATEST = 2**53
@@ -36,7 +37,7 @@ class Readiness(Struct, frozen=True):
 
 async def health(_call: Call) -> Response:
     """GET /healthz"""
-    return answered(Health("ok"))
+    return json_response(Health("ok"))
 
 
 async def readiness(call: Call) -> Response:
@@ -46,15 +47,15 @@ async def readiness(call: Call) -> Response:
         raise ProtocolError("not_ready", "The node is draining.")
     if not node.ready:
         raise ProtocolError("not_ready", "The node is starting.")
-    return answered(Readiness("ready", tuple(troubles(call.node, call.auth))))
+    return json_response(Readiness("ready", tuple(find_troubles(call.node, call.auth))))
 
 
 async def metrics(call: Call) -> Response:
     """GET /metrics"""
-    if call.everyone is None:
+    if call.worker_reports is None:
         families = metrics_of(call.node)
     else:
-        families = metrics_of_all(await call.everyone())
+        families = merge_metrics(await call.worker_reports())
     text, media = exposition(families, call.header("accept") or "")
     return Reply(text, media=media)
 
@@ -62,13 +63,10 @@ async def metrics(call: Call) -> Response:
 async def stats(call: Call) -> Response:
     """GET /stats"""
     since = None if call.parameter("since") is None else call.number("since", 0, 0, LATEST)
-    if call.everyone is None:
-        return answered(stats_of(call.node, call.auth, since))
-    return answered(stats_of_all(await call.everyone(), since))
-
-
-def is_local(call: Call) -> bool:
-    return peers.is_local(call.peer, call.headers)
+    if call.worker_reports is None:
+        own = collect(call.node, call.auth)
+        return json_response(merge([own], own.degraded, since))
+    return json_response(merge_reports(await call.worker_reports(), since))
 
 
 _NUMBERS = (
@@ -82,7 +80,7 @@ OPERATIONS = (
         "/healthz",
         health,
         "Does the process live?",
-        {200: Answer("Yes.", Health)},
+        {200: ResponseDoc("Yes.", Health)},
         access=Access.ANYONE,
     ),
     Operation(
@@ -90,7 +88,7 @@ OPERATIONS = (
         "/readyz",
         readiness,
         "Should it get traffic?",
-        {200: Answer("Yes, and what is degraded.", Readiness)},
+        {200: ResponseDoc("Yes, and what is degraded.", Readiness)},
         access=Access.ANYONE,
         codes=("not_ready",),
     ),
@@ -99,7 +97,7 @@ OPERATIONS = (
         "/metrics",
         metrics,
         "Numbers for Prometheus",
-        {200: Answer("In Prometheus' text format.", str, Media.TEXT)},
+        {200: ResponseDoc("In Prometheus' text format.", str, Media.TEXT)},
         about=_NUMBERS,
         access=Access.OPERATOR,
         codes=("unavailable",),
@@ -109,7 +107,7 @@ OPERATIONS = (
         "/api/v1/stats",
         stats,
         "Numbers for people",
-        {200: Answer("As of now.", Stats)},
+        {200: ResponseDoc("As of now.", Stats)},
         about=_NUMBERS,
         query=(
             Parameter(

@@ -1,4 +1,4 @@
-"""How does Prometheus get what the node counts? Its words for `service.metrics`.
+"""How does Prometheus get what the node counts? Its words for `node.context.metrics`.
 
 Nothing is counted here: the node's plain integers are read when somebody asks. No label ever names a user. Every
 number of `Metrics` appears; a new one there is the reason to change this module.
@@ -49,7 +49,7 @@ class _NodeCollector(Collector):
         yield from self._gauges()
         yield from self._counters()
         yield from self._labelled()
-        counted = self._node.metrics
+        counted = self._node.context.metrics
         yield _histogram(
             "herenow_delivery_seconds",
             "From a change to the socket of somebody who watches; without those who are told in waves.",
@@ -60,7 +60,7 @@ class _NodeCollector(Collector):
         )
 
     def _gauges(self) -> Iterator[Metric]:
-        node, counted = self._node, self._node.metrics
+        node, counted = self._node, self._node.context.metrics
         build = GaugeMetricFamily("herenow_build_info", "The version that runs.", labels=["version"])
         build.add_metric([__version__], 1)
         yield build
@@ -68,19 +68,31 @@ class _NodeCollector(Collector):
             ("connections", "Open WebSockets of this node.", counted.connections),
             ("streams", "Open event streams of this node.", counted.streams),
             ("sessions", "Sessions with a WebSocket of this node.", counted.sessions),
-            ("ledger_backlog", "Rows that wait for the ledger.", node.recorder.backlog),
-            ("stale_shards", "Shards of which this node shows what was.", node.hub.stale_shards),
-            ("stale_views", "Open views of this node that say that they are stale.", node.hub.stale_views),
-            ("log_behind", "Changes of other nodes not yet read at the last comparison.", node.tail.behind),
-            ("log_silence_seconds", "Since the shard logs last answered.", node.tail.heard_ago),
-            ("undecided_users", "Users whose decision waits for the store.", node.decider.waiting),
-            ("lease_held", "1 while this node may decide.", int(node.standing.holds_lease)),
-            ("paced_waiting", "Viewers whose turn in a wave has not come yet.", node.hub.paced_waiting),
-            ("loop_late_seconds", "How late the event loop is, the worst of late.", node.overload.late),
+            ("ledger_backlog", "Rows that wait for the ledger.", node.records.backlog),
+            ("stale_shards", "Shards of which this node shows what was.", node.delivery.stale_shards),
+            (
+                "stale_views",
+                "Open views of this node that say that they are stale.",
+                node.delivery.stale_views,
+            ),
+            (
+                "log_behind",
+                "Changes of other nodes not yet read at the last comparison.",
+                node.cluster.log_behind,
+            ),
+            ("log_silence_seconds", "Since the shard logs last answered.", node.cluster.log_heard_ago),
+            ("undecided_users", "Users whose decision waits for the store.", node.records.waiting),
+            ("lease_held", "1 while this node may decide.", int(node.context.authority.holds_lease)),
+            ("paced_waiting", "Viewers whose turn in a wave has not come yet.", node.delivery.paced_waiting),
+            (
+                "loop_late_seconds",
+                "How late the event loop is, the worst of late.",
+                node.delivery.overload.late,
+            ),
             (
                 "given_up_level",
                 "What an overloaded node gives up: 0 nothing, 1 typing, 2 idleness, 3 text.",
-                int(node.overload.level),
+                int(node.delivery.overload.level),
             ),
             ("ready", "1 while this node wants traffic.", int(node.ready)),
         ):
@@ -96,12 +108,12 @@ class _NodeCollector(Collector):
             "People with so many viewers here that they are told in waves, or have to ask.",
             labels=["delivery"],
         )
-        for delivery, people in node.hub.popular.items():
+        for delivery, people in node.delivery.popular.items():
             popular.add_metric([delivery], people)
         yield popular
 
     def _counters(self) -> Iterator[Metric]:
-        counted = self._node.metrics
+        counted = self._node.context.metrics
         for name, about, value in (
             ("changes", "Public changes this node committed.", counted.changes),
             ("commits", "Batches written to the engine.", counted.commits),
@@ -124,7 +136,7 @@ class _NodeCollector(Collector):
             yield CounterMetricFamily(f"herenow_{name}", about, value=value)
 
     def _labelled(self) -> Iterator[Metric]:
-        counted = self._node.metrics
+        counted = self._node.context.metrics
         beats = CounterMetricFamily("herenow_beats", "Beats received.", labels=["outcome"])
         beats.add_metric(["accepted"], counted.beats_accepted)
         beats.add_metric(["dropped"], counted.beats_dropped)

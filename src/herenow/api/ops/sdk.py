@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from herenow.api.http.shipped import shipped
+from herenow.api.http.static_files import static_file
 
 NAMES = ("herenow.js", "green-dot.js", "rest.js")
 HOUR = 3_600  # seconds: how long a page may use a file without asking; then a new version is fetched
@@ -22,4 +22,6 @@ HEADERS = {
 
 
 def routes() -> list[Route]:
-    return [Route(f"/sdk/{name}", shipped("herenow.api", name, "text/javascript", HEADERS)) for name in NAMES]
+    return [
+        Route(f"/sdk/{name}", static_file("herenow.api", name, "text/javascript", HEADERS)) for name in NAMES
+    ]

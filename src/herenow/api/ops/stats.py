@@ -1,46 +1,30 @@
-"""What does a process say of itself, and what do several say together?
+"""The shapes of `GET /api/v1/stats` and of `GET /readyz`: the numbers that operators, the dashboard and `herenow top` read.
 
-Where several workers share an address, nobody can choose which of them answers a request. So whichever gets it asks for the
-reports of all (`workers` carries them) and puts them together: numbers for Prometheus side by side, under a label `worker`;
-numbers for people added up. One process is the same with a single report, so that there is one way to every number. Another
-thing that people want to know of all workers is the reason to change this module.
+Types only, without the node: a command that decodes the answer of a server imports nothing of a server. `stats_collect`
+fills them in for one process, `stats_merge` adds up those of several workers.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta, Struct
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from herenow import __version__
-from herenow.api.ops.degraded import Trouble, troubles
-from herenow.api.ops.prometheus import metrics_of
-from herenow.api.shapes import Count
-from herenow.core.model import Status
-from herenow.errors import Unavailable
-from herenow.node import Node
-from herenow.node.admin.stats_history import COUNTED, STEP, Slot
-from herenow.node.metrics import quantile
-from herenow.transport.auth.auth import Auth
-from herenow.workers.link import Told
-
-LATELY = 10_000
-"""Milliseconds that "now" means for rates and latency."""
-
-TARGETS = 10
-"""How many of those whose changes cost most are told of."""
+from herenow.wire.answers import Count
 
 Seconds = Annotated[float, Meta(ge=0)]
 PerSecond = Annotated[float, Meta(ge=0)]
 
 
-class Users(Struct, frozen=True):
+class Trouble(Struct, frozen=True):
+    what: str
+    """One word, for programs."""
+    detail: str
+    fix: str = ""
+    """What to do."""
+
+
+class UsersByStatus(Struct, frozen=True):
     """In the whole store, as others see them."""
 
     online: Count
@@ -66,7 +50,7 @@ class Rates(Struct, frozen=True):
     ledger_errors: PerSecond = 0.0
 
 
-class Delivery(Struct, frozen=True):
+class DeliveryLatency(Struct, frozen=True):
     """From a change to a socket of somebody who watches, in seconds, over the last ten; without those who are told in waves.
     Null: nothing was delivered."""
 
@@ -114,7 +98,7 @@ class StoreMember(Struct, frozen=True):
     """Since it was last seen to renew its lease. It does so every third of `node_lease`, and is looked at as often."""
 
 
-class Target(Struct, frozen=True):
+class TargetLoad(Struct, frozen=True):
     """Somebody whose changes cost much, under a name that only says that it is the same one."""
 
     target: str
@@ -158,7 +142,7 @@ class Stats(Struct, frozen=True):
     connections: Count
     streams: Count
     sessions: Count
-    users: Users
+    users: UsersByStatus
     beats: Beats
     changes: Count
     deliveries: Count
@@ -170,7 +154,7 @@ class Stats(Struct, frozen=True):
     stale_views: Count
     """Open views that say that they are stale."""
     per_second: Rates
-    delivery: Delivery
+    delivery: DeliveryLatency
     refusals: dict[str, Count]
     """By code."""
     closes: dict[str, Count]
@@ -178,311 +162,8 @@ class Stats(Struct, frozen=True):
     processes: tuple[Process, ...]
     members: tuple[StoreMember, ...]
     """All nodes that share the store."""
-    targets: tuple[Target, ...]
+    targets: tuple[TargetLoad, ...]
     """Whose changes were delivered most often of late."""
     degraded: tuple[Trouble, ...]
     history: tuple[Point, ...]
     """If asked for: up to five minutes, oldest first."""
-
-
-class _Family(Struct, frozen=True, array_like=True):
-    """A metric of Prometheus."""
-
-    name: str
-    about: str
-    kind: str
-    samples: list[tuple[str, dict[str, str], float]]
-
-
-class Own(Struct, frozen=True):
-    """What one process says of itself."""
-
-    version: str
-    now: int
-    node_lease: float
-    streams: int
-    sessions: int
-    users: Users
-    beats: Beats
-    totals: dict[str, int]
-    ledger_backlog: int
-    stale_views: int
-    refusals: dict[str, int]
-    closes: dict[str, int]
-    process: Process
-    members: list[StoreMember]
-    targets: list[Target]
-    degraded: list[Trouble]
-    slots: list[Slot]
-
-
-class Report(Struct, frozen=True):
-    """Of one process, for whoever puts several together."""
-
-    own: Own
-    families: list[_Family]
-
-
-def report_of(node: Node, auth: Auth) -> bytes:
-    families = [
-        _Family(m.name, m.documentation, m.type, [(s.name, dict(s.labels), s.value) for s in m.samples])
-        for m in metrics_of(node)
-    ]
-    return msgspec.json.encode(Report(_own(node, auth), families))
-
-
-# --- For people ------------------------------------------------------------------------------------------------------
-
-
-def stats_of(node: Node, auth: Auth, since: int | None = None) -> Stats:
-    """With what happened after `since` (epoch milliseconds), if that is asked for."""
-    own = _own(node, auth)
-    return _together([own], own.degraded, since)
-
-
-def stats_of_all(told: Sequence[Told], since: int | None = None) -> Stats:
-    """Raises `Unavailable` when no worker answers."""
-    restarts = {each.worker: each.restarts for each in told}
-    each = []
-    for worker, report in _reports(told):
-        process = msgspec.structs.replace(report.own.process, worker=worker, restarts=restarts[worker])
-        each.append(msgspec.structs.replace(report.own, process=process))
-    if not each:
-        raise Unavailable("No worker answers.")
-    return _together(each, _troubles_of_all(told, each), since)
-
-
-def _together(each: Sequence[Own], degraded: Iterable[Trouble], since: int | None) -> Stats:
-    slots = _slots_together(slot for own in each for slot in own.slots)
-    now = max(own.now for own in each)
-    lately = [slot for slot in slots if slot.at > now - LATELY - STEP]
-    totals = _added(own.totals for own in each)
-    return Stats(
-        version=each[0].version,
-        now=now,
-        workers=len(each),
-        ready=all(own.process.ready for own in each),
-        draining=any(own.process.draining for own in each),
-        node_lease=each[0].node_lease,
-        connections=sum(own.process.connections for own in each),
-        streams=sum(own.streams for own in each),
-        sessions=sum(own.sessions for own in each),
-        users=each[0].users,
-        beats=Beats(sum(own.beats.accepted for own in each), sum(own.beats.dropped for own in each)),
-        **{name: totals.get(name, 0) for name in TOTALS},
-        ledger_backlog=sum(own.ledger_backlog for own in each),
-        stale_views=sum(own.stale_views for own in each),
-        per_second=_rates(lately),
-        delivery=_delivery(lately),
-        refusals=_added(own.refusals for own in each),
-        closes=_added(own.closes for own in each),
-        processes=tuple(own.process for own in each),
-        members=tuple(_members_of_all(each)),
-        targets=tuple(_targets_of_all(each)),
-        degraded=tuple(degraded),
-        history=() if since is None else tuple(_point(slot) for slot in slots if slot.at > since),
-    )
-
-
-TOTALS = ("changes", "deliveries", "frames", "conflicts", "engine_errors", "ledger_errors")
-
-
-def _own(node: Node, auth: Auth) -> Own:
-    counted = node.metrics
-    return Own(
-        version=__version__,
-        now=node.clock.now(),
-        node_lease=node.settings.node_lease,
-        streams=counted.streams,
-        sessions=counted.sessions,
-        users=Users(*(counted.users[status] for status in (Status.ONLINE, Status.BUSY, Status.AWAY))),
-        beats=Beats(counted.beats_accepted, counted.beats_dropped),
-        totals={name: getattr(counted, name) for name in TOTALS},
-        ledger_backlog=node.recorder.backlog,
-        stale_views=node.hub.stale_views,
-        refusals=dict(counted.refusals),
-        closes={str(int(code)): times for code, times in counted.closes.items()},
-        process=_process(node),
-        members=list(_members(node)),
-        targets=[_target(node, *each) for each in node.hub.fan_out.top(TARGETS)],
-        degraded=list(troubles(node, auth)),
-        slots=node.pulse.since(0),
-    )
-
-
-def _process(node: Node) -> Process:
-    return Process(
-        worker=0,
-        restarts=0,
-        epoch=node.standing.epoch,
-        ready=node.ready,
-        draining=node.draining,
-        lease_held=node.standing.holds_lease,
-        lease_renewed_ago=node.standing.renewed_ago,
-        connections=node.metrics.connections,
-        undecided=node.decider.waiting,
-        stale_shards=node.hub.stale_shards,
-        log_behind=node.tail.behind,
-        log_heard_ago=node.tail.heard_ago,
-        loop_late=node.overload.late,
-        gives_up=int(node.overload.level),
-    )
-
-
-# Who shares the store
-
-
-def _members(node: Node) -> Iterator[StoreMember]:
-    lease = node.settings.node_lease
-    own = node.standing.renewed_ago
-    yield StoreMember(node.standing.epoch, here=True, state=_state(own, lease), still_for=own)
-    for other in node.lease.others:
-        state = "dead" if other.dead else _state(other.still_for, lease)
-        yield StoreMember(other.epoch, here=False, state=state, still_for=other.still_for)
-
-
-def _state(still_for: float | None, lease: float) -> Literal["well", "overdue", "unknown"]:
-    if still_for is None:
-        return "unknown"
-    return "well" if still_for <= lease * 2 / 3 else "overdue"
-
-
-def _members_of_all(each: Sequence[Own]) -> list[StoreMember]:
-    """Each knows best of itself; of others, who saw them last."""
-    found: dict[str, StoreMember] = {}
-    for own in each:
-        for member in own.members:
-            known = found.get(member.epoch)
-            if known is None or (member.here, -_age(member)) > (known.here, -_age(known)):
-                found[member.epoch] = member
-    return sorted(found.values(), key=lambda member: (not member.here, member.epoch))
-
-
-def _age(member: StoreMember) -> float:
-    return float("inf") if member.still_for is None else member.still_for
-
-
-# Whose changes cost most
-
-
-def _target(node: Node, user: str, deliveries: int) -> Target:
-    """The key is the ledger's random id: all nodes have it, no answer carries it, and who can read it in the ledger reads
-    the ids themselves there."""
-    key = node.ledger.id.encode()[:64]
-    name = hashlib.blake2b(user.encode(), key=key, digest_size=5, person=b"herenow target").hexdigest()
-    return Target(name, node.hub.viewers(user), deliveries)
-
-
-def _targets_of_all(each: Sequence[Own]) -> list[Target]:
-    viewers: Counter[str] = Counter()
-    deliveries: Counter[str] = Counter()
-    for target in (target for own in each for target in own.targets):
-        viewers[target.target] += target.viewers
-        deliveries[target.target] += target.deliveries
-    return [Target(name, viewers[name], times) for name, times in deliveries.most_common(TARGETS)]
-
-
-# Over time
-
-
-def _slots_together(slots: Iterable[Slot]) -> list[Slot]:
-    """One per moment: what processes did in it added up, as if all had looked for the same time. Users are everybody's."""
-    by_time: defaultdict[int, list[Slot]] = defaultdict(list)
-    for slot in slots:
-        by_time[slot.at].append(slot)
-    return [some[0] if len(some) == 1 else _slot_of_all(some) for _, some in sorted(by_time.items())]
-
-
-def _slot_of_all(some: Sequence[Slot]) -> Slot:
-    seconds = max(slot.seconds for slot in some)
-    return Slot(
-        at=some[0].at,
-        seconds=seconds,
-        **{name: sum(map(attrgetter(name), some)) for name in _ADDED},
-        delivery=tuple(map(sum, zip(*(slot.delivery for slot in some), strict=True))),
-        **{name: max(map(attrgetter(name), some)) for name in ("online", "busy", "away")},
-    )
-
-
-_ADDED = (*COUNTED, "connections", "ledger_backlog", "stale_views")
-
-
-def _rates(slots: Sequence[Slot]) -> Rates:
-    seconds = sum(slot.seconds for slot in slots)
-    return (
-        Rates(*(round(sum(map(attrgetter(name), slots)) / seconds, 3) for name in COUNTED))
-        if seconds
-        else Rates()
-    )
-
-
-def _delivery(slots: Sequence[Slot]) -> Delivery:
-    if not slots:
-        return Delivery()
-    counts = [sum(each) for each in zip(*(slot.delivery for slot in slots), strict=True)]
-    return Delivery(quantile(counts, 0.5), quantile(counts, 0.99))
-
-
-def _point(slot: Slot) -> Point:
-    rates, delivery = _rates([slot]), _delivery([slot])
-    return Point(
-        at=slot.at,
-        connections=slot.connections,
-        online=slot.online,
-        busy=slot.busy,
-        away=slot.away,
-        ledger_backlog=slot.ledger_backlog,
-        stale_views=slot.stale_views,
-        changes=rates.changes,
-        deliveries=rates.deliveries,
-        refusals=rates.refusals,
-        conflicts=rates.conflicts,
-        p50=delivery.p50,
-        p99=delivery.p99,
-    )
-
-
-def _added(each: Iterable[dict[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for counts in each:
-        total.update(counts)
-    return dict(total)
-
-
-def _troubles_of_all(told: Sequence[Told], each: Sequence[Own]) -> Iterator[Trouble]:
-    """Each kind once: workers of one machine mostly suffer the same."""
-    silent = len(told) - len(each)
-    if silent:
-        yield Trouble(
-            "workers",
-            f"{silent} of {len(told)} workers do not answer.",
-            "They are starting, or hang; their supervisor replaces those that hang. The log says more.",
-        )
-    yield from {trouble.what: trouble for own in each for trouble in own.degraded}.values()
-
-
-# --- For Prometheus --------------------------------------------------------------------------------------------------
-
-
-def metrics_of_all(told: Sequence[Told]) -> list[Metric]:
-    up = GaugeMetricFamily("herenow_worker_up", "1 while this worker answers.", labels=["worker"])
-    restarts = CounterMetricFamily(
-        "herenow_worker_restarts", "Times this worker had to be started again.", labels=["worker"]
-    )
-    for each in told:
-        up.add_metric([str(each.worker)], int(each.body is not None))
-        restarts.add_metric([str(each.worker)], each.restarts)
-    together: dict[str, Metric] = {}
-    for worker, report in _reports(told):
-        for family in report.families:
-            if family.name not in together:
-                together[family.name] = Metric(family.name, family.about, family.kind)
-            for name, labels, value in family.samples:
-                together[family.name].add_sample(name, {**labels, "worker": str(worker)}, value)
-    return [up, restarts, *together.values()]
-
-
-def _reports(told: Sequence[Told]) -> Iterator[tuple[int, Report]]:
-    for each in told:
-        if each.body is not None:
-            yield each.worker, msgspec.json.decode(each.body, type=Report)

@@ -1,5 +1,5 @@
-"""`herenow doctor`: checks of the configuration, the stores and the running node, each with what to do."""
+"""`herenow doctor`: checks configuration, stores and the running node, and says what to fix."""
 
-from herenow.cli.doctor.command import doctor
+from herenow.cli.doctor.doctor_command import doctor
 
 __all__ = ["doctor"]

@@ -1,5 +1,5 @@
-"""`herenow top`: the state of one or more nodes on a terminal."""
+"""`herenow top`: the state of one or several nodes, on a terminal or as lines of JSON."""
 
-from herenow.cli.top.command import top
+from herenow.cli.top.top_command import top
 
 __all__ = ["top"]

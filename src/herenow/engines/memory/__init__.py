@@ -1,1 +1,5 @@
-"""TODO."""
+"""The engine in this process: hot state of a single node, or of several nodes in one test."""
+
+from herenow.engines.memory.memory_engine import MemoryEngine, MemoryStore, wall_clock
+
+__all__ = ["MemoryEngine", "MemoryStore", "wall_clock"]

@@ -12,15 +12,22 @@ from dataclasses import dataclass
 
 import hiredis
 
-from herenow.engines.redis.client.connection import Lost, Refused, refusal
-from herenow.engines.redis.client.servers import Cluster, Server, Servers
-from herenow.engines.redis.client.url import Kind, Target
+from herenow.engines.redis.client import (
+    Cluster,
+    Lost,
+    RedisTarget,
+    Refused,
+    Server,
+    Servers,
+    Topology,
+    refusal,
+)
 from herenow.errors import ConfigurationError, Unavailable
 
 OLDEST = (6, 2)
 
 
-async def check(servers: Servers, target: Target, slots: Sequence[int]) -> None:
+async def check(servers: Servers, target: RedisTarget, slots: Sequence[int]) -> None:
     """Opens them. Raises `ConfigurationError`, or `Unavailable` when nobody answers."""
     try:
         await servers.open()
@@ -32,7 +39,7 @@ async def check(servers: Servers, target: Target, slots: Sequence[int]) -> None:
                 )
         else:
             await servers.of(slots[0])
-        for server in servers.everyone():
+        for server in servers.masters():
             await _check_server(server, target)
     except Refused as error:
         raise _wrong(target, str(error)) from None
@@ -60,13 +67,13 @@ class ServerState:
         return self.policy.startswith("volatile")
 
 
-async def states(servers: Servers, target: Target) -> list[ServerState]:
+async def states(servers: Servers, target: RedisTarget) -> list[ServerState]:
     """Of those that are asked, after `check`. A server that hides INFO is left out."""
-    told = [(server, await _info(server)) for server in servers.everyone()]
+    told = [(server, await _info(server)) for server in servers.masters()]
     return [_state(server, said, target) for server, said in told if said and said.get("role") != "slave"]
 
 
-def _state(server: Server, said: dict[str, str], target: Target) -> ServerState:
+def _state(server: Server, said: dict[str, str], target: RedisTarget) -> ServerState:
     return ServerState(
         address=str(server.address),
         used_memory=int(said.get("used_memory", "0")),
@@ -75,11 +82,11 @@ def _state(server: Server, said: dict[str, str], target: Target) -> ServerState:
         evicted=int(said.get("evicted_keys", "0")),
         saves=said.get("rdb_last_bgsave_status", "ok") == "ok",
         replicas=int(said.get("connected_slaves", "0")),
-        watched=target.kind in (Kind.SENTINEL, Kind.CLUSTER),
+        watched=target.topology in (Topology.SENTINEL, Topology.CLUSTER),
     )
 
 
-async def _check_server(server: Server, target: Target) -> None:
+async def _check_server(server: Server, target: RedisTarget) -> None:
     said = await _info(server)
     where = server.address
     version = tuple(int(part) for part in said.get("redis_version", "9.9").split(".")[:2])
@@ -94,13 +101,13 @@ async def _check_server(server: Server, target: Target) -> None:
         )
     mode = said.get("redis_mode") or said.get("server_mode")  # Valkey's word for it
     clustered = said.get("cluster_enabled") == "1" or mode == "cluster"
-    if clustered and target.kind is not Kind.CLUSTER:
+    if clustered and target.topology is not Topology.CLUSTER:
         raise _wrong(target, f"{where} is a node of a cluster: use redis+cluster://{where}")
     if mode == "sentinel":
         raise _wrong(target, f"{where} is a sentinel: use redis+sentinel://{where}/name")
-    if target.kind is Kind.CLUSTER and not clustered:
+    if target.topology is Topology.CLUSTER and not clustered:
         raise _wrong(target, f"{where} is no node of a cluster: use redis://{where}")
-    if said.get("role") == "slave" and target.kind is not Kind.CLUSTER:
+    if said.get("role") == "slave" and target.topology is not Topology.CLUSTER:
         raise _wrong(
             target, f"{where} is a replica and takes no writes: use its master, or redis+sentinel://"
         )
@@ -120,11 +127,11 @@ async def _info(server: Server) -> dict[str, str]:
     return dict(line.split(":", 1) for line in lines if ":" in line)
 
 
-def _wrong(target: Target, why: str) -> ConfigurationError:
+def _wrong(target: RedisTarget, why: str) -> ConfigurationError:
     return ConfigurationError(unusable(target, why))
 
 
-def unusable(target: Target, why: str) -> str:
+def unusable(target: RedisTarget, why: str) -> str:
     """One sentence with the setting's name, never the password. What a server says of itself may end as one does."""
     why = why.rstrip(" .")
     return f"engine {target.said!r} cannot be used: {why}{'' if why.endswith(('?', '!')) else '.'}"

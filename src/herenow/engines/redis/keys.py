@@ -9,7 +9,7 @@ may touch them together. Nothing expires, nothing is scanned for, no key is buil
                                     head   number of the newest log entry
                                     next   earliest wake-up of the shard, "-": none
                                   missing: the shard was emptied, and absence in it says nothing (P6)
-    {herenow.3}:b:17     hash     records of about 48 users: field → wake-up and body (see `redis_codec`); small enough for
+    {herenow.3}:b:17     hash     records of about 48 users: field → wake-up and body (see `codec`); small enough for
                                   the compact encoding, so that a user costs about 60 bytes
     {herenow.3}:t        hash     field → body, where body or id are too long for the compact encoding of a bucket
     {herenow.3}:w        zset     bucket → earliest wake-up among its users; an entry per user would cost twice the record

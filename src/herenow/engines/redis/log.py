@@ -6,8 +6,8 @@ header's head is not the cursor, entries were lost, or the log restarted (P5). S
 rolled back, nor a connection gone quiet passes for silence.
 
 One read waits for all shards of a server; in a Cluster, where a command may name one slot only, each shard has its own.
-Reads go on in the background between two calls, each on a connection of its own, because whoever blocks keeps it busy.
-Shards that do not answer keep nobody from hearing the others: they are tried again in the background, and said to be silent.
+Reads go on in the background between two calls, each on a connection of its own, because a blocking read keeps it busy.
+Shards that do not answer do not delay the others: they are tried again in the background, and listed in `unresponsive`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Se
 
 import hiredis
 
-from herenow.engines.redis.client.commands import Calls
-from herenow.engines.redis.client.connection import DEADLINE, Command, Link, Lost, Reply
-from herenow.engines.redis.client.servers import Server
+from herenow.engines.redis.client import DEADLINE, Command, Commands, Lost, RedisConnection, Reply, Server
 from herenow.engines.redis.codec import record_of, user_of
 from herenow.engines.redis.keys import ShardKeys
+from herenow.engines.redis.scripts import script_request
 from herenow.errors import Unavailable
 from herenow.ports import Entry, LogPart
 
@@ -42,12 +41,12 @@ Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, int]]]
 class Waiter:
     """Blocking reads of some shards that one command may name."""
 
-    def __init__(self, calls: Calls, keys: Sequence[ShardKeys]) -> None:
-        self._calls = calls
+    def __init__(self, commands: Commands, keys: Sequence[ShardKeys]) -> None:
+        self._commands = commands
         self._keys = {each.shard: each for each in keys}
         self._by_key = {each.log: each.shard for each in keys}
         self._server: Server | None = None
-        self._link: Link | None = None
+        self._connection: RedisConnection | None = None
         self._read: asyncio.Task[list[LogPart] | None] | None = None
         self._cursors: Cursors = {}
         self._again_at = 0.0
@@ -77,9 +76,9 @@ class Waiter:
         if self._read is not None:
             self._read.cancel()
             self._read = None
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     async def _wait(self, cursors: Cursors, wait: float) -> list[LogPart] | None:
         now = asyncio.get_running_loop().time
@@ -92,11 +91,11 @@ class Waiter:
             raise
 
     async def _ask(self, cursors: Cursors, wait: float) -> list[LogPart] | None:
-        server = await self._calls.servers.of(next(iter(self._keys.values())).slot)
-        if self._link is None or not self._link.is_open or self._server is not server:
-            if self._link is not None:
-                self._link.close()
-            self._server, self._link = server, await self._apart(server)
+        server = await self._commands.servers.of(next(iter(self._keys.values())).slot)
+        if self._connection is None or not self._connection.is_open or self._server is not server:
+            if self._connection is not None:
+                self._connection.close()
+            self._server, self._connection = server, await self._dedicated(server)
         keys = [self._keys[shard].log for shard in cursors]
         after = [f"{cursor}-0" for cursor in cursors.values()]
         command: Command = (
@@ -110,21 +109,21 @@ class Waiter:
             *after,
         )
         try:
-            [reply] = await self._link.ask([command], wait + DEADLINE)
+            [reply] = await self._connection.ask([command], wait + DEADLINE)
         except Lost as error:
-            self._calls.servers.doubt(server)
+            self._commands.servers.suspect(server)
             raise Unavailable(str(error)) from None
         if isinstance(reply, hiredis.ReplyError):
-            self._link.close()
-            self._calls.servers.doubt(server)
+            self._connection.close()
+            self._commands.servers.suspect(server)
             raise Unavailable(f"{server.address} refuses: {reply}")
         return self._parts(cursors, reply)
 
-    async def _apart(self, server: Server) -> Link:
+    async def _dedicated(self, server: Server) -> RedisConnection:
         try:
-            return await server.apart()
+            return await server.dedicated()
         except Unavailable:
-            self._calls.servers.doubt(server)
+            self._commands.servers.suspect(server)
             raise
 
     def _parts(self, cursors: Cursors, reply: Reply) -> list[LogPart] | None:
@@ -143,14 +142,14 @@ class Waiter:
 class Logs:
     """All logs of a store, for one reader."""
 
-    def __init__(self, calls: Calls, keys: Sequence[ShardKeys], heads: Heads) -> None:
-        self._calls = calls
+    def __init__(self, commands: Commands, keys: Sequence[ShardKeys], heads: Heads) -> None:
+        self._commands = commands
         self._keys = keys
         self._heads = heads
-        groups = [list(keys)] if calls.servers.one_for_all else [[each] for each in keys]
-        self._waiters = [Waiter(calls, group) for group in groups]
+        groups = [list(keys)] if commands.servers.single_server else [[each] for each in keys]
+        self._waiters = [Waiter(commands, group) for group in groups]
         self._group = {each.shard: index for index, group in enumerate(groups) for each in group}
-        self.silent: set[int] = set()
+        self.unresponsive: set[int] = set()
 
     def close(self) -> None:
         for waiter in self._waiters:
@@ -166,7 +165,7 @@ class Logs:
                 break
             if parts:
                 return parts
-        answering = {shard: cursor for shard, cursor in cursors.items() if shard not in self.silent}
+        answering = {shard: cursor for shard, cursor in cursors.items() if shard not in self.unresponsive}
         return await self.look(answering or cursors)
 
     async def look(self, cursors: Mapping[int, int]) -> list[LogPart]:
@@ -174,7 +173,7 @@ class Logs:
         heads = await self._heads(list(cursors))
         behind = [shard for shard, head in heads.items() if head != cursors[shard]]
         requests = [
-            self._calls.run(
+            script_request(
                 self._keys[shard].slot,
                 "log",
                 [self._keys[shard].header, self._keys[shard].log],
@@ -184,7 +183,7 @@ class Logs:
         ]
         parts: list[LogPart] = []
         answered = set(heads)
-        for shard, reply in zip(behind, await self._calls.each(requests), strict=True):
+        for shard, reply in zip(behind, await self._commands.each(requests), strict=True):
             if isinstance(reply, list):
                 part = _looked(shard, cursors[shard], int(reply[0]), entries_of(reply[1], cursors[shard]))
                 parts += () if part is None else (part,)
@@ -194,8 +193,8 @@ class Logs:
         return parts
 
     def _heard(self, asked: Iterable[int], answered: Set[int]) -> None:
-        self.silent.update(asked)
-        self.silent -= answered
+        self.unresponsive.update(asked)
+        self.unresponsive -= answered
         if asked and not answered:
             raise Unavailable("the logs do not answer")
 
@@ -216,10 +215,10 @@ class Logs:
                 found = read.result()
                 hole = hole or found is None
                 parts += found or ()
-                self.silent -= waiter.shards
+                self.unresponsive -= waiter.shards
             else:
-                self.silent |= waiter.shards
-                if self.silent.issuperset(cursors):
+                self.unresponsive |= waiter.shards
+                if self.unresponsive.issuperset(cursors):
                     raise failure
         return None if hole else parts
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from herenow.engines.redis.client.connection import Link, Reply
-from herenow.engines.redis.client.servers import Servers
+from herenow.engines.redis.client import RedisConnection, Reply, Servers
 from herenow.errors import Unavailable
-from herenow.kit.notifier import Bell
+from herenow.kit.notifier import Notifier
 
 LIMIT = 10_000
 """Messages kept for a node that does not read; then the oldest are dropped."""
@@ -21,34 +20,38 @@ QUIET = 5.0
 """Seconds without a word after which a sign of life is asked for."""
 
 
-class Mail:
+class PubSub:
     def __init__(self, servers: Servers, slot: int, channel: str) -> None:
         self._servers = servers
         self._slot = slot
         self._channel = channel
-        self._link: Link | None = None
+        self._connection: RedisConnection | None = None
         self._messages: deque[bytes] = deque(maxlen=LIMIT)
-        self._filled = Bell()
+        self._filled = Notifier()
         self._heard_at = 0.0
         self._asked = False
 
     async def open(self) -> None:
         """Returns when every message from now on is heard."""
         server = await self._servers.of(self._slot)
-        if self._link is not None and self._link.is_open and self._link.address == server.address:
+        if (
+            self._connection is not None
+            and self._connection.is_open
+            and self._connection.address == server.address
+        ):
             return
         self.close()
         try:
-            self._link = await server.listening(self._channel, self._hear)
+            self._connection = await server.subscribed(self._channel, self._hear)
         except Unavailable:
-            self._servers.doubt(server)
+            self._servers.suspect(server)
             raise
         self._heard_at, self._asked = asyncio.get_running_loop().time(), False
 
     def close(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     async def receive(self, wait: float) -> list[bytes]:
         loop = asyncio.get_running_loop()
@@ -61,20 +64,20 @@ class Mail:
         return messages
 
     async def _stay_awake(self, now: float) -> None:
-        if self._link is not None and self._link.is_open and now - self._heard_at > QUIET:
+        if self._connection is not None and self._connection.is_open and now - self._heard_at > QUIET:
             if self._asked:
                 self.close()
             else:
                 self._asked, self._heard_at = True, now
-                self._link.say(("PING",))
+                self._connection.send(("PING",))
         await self.open()
 
     def _hear(self, said: Reply) -> None:
         if said is None:
-            self._filled.ring()
+            self._filled.notify()
             return
         self._heard_at, self._asked = asyncio.get_running_loop().time(), False
         match said:
             case [b"message", _, bytes(message)]:
                 self._messages.append(message)
-                self._filled.ring()
+                self._filled.notify()

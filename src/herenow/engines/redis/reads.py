@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 from zlib import crc32
 
-from herenow.engines.redis.client.commands import Together
-from herenow.engines.redis.client.connection import Reply, packed
+from herenow.engines.redis.client import Pipeline, Reply, packed
 from herenow.engines.redis.codec import LONGEST, field_of, has_tail, inline, record_of
 from herenow.engines.redis.keys import ShardKeys
 from herenow.ports import Loaded
@@ -57,7 +56,7 @@ class Wanted:
         self.shortened = True
 
 
-class Question:
+class ShardRead:
     """What is asked of one shard, and what it said."""
 
     __slots__ = ("_places", "_wanted", "_words", "bodies", "halves", "keys", "settled")
@@ -78,8 +77,8 @@ class Question:
         fields = self._wanted.fields
         return [fields[place] for place in self._places]
 
-    def asked(self) -> Together:
-        return Together(self.keys.slot, len(self._places) + 2, self._packed, self.take)
+    def asked(self) -> Pipeline:
+        return Pipeline(self.keys.slot, len(self._places) + 2, self._packed, self.take)
 
     def _packed(self) -> bytes:
         hashes = self._wanted.hashes
@@ -140,9 +139,9 @@ class Words:
         return b"".join(words)
 
 
-def questions(
+def shard_reads(
     users: Sequence[str], shards: Sequence[ShardKeys], words: Words
-) -> tuple[list[Question], Wanted]:
+) -> tuple[list[ShardRead], Wanted]:
     """One for each shard that has somebody of them."""
     count = len(shards)
     wanted = Wanted([user.encode() for user in users])
@@ -157,12 +156,12 @@ def questions(
         for place, user in enumerate(users):
             if len(wanted.fields[place]) > LONGEST:
                 wanted.shorten(place, field_of(user))
-    return [Question(shards[shard], words, wanted, some) for shard, some in places.items()], wanted
+    return [ShardRead(shards[shard], words, wanted, some) for shard, some in places.items()], wanted
 
 
-def question_for(fields: list[bytes], shard: ShardKeys, words: Words) -> Question:
+def read_of(fields: list[bytes], shard: ShardKeys, words: Words) -> ShardRead:
     """Of one shard."""
-    return Question(shard, words, Wanted(fields), range(len(fields)))
+    return ShardRead(shard, words, Wanted(fields), range(len(fields)))
 
 
 _LENGTHS = [b"%d\r\n" % length for length in range(LONGEST + 1)]

@@ -7,7 +7,7 @@ and with its field; what follows is told at the top of each script. Texts stand 
 
 from __future__ import annotations
 
-from herenow.engines.redis.client.connection import Argument
+from herenow.engines.redis.client import Argument
 from herenow.engines.redis.codec import Laid
 from herenow.engines.redis.keys import ShardKeys, bucket_of
 

@@ -3,7 +3,7 @@
 from alembic import context
 from sqlalchemy import Connection
 
-from herenow.ledgers.sql.schema import VERSION_TABLE, metadata
+from herenow.ledgers.sql import VERSION_TABLE, metadata
 
 
 def run(connection: Connection) -> None:

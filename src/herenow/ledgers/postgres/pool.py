@@ -22,7 +22,7 @@ from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.ledgers.postgres.errors import FAILURES, NO_CONNECTION_LEFT, may_be_repeated, state_of
+from herenow.ledgers.postgres.postgres_errors import FAILURES, NO_CONNECTION_LEFT, may_be_repeated, state_of
 
 T = TypeVar("T")
 

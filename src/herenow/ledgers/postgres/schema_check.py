@@ -8,12 +8,11 @@ from __future__ import annotations
 from sqlalchemy import Connection, text
 
 from herenow.errors import ConfigurationError
-from herenow.ledgers.postgres.connecting import SCHEMA
-from herenow.ledgers.postgres.dialect import LOCKS, MIGRATING
-from herenow.ledgers.postgres.errors import READ_ONLY, RIGHTS, TO_FIX
-from herenow.ledgers.postgres.url import Place
-from herenow.ledgers.sql import revisions
-from herenow.ledgers.sql.schema import VERSION_TABLE
+from herenow.ledgers.postgres.connector import SCHEMA
+from herenow.ledgers.postgres.postgres_dialect import LOCKS, MIGRATING
+from herenow.ledgers.postgres.postgres_errors import READ_ONLY, RIGHTS, TO_FIX
+from herenow.ledgers.postgres.postgres_url import PostgresUrl
+from herenow.ledgers.sql import VERSION_TABLE, revisions
 
 _SCHEMA = text("SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = :name")
 
@@ -51,12 +50,12 @@ def make_schema(connection: Connection) -> None:
         connection.exec_driver_sql(f"CREATE SCHEMA {SCHEMA}")
 
 
-def check_rights(connection: Connection, place: Place) -> None:
+def check_rights(connection: Connection, url: PostgresUrl) -> None:
     """Raises `ConfigurationError` where something will not be possible that is only needed later."""
     missing = connection.scalars(_MISSING_RIGHTS, {"name": SCHEMA, "version": VERSION_TABLE}).first()
     if missing is not None:
         raise ConfigurationError(
-            f"The ledger {place} does not let its user read and write {SCHEMA}.{missing}: {RIGHTS}."
+            f"The ledger {url} does not let its user read and write {SCHEMA}.{missing}: {RIGHTS}."
         )
     if connection.exec_driver_sql("SHOW transaction_read_only").scalar_one() == "on":
-        raise ConfigurationError(f"The ledger {place} {TO_FIX[READ_ONLY]}.")
+        raise ConfigurationError(f"The ledger {url} {TO_FIX[READ_ONLY]}.")

@@ -27,7 +27,7 @@ from sqlalchemy import (
     true,
 )
 
-if TYPE_CHECKING:  # each flavour imports its own database's dialect, and not the others'
+if TYPE_CHECKING:  # each `Dialect` imports SQLAlchemy's for its own database only
     from sqlalchemy.dialects import postgresql, sqlite
 
 Insert: TypeAlias = "sqlite.Insert | postgresql.Insert"
@@ -36,8 +36,8 @@ Query = Callable[[Connection, Mapping[str, object]], Sequence[Row]]
 """A prepared question: rows as plain values, in no particular order."""
 
 
-class Turn(Enum):
-    """What a transaction may have to wait for, until its end, where several write at once."""
+class LockKind(Enum):
+    """A lock that a transaction holds until its end, where several write at once."""
 
     CHANGING = auto()
     """Alone among those that change what the change table tells of: what they decide by stays true until they are done, and
@@ -48,8 +48,8 @@ class Turn(Enum):
     """Beside none that saves: it would not see that its user is being deleted."""
 
 
-class Flavour(Protocol):
-    """One database's way to say it."""
+class Dialect(Protocol):
+    """What differs between databases."""
 
     def insert(self, table: Table) -> Insert:
         """An INSERT that knows ON CONFLICT."""
@@ -59,8 +59,8 @@ class Flavour(Protocol):
 
     def query(self, asked: Select[Any] | CompoundSelect[Any]) -> Query: ...
 
-    def wait_for(self, turn: Turn, connection: Connection) -> None:
-        """The first thing that such a transaction does, so that two of them never wait for each other."""
+    def lock(self, kind: LockKind, connection: Connection) -> None:
+        """The first statement of such a transaction, so that two of them never wait for each other."""
 
     def newest_change(self, connection: Connection) -> int:
         """The id of the newest change there ever was, forgotten or not; 0: none. All up to it can be seen."""
@@ -72,7 +72,7 @@ def rows(values: Iterable[object]) -> dict[str, object]:
 
 
 def upsert(
-    flavour: Flavour,
+    dialect: Dialect,
     table: Table,
     source: Select[Any],
     only_if: Callable[[Any], ColumnElement[bool]] | None = None,
@@ -83,7 +83,7 @@ def upsert(
     """
     names = [column.name for column in source.selected_columns]
     keys = [column.name for column in table.primary_key]
-    insert = flavour.insert(table).from_select(names, source)
+    insert = dialect.insert(table).from_select(names, source)
     values = {name: insert.excluded[name] for name in names if name not in keys}
     if not values:
         return insert.on_conflict_do_nothing(index_elements=keys)

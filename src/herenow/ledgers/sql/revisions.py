@@ -36,12 +36,12 @@ def upgrade(connection: Connection, to: str = "head") -> None:
     """Bring the schema up to date, or to an older revision than the newest; `ConfigurationError` for one that only a
     newer herenow knows. For threads."""
     with _one_at_a_time:
-        upgrade_in_turn(connection, to)
+        upgrade_exclusively(connection, to)
 
 
 @asynccontextmanager
-async def in_turn() -> AsyncIterator[None]:
-    """For who must not stop the event loop: other migrations of this process may be waiting for it."""
+async def exclusive() -> AsyncIterator[None]:
+    """The same lock without blocking the event loop: other migrations of this process may be waiting for it."""
     while not _one_at_a_time.acquire(blocking=False):  # noqa: ASYNC110 - threads have no event of ours
         await asyncio.sleep(0.01)
     try:
@@ -50,7 +50,7 @@ async def in_turn() -> AsyncIterator[None]:
         _one_at_a_time.release()
 
 
-def upgrade_in_turn(connection: Connection, to: str = "head") -> None:
+def upgrade_exclusively(connection: Connection, to: str = "head") -> None:
     from alembic import command
     from alembic.script import ScriptDirectory
 

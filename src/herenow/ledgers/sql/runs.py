@@ -10,23 +10,23 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
-from herenow.ledgers.sql.dialect import Flavour, every, rows, upsert
+from herenow.ledgers.sql.dialect import Dialect, every, rows, upsert
 from herenow.ledgers.sql.schema import last_seen, open_marks, runs
 from herenow.ledgers.sql.voids import outlived
 
 
 class Runs:
-    def __init__(self, flavour: Flavour) -> None:
-        users = flavour.batch(open_marks.c.user)
-        self._stamp = upsert(flavour, runs, every(flavour.batch(*runs.c)))
-        self._mark = upsert(flavour, open_marks, every(flavour.batch(*open_marks.c)))
+    def __init__(self, dialect: Dialect) -> None:
+        users = dialect.batch(open_marks.c.user)
+        self._stamp = upsert(dialect, runs, every(dialect.batch(*runs.c)))
+        self._mark = upsert(dialect, open_marks, every(dialect.batch(*open_marks.c)))
         self._unmark = delete(open_marks).where(
             open_marks.c.run == bindparam("of_run"), open_marks.c.user.in_(select(users))
         )
         left_open = open_marks.join(runs, runs.c.run == open_marks.c.run)
         self._count = select(func.count(open_marks.c.user.distinct())).select_from(left_open)
         self._close = upsert(
-            flavour,
+            dialect,
             last_seen,
             select(open_marks.c.user, func.max(runs.c.at).label("at"))
             .select_from(left_open)

@@ -22,7 +22,7 @@ from sqlalchemy import (
     select,
 )
 
-from herenow.ledgers.sql.dialect import Flavour, every, rows
+from herenow.ledgers.sql.dialect import Dialect, every, rows
 from herenow.ledgers.sql.schema import (
     blocks,
     choices,
@@ -42,8 +42,8 @@ ERASED = (last_seen, choices, preferences)
 
 
 class Voids:
-    def __init__(self, flavour: Flavour) -> None:
-        put = flavour.insert(voids).from_select([c.name for c in voids.c], every(flavour.batch(*voids.c)))
+    def __init__(self, dialect: Dialect) -> None:
+        put = dialect.insert(voids).from_select([c.name for c in voids.c], every(dialect.batch(*voids.c)))
         new: Any = put.excluded
         self._put = put.on_conflict_do_update(
             index_elements=["user"],

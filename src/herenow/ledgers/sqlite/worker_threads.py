@@ -10,7 +10,7 @@ while an earlier hop is under way, goes there together (`ask`), and a thread kee
 from the pool for every hop, in a transaction, took half of the hop's time. A transaction that writes goes alone (`run`), for
 its caller waits for its own disk sync and for no other's.
 
-A lane knows threads and an engine, not what is asked nor what the driver's errors mean.
+`WorkerThreads` knows threads and an engine, not what is asked nor what the driver's errors mean.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine
 
 from herenow.errors import Unavailable
-from herenow.ledgers.sqlite.threads import Threads
+from herenow.kit.batcher import Answers, Batcher
+from herenow.ledgers.sqlite.thread_pool import ThreadPool
 
 T = TypeVar("T")
 
@@ -39,24 +40,28 @@ REST = 0.003
 """Seconds between two hops: arrivals come one by one, in a turn of the loop each, and in a storm this brings them together.
 Who asks when nobody did for so long does not wait."""
 
-_Asked = tuple[Callable[[Connection], Any], "asyncio.Future[Any]"]
-_Answers = list[tuple[Any, Exception | None]]
-_UNASKED: tuple[Any, Exception | None] = (None, None)
+
+class _Question:
+    __slots__ = ("given_up", "work")
+
+    def __init__(self, work: Callable[[Connection], Any]) -> None:
+        self.work = work
+        self.given_up = False
+        """The caller was cancelled."""
 
 
-class Lane:
+class WorkerThreads:
     """Every piece of work gets a connection of the engine: what is run, in a transaction (what that means, the engine says);
     what is asked, outside of any."""
 
     def __init__(self, engine: Engine, threads: int, name: str) -> None:
         self._engine = engine
-        self._threads = Threads(threads, name, self._let_go)
+        self._threads = ThreadPool(threads, name, self._let_go)
         self._kept = local()
         """Each thread's connection for questions."""
-        self._asked: list[_Asked] = []
-        self._under_way = 0
-        self._sent_at = float("-inf")
-        self._sending: asyncio.Handle | None = None
+        self._questions: Batcher[_Question, Any] = Batcher(
+            self._hop, name, most=TOGETHER, spacing=REST, patience=PATIENCE
+        )
         self._closed = False
 
     async def run(self, work: Callable[[Connection], T]) -> T:
@@ -73,19 +78,20 @@ class Lane:
     async def ask(self, work: Callable[[Connection], T]) -> T:
         """For work that changes nothing: it shares a hop, and a connection, with whatever else is asked now."""
         self._check()
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-        self._asked.append((work, answer))
-        if self._sending is None:
-            self._sending = self._plan(PATIENCE if self._under_way else 0.0)
-        return await answer
+        question = _Question(work)
+        try:
+            answer: T = await self._questions.ask(question)
+        except asyncio.CancelledError:
+            question.given_up = True
+            raise
+        return answer
 
     async def close(self) -> None:
         """Let what is under way end, then close all connections."""
         self._closed = True
-        self._send()
+        await self._questions.finish()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ending = Threads(1, "herenow-ledger-end", _nothing)  # it waits for the others, which we may not
+        ending = ThreadPool(1, "herenow-ledger-end", _nothing)  # it waits for the others, which we may not
         ending.do(self._end, partial(_tell, done))
         await done
         ending.close()
@@ -94,45 +100,26 @@ class Lane:
         if self._closed:
             raise Unavailable("The ledger is closed.")
 
-    def _plan(self, wait: float = 0.0) -> asyncio.Handle:
-        loop = asyncio.get_running_loop()
-        rest = min(REST, self._sent_at + REST - loop.time())  # never more: another loop has another time
-        wait = max(wait, rest)
-        return loop.call_later(wait, self._send) if wait > 0.0 else loop.call_soon(self._send)
-
-    def _send(self) -> None:
-        if self._sending is not None:
-            self._sending.cancel()
-            self._sending = None
-        if self._asked:
-            self._sent_at = asyncio.get_running_loop().time()
-        while self._asked:
-            together, self._asked = self._asked[:TOGETHER], self._asked[TOGETHER:]
-            self._threads.do(partial(self._answer, together), partial(self._came_back, together))
-            self._under_way += 1
-
-    def _came_back(
-        self, together: list[_Asked], answers: _Answers | None, failure: BaseException | None
-    ) -> None:
-        self._under_way -= 1
-        _hand_out(together, answers, failure)
-        if self._asked and not self._closed:
-            if self._sending is not None:
-                self._sending.cancel()
-            self._sending = self._plan()
+    async def _hop(self, together: tuple[_Question, ...]) -> Answers[_Question, Any]:
+        done: asyncio.Future[Answers[_Question, Any]] = asyncio.get_running_loop().create_future()
+        self._threads.do(partial(self._answer, together), partial(_tell, done))
+        try:
+            return await done
+        except Exception as error:  # noqa: BLE001 - there was no connection, for none of them
+            return dict.fromkeys(together, error)
 
     def _transact(self, work: Callable[[Connection], T]) -> T:
         with self._engine.begin() as connection:
             return work(connection)
 
-    def _answer(self, together: list[_Asked]) -> _Answers:
+    def _answer(self, together: tuple[_Question, ...]) -> Answers[_Question, Any]:
         """What each of them led to. An error of one is not the others'; who has given up is not answered, so that a thread
         that was held up has no heap of old questions before it."""
-        if all(asker.done() for _, asker in together):
-            return [_UNASKED] * len(together)
+        if all(question.given_up for question in together):
+            return dict.fromkeys(together)
         connection = self._connection()
-        answers = [_UNASKED if asker.done() else _tried(question, connection) for question, asker in together]
-        if any(error is not None for _, error in answers):
+        answers = {question: _tried(question, connection) for question in together}
+        if any(isinstance(answer, Exception) for answer in answers.values()):
             self._let_go()  # whatever is wrong with it
         elif connection.in_transaction():
             connection.rollback()  # what is asked next sees what is there then
@@ -159,17 +146,12 @@ def _nothing() -> None:
     pass
 
 
-def _tried(question: Callable[[Connection], T], connection: Connection) -> tuple[T | None, Exception | None]:
+def _tried(question: _Question, connection: Connection) -> object:
+    """The answer, or the exception that is raised where the question was asked."""
     try:
-        return question(connection), None
-    except Exception as error:  # noqa: BLE001 - it is raised where the question was asked
-        return None, error
-
-
-def _hand_out(together: list[_Asked], answers: _Answers | None, failure: BaseException | None) -> None:
-    """`failure`: there was no connection, for none of them."""
-    for (_, asker), (answer, error) in zip(together, answers or [(None, None)] * len(together), strict=True):
-        _tell(asker, answer, failure or error)
+        return None if question.given_up else question.work(connection)
+    except Exception as error:  # noqa: BLE001 - handed on
+        return error
 
 
 def _tell(asker: asyncio.Future[Any], answer: object, error: BaseException | None) -> None:

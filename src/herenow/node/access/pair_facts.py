@@ -1,7 +1,7 @@
 """What this node has been told about pairs of users, and the verdicts that come of it. Nothing here asks anybody.
 
-A `Tie` is what stands between a viewer and a target; preferences are kept once per user. Thousands of pairs have the same
-facts, and nearly all have the plainest ones, so verdicts are kept per class of equal facts: judging a pair is a few
+A `PairFact` describes the relation of a viewer to a target; preferences are kept once per user. Thousands of pairs have
+the same facts, and nearly all have the plainest ones, so verdicts are kept per class of equal facts: judging a pair is a few
 look-ups. For the same reason a viewer's ties take little room: the ids of those to whom the tie is the usual one, and a
 dictionary of the others. What is not known gives no verdict, and whoever asks must treat that as "not at all".
 """
@@ -11,11 +11,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
 
-from herenow.core.visibility import Block, Facts, Preferences, Sight, Verdict, earliest, judge
+from herenow.core.visibility import Block, Facts, Preferences, Verdict, ViewScope, earliest, judge
 from herenow.kit.idset import MANY, NO_IDS, Ids, having, holds, lacking
+from herenow.kit.lru import Lru
 from herenow.ports import IN_CONTACT, MUTUAL, BlockRow, Relation
 from herenow.ports import STRANGERS as UNRELATED
 
@@ -23,10 +22,6 @@ VIEWERS = 50_000
 TARGETS_PER_VIEWER = 20_000
 USERS = 200_000
 CLASSES = 10_000
-
-PORTION = 100
-"""Of too many viewers or users, those are forgotten who were learned first, a hundredth at a time. One by one, a dictionary
-would walk past the places of all who were forgotten before; an OrderedDict does not, and takes a hundred bytes more each."""
 
 USUAL = 512
 """Targets with the usual tie that are kept as ids, which are copied when there is another. Beyond them, as with a viewer who
@@ -36,7 +31,7 @@ FOREVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Tie:
+class PairFact:
     """Between a viewer and a target."""
 
     until: int = 0
@@ -58,7 +53,7 @@ class Tie:
         )
 
 
-def tie(relation: Relation, *, shares_room: bool, block: Block | None) -> Tie:
+def pair_fact(relation: Relation, *, shares_room: bool, block: Block | None) -> PairFact:
     """The plainest ones are shared."""
     if block is None and not shares_room:
         if relation is IN_CONTACT or relation == IN_CONTACT:
@@ -68,12 +63,12 @@ def tie(relation: Relation, *, shares_room: bool, block: Block | None) -> Tie:
         if relation == UNRELATED:
             return STRANGERS
     until = _related_until(relation)
-    return Tie(FOREVER if shares_room else until, relation, shares_room, block)
+    return PairFact(FOREVER if shares_room else until, relation, shares_room, block)
 
 
-STRANGERS = Tie()
-FRIENDS = Tie(FOREVER, MUTUAL)
-CONTACTS = Tie(FOREVER, IN_CONTACT)
+STRANGERS = PairFact()
+FRIENDS = PairFact(FOREVER, MUTUAL)
+CONTACTS = PairFact(FOREVER, IN_CONTACT)
 UNDECIDED = Preferences()
 """What nearly everybody prefers: compared by identity, so whoever has exactly this gets this one."""
 
@@ -91,7 +86,7 @@ def block_between(rows: Iterable[BlockRow], target: str) -> Block | None:
 PLAIN = (CONTACTS, FRIENDS, STRANGERS)
 
 
-class Ties:
+class ViewerFacts:
     """What stands between one viewer and others."""
 
     __slots__ = ("others", "users", "usual")
@@ -101,13 +96,13 @@ class Ties:
         """What most of them have."""
         self.users = NO_IDS
         """Who has it."""
-        self.others: dict[str, Tie] | None = None
+        self.others: dict[str, PairFact] | None = None
         """Everybody else of whom something is known."""
 
     def __len__(self) -> int:
         return len(self.users) + len(self.others or ())
 
-    def get(self, target: str) -> Tie | None:
+    def get(self, target: str) -> PairFact | None:
         users = self.users
         at = bisect_left(users, target)  # as `holds`, without a call
         if at < len(users) and users[at] == target:
@@ -126,13 +121,13 @@ class Ties:
             return unusual
         return frozenset([target for target in unusual if others.get(target) is not usual])
 
-    def all(self) -> dict[str, Tie]:
+    def all(self) -> dict[str, PairFact]:
         known = dict.fromkeys(self.users, self.usual)
         if self.others is not None:
             known.update(self.others)
         return known
 
-    def learn(self, ties: Mapping[str, Tie]) -> None:
+    def learn(self, ties: Mapping[str, PairFact]) -> None:
         if sum([what is not self.usual for what in ties.values()]) > len(self.users):
             ties = self._reconsidered(ties)
         for target in ties if self else ():
@@ -147,7 +142,7 @@ class Ties:
             else:
                 self.others.update(others)
 
-    def _reconsidered(self, ties: Mapping[str, Tie]) -> Mapping[str, Tie]:
+    def _reconsidered(self, ties: Mapping[str, PairFact]) -> Mapping[str, PairFact]:
         """Whoever was met first need not be like most: perhaps another tie is usual. Answers what is to be learned then."""
         counts = [sum([what is plain for what in ties.values()]) for plain in PLAIN]
         if max(counts) <= len(self.users):
@@ -162,12 +157,12 @@ class Ties:
             self.others.pop(target, None)
 
 
-class Known:
+class PairFacts:
     def __init__(self) -> None:
-        self._ties: dict[str, Ties] = {}
-        """Of each viewer, the oldest first."""
-        self._preferences: dict[str, Preferences] = {}
-        self._classes: dict[tuple[bool, Block | None, Preferences, bool], Verdict] = {}
+        self._ties: Lru[str, ViewerFacts] = Lru(VIEWERS)
+        """Of each viewer."""
+        self._preferences: Lru[str, Preferences] = Lru(USERS)
+        self._classes: Lru[tuple[bool, Block | None, Preferences, bool], Verdict] = Lru(CLASSES)
 
     # What is not known
 
@@ -188,18 +183,17 @@ class Known:
 
     # Getting to know
 
-    def learn_ties(self, viewer: str, what: Mapping[str, Tie]) -> None:
+    def learn_facts(self, viewer: str, what: Mapping[str, PairFact]) -> None:
         """Between this viewer and each of these targets."""
         ties = self._ties.get(viewer)
         if ties is None or len(ties) > TARGETS_PER_VIEWER:
-            ties = self._ties[viewer] = Ties()
-            _keep_newest(self._ties, VIEWERS)
+            ties = ViewerFacts()
+            self._ties.put(viewer, ties)
         ties.learn(what)
 
     def learn_preferences(self, user: str, preferences: Preferences | None) -> None:
         undecided = preferences is None or preferences == UNDECIDED
-        self._preferences[user] = UNDECIDED if undecided or preferences is None else preferences
-        _keep_newest(self._preferences, USERS)
+        self._preferences.put(user, UNDECIDED if undecided or preferences is None else preferences)
 
     def learn_all_preferences(self, users: Sequence[str], decided: Mapping[str, Preferences]) -> None:
         """Of these, who decided nothing is not among the decided."""
@@ -207,8 +201,7 @@ class Known:
             for user in users:
                 self.learn_preferences(user, decided.get(user))
         else:
-            self._preferences.update(dict.fromkeys(users, UNDECIDED))
-            _keep_newest(self._preferences, USERS)
+            self._preferences.put_all(dict.fromkeys(users, UNDECIDED))
 
     # Forgetting
 
@@ -221,14 +214,14 @@ class Known:
     def forget_preferences(self, user: str) -> None:
         self._preferences.pop(user, None)
 
-    def forget_ties_of(self, user: str) -> None:
+    def forget_facts_of(self, user: str) -> None:
         """Everything between this user and anybody. Looks at every viewer."""
         self._ties.pop(user, None)
         for ties in self._ties.values():
             if ties.get(user) is not None:
                 ties.forget(user)
 
-    def forget_sights_of(self, viewer: str) -> dict[str, Tie]:
+    def forget_sights_of(self, viewer: str) -> dict[str, PairFact]:
         """All that stands between this viewer and those they look at; answers what it was."""
         ties = self._ties.pop(viewer, None)
         return {} if ties is None else ties.all()
@@ -267,40 +260,40 @@ class Known:
             return None
         return self._judged(what, theirs, mine, now)
 
-    def known_sights(self, viewer: str, targets: Sequence[str], now: int) -> list[Sight | None]:
+    def known_sights(self, viewer: str, targets: Sequence[str], now: int) -> list[ViewScope | None]:
         """What this user may see of each, in order; None: not known. What it takes must not tell that one of them hides:
         who is not as most are costs no more than their own judgement, and somebody is judged in any case."""
         ties, mine = self._ties.get(viewer), self._preferences.get(viewer)
         if len(targets) < MANY or ties is None or mine is None:
             return [self._known_sight(viewer, target, now) for target in targets]
-        preferences, usual = self._preferences, self._judged(ties.usual, UNDECIDED, mine, now).sight
-        odd = ties.unusual(targets).union([t for t in targets if preferences.get(t) is not UNDECIDED])
+        preferences, usual = self._preferences.get, self._judged(ties.usual, UNDECIDED, mine, now).scope
+        odd = ties.unusual(targets).union([t for t in targets if preferences(t) is not UNDECIDED])
         judged = odd or targets[:1]
         return [usual if t not in judged else self._known_sight(viewer, t, now) for t in targets]
 
-    def _known_sight(self, viewer: str, target: str, now: int) -> Sight | None:
+    def _known_sight(self, viewer: str, target: str, now: int) -> ViewScope | None:
         verdict = self.verdict(viewer, target, now)
-        return None if verdict is None else verdict.sight
+        return None if verdict is None else verdict.scope
 
-    def sights(self, viewer: str, targets: Sequence[str], now: int) -> dict[str, Sight]:
+    def sights(self, viewer: str, targets: Sequence[str], now: int) -> dict[str, ViewScope]:
         """What this user may see of each; unknown is nothing."""
-        known, none = self.known_sights(viewer, targets, now), Sight.NONE
+        known, none = self.known_sights(viewer, targets, now), ViewScope.NONE
         return {t: none if sight is None else sight for t, sight in zip(targets, known, strict=True)}
 
-    def sights_of(self, target: str, viewers: Iterable[str], now: int) -> dict[str, Sight]:
+    def sights_of(self, target: str, viewers: Iterable[str], now: int) -> dict[str, ViewScope]:
         """The other way round: what each of these users may see of one."""
         theirs = self._preferences.get(target)
         if theirs is None:
-            return {viewer: ONESELF.sight if viewer == target else Sight.NONE for viewer in viewers}
-        ties, preferences = self._ties, self._preferences
-        plain: list[Sight | None] = [None] * 4
+            return {viewer: ONESELF.scope if viewer == target else ViewScope.NONE for viewer in viewers}
+        ties, preferences = self._ties.get, self._preferences.get
+        plain: list[ViewScope | None] = [None] * 4
         """Of those without a block: by whether they are related, and whether they share."""
-        sights: dict[str, Sight] = {}
-        usual = self._judged(FRIENDS, theirs, UNDECIDED, now).sight
+        sights: dict[str, ViewScope] = {}
+        usual = self._judged(FRIENDS, theirs, UNDECIDED, now).scope
         for viewer in viewers:
-            known, mine, what = ties.get(viewer), preferences.get(viewer), None
+            known, mine, what = ties(viewer), preferences(viewer), None
             if known is not None:
-                users = known.users  # as `Ties.get`, without a call
+                users = known.users  # as `ViewerFacts.get`, without a call
                 at = bisect_left(users, target)
                 if at < len(users) and users[at] == target:
                     what = known.usual
@@ -309,31 +302,24 @@ class Known:
             if mine is UNDECIDED and (what is FRIENDS or what is CONTACTS):
                 sights[viewer] = usual
             elif what is None or mine is None:
-                sights[viewer] = ONESELF.sight if viewer == target else Sight.NONE
+                sights[viewer] = ONESELF.scope if viewer == target else ViewScope.NONE
             elif what.block is not None:
-                sights[viewer] = self._judged(what, theirs, mine, now).sight
+                sights[viewer] = self._judged(what, theirs, mine, now).scope
             else:
                 kind = 2 * (what.until > now) + mine.share_last_seen
                 sight = plain[kind]
                 if sight is None:
-                    sight = plain[kind] = self._judged(what, theirs, mine, now).sight
+                    sight = plain[kind] = self._judged(what, theirs, mine, now).scope
                 sights[viewer] = sight
         return sights
 
-    def _judged(self, what: Tie, theirs: Preferences, mine: Preferences, now: int) -> Verdict:
+    def _judged(self, what: PairFact, theirs: Preferences, mine: Preferences, now: int) -> Verdict:
         key = what.until > now, what.block, theirs, mine.share_last_seen
         verdict = self._classes.get(key)
         if verdict is None:
-            if len(self._classes) >= CLASSES:
-                self._classes.clear()
-            verdict = self._classes[key] = judge(what.facts(theirs, mine, now))
+            verdict = judge(what.facts(theirs, mine, now))
+            self._classes.put(key, verdict)
         return verdict
-
-
-def _keep_newest(kept: dict[str, Any], most: int) -> None:
-    if len(kept) > most:
-        for key in list(islice(kept, 1 + most // PORTION)):
-            del kept[key]
 
 
 def _once(users: list[str]) -> list[str]:

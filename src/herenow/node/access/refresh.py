@@ -22,7 +22,7 @@ AGAIN = 0.05
 Key = TypeVar("Key")
 
 
-class Ages(Generic[Key]):
+class RefreshSchedule(Generic[Key]):
     def __init__(self, limit: float | None, monotonic: Callable[[], float]) -> None:
         """`limit`: seconds; None: nothing grows old."""
         self._limit = limit

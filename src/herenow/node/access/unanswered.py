@@ -17,7 +17,7 @@ TRIED = 3
 """Of them, to find out whether there are answers."""
 
 
-class Doubts:
+class UnansweredLookups:
     def __init__(
         self,
         is_answered: Callable[[str, str, str], Awaitable[bool]],

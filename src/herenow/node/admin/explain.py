@@ -8,21 +8,19 @@ from dataclasses import dataclass
 
 from herenow.core.explain import Explained, explained
 from herenow.core.model import Mode, Status
-from herenow.core.settle import Timings
 from herenow.core.visibility import Facts, Verdict, judge
 from herenow.errors import ProtocolError
-from herenow.node.access.relation_cache import Acquaintances
-from herenow.node.records.decider import Decider
-from herenow.node.records.pages import page_of
-from herenow.node.viewing.views import Views
-from herenow.ports import Engine
+from herenow.node.access import RelationCache
+from herenow.node.context import Context
+from herenow.node.records import Records, page_of
+from herenow.node.viewing import Viewing
 
 PAGES = 20
 """Pages of the store that one answer may look through: a page may hold nobody who was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Inquiry:
+class Explanation:
     verdict: Verdict
     facts: Facts
     status: bytes
@@ -30,25 +28,23 @@ class Inquiry:
     truth: Explained
 
 
-class Inquiries:
-    def __init__(
-        self, engine: Engine, relations: Acquaintances, decider: Decider, views: Views, timings: Timings
-    ) -> None:
-        self._engine = engine
-        self._relations = relations
-        self._decider = decider
-        self._views = views
-        self._timings = timings
+class Explain:
+    def __init__(self, context: Context, records: Records, access: RelationCache, viewing: Viewing) -> None:
+        self._engine = context.engine
+        self._timings = context.timings
+        self._records = records
+        self._access = access
+        self._viewing = viewing
 
-    async def explain(self, viewer: str, target: str) -> Inquiry:
+    async def explain(self, viewer: str, target: str) -> Explanation:
         """Raises `Unavailable` where the facts cannot be learned: a guess explains nothing."""
-        presence = await self._decider.decided(target)
+        presence = await self._records.wait_decided(target)
         invisible = presence.mode is Mode.INVISIBLE
         facts = Facts(same_user=True)
         if viewer != target:
-            facts = await self._relations.facts(viewer, target, invisible=invisible)
-        [status] = await self._views.statuses(viewer, [target])
-        return Inquiry(judge(facts), facts, status, explained(presence, self._timings))
+            facts = await self._access.facts(viewer, target, invisible=invisible)
+        [status] = await self._viewing.statuses(viewer, [target])
+        return Explanation(judge(facts), facts, status, explained(presence, self._timings))
 
     async def users(
         self, viewer: str | None, wanted: Collection[Status], cursor: str | None, limit: int
@@ -65,7 +61,7 @@ class Inquiries:
                 raise _bad_cursor() from None
             if place is None:
                 shard += 1
-            if found := await self._views.those(viewer, part, wanted):
+            if found := await self._viewing.statuses_of_records(viewer, part, wanted):
                 return found, self._next(shard, place)
         return [], self._next(shard, place)
 

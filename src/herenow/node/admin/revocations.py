@@ -11,20 +11,19 @@ as long as that takes: see docs/decisions. When it can again, it reads the whole
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import structlog
 
 from herenow.errors import Unavailable
-from herenow.kit.clock import Clock
-from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
-from herenow.kit.tasks import Tasks
-from herenow.node.metrics import Metrics
-from herenow.ports import Ledger, LedgerChange, Void
+from herenow.kit.deadline import read_within, write_within
+from herenow.kit.retry import Backoff, retry
+from herenow.node.context import Context
+from herenow.node.deadlines import LEDGER_DEADLINE
+from herenow.ports import LedgerChange, Void
 
 PAGE = 5_000
-AGAIN = 1.0
+AGAIN = Backoff(1.0)
 """Seconds after which a row that could not be read is asked for again."""
 
 FORGET_EVERY = 600.0
@@ -37,19 +36,17 @@ log = structlog.get_logger(__name__)
 
 
 class Revocations:
-    def __init__(
-        self, ledger: Ledger, clock: Clock, metrics: Metrics, tasks: Tasks, *, token_max_ttl: float
-    ) -> None:
-        self._ledger = ledger
-        self._clock = clock
-        self._metrics = metrics
-        self._tasks = tasks
-        self._lifetime = round(token_max_ttl * 1000) + SLACK
+    def __init__(self, context: Context) -> None:
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._tasks = context.tasks
+        self._ledger = context.ledger
+        self._lifetime = round(context.settings.token_max_ttl * 1000) + SLACK
         self._voids: dict[str, Void] = {}
         self._listeners: list[Callable[[Void], None]] = []
         self._whole = True
 
-    def listen(self, listener: Callable[[Void], None]) -> None:
+    def subscribe(self, listener: Callable[[Void], None]) -> None:
         """To be called with every row that says something new."""
         self._listeners.append(listener)
 
@@ -89,52 +86,52 @@ class Revocations:
         for listener in self._listeners:
             listener(void)
 
-    def changed(self, change: LedgerChange) -> None:
+    def on_ledger_change(self, change: LedgerChange) -> None:
         if change.kind == "void":
             self._tasks.spawn(self._read(change.a), "void")
 
-    def ledger_is(self, *, within_reach: bool) -> None:
-        """It was away for long: rows of the change table may have come and gone without us."""
+    def on_trust_change(self, *, trusted: bool) -> None:
+        """The change table could not be read for long: rows may have been added and removed meanwhile."""
         self._whole = False
-        if within_reach:
+        if trusted:
             self._tasks.spawn(self._until_read(), "voids")
 
     async def write(self, void: Void) -> None:
         """Raises `Unavailable` or `UnknownOutcome`: a revocation that is not durable is none."""
-        await writing(self._ledger.void(void), LEDGER_DEADLINE)
+        await write_within(self._ledger.void(void), LEDGER_DEADLINE)
         self.learn(void)
 
     async def forget_old(self) -> None:
         now = self._clock.now()
-        await writing(self._ledger.forget_voids(now), LEDGER_DEADLINE)
+        await write_within(self._ledger.forget_voids(now), LEDGER_DEADLINE)
         self._voids = {user: void for user, void in self._voids.items() if void.until > now}
 
     # How
 
     async def _read(self, user: str) -> None:
-        while True:
-            try:
-                void = await reading(self._ledger.void_of(user), LEDGER_DEADLINE)
-            except Unavailable:
-                self._metrics.ledger_errors += 1
-                await asyncio.sleep(AGAIN)
-                continue
-            if void is not None:
-                self.learn(void)
-            return
+        void = await retry(
+            lambda: read_within(self._ledger.void_of(user), LEDGER_DEADLINE),
+            AGAIN,
+            errors=(Unavailable,),
+            on_error=self._count,
+        )
+        if void is not None:
+            self.learn(void)
 
     async def _until_read(self) -> None:
-        while not self._whole:
-            try:
-                await self._read_all()
-            except Unavailable as error:
-                self._metrics.ledger_errors += 1
-                log.warning("voids.unread", error=str(error))
-                await asyncio.sleep(AGAIN)
+        if not self._whole:
+            await retry(self._read_all, AGAIN, errors=(Unavailable,), on_error=self._count_and_log)
+
+    def _count(self, _error: Exception) -> None:
+        self._metrics.ledger_errors += 1
+
+    def _count_and_log(self, error: Exception) -> None:
+        self._count(error)
+        log.warning("voids.unread", error=str(error))
 
     async def _read_all(self) -> None:
         after = ""
-        while page := await reading(self._ledger.voids(after, PAGE), LEDGER_DEADLINE):
+        while page := await read_within(self._ledger.voids(after, PAGE), LEDGER_DEADLINE):
             for void in page:
                 self.learn(void)
             after = page[-1].user

@@ -10,9 +10,8 @@ What the numbers mean for an operator is not known here. Something else to be dr
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from operator import sub
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -43,7 +42,7 @@ COUNTED = (
 """The fields of a slot that are counts."""
 
 
-class Slot(Struct, frozen=True):
+class Sample(Struct, frozen=True):
     """What happened in it, and how things stood at its end."""
 
     at: int
@@ -68,15 +67,29 @@ class Slot(Struct, frozen=True):
     stale_views: int
 
 
-class Pulse:
+class CountsBacklog(Protocol):
+    """Implemented by `Records`."""
+
+    @property
+    def backlog(self) -> int: ...
+
+
+class CountsStaleViews(Protocol):
+    """Implemented by `Delivery`."""
+
+    @property
+    def stale_views(self) -> int: ...
+
+
+class StatsHistory:
     def __init__(
-        self, metrics: Metrics, clock: Clock, *, backlog: Callable[[], int], stale_views: Callable[[], int]
+        self, metrics: Metrics, clock: Clock, records: CountsBacklog, delivery: CountsStaleViews
     ) -> None:
         self._metrics = metrics
         self._clock = clock
-        self._backlog = backlog
-        self._stale_views = stale_views
-        self._slots: deque[Slot] = deque(maxlen=KEPT)
+        self._records = records
+        self._delivery = delivery
+        self._samples: deque[Sample] = deque(maxlen=KEPT)
         self._number = clock.now() // STEP
         self._began = clock.monotonic()
         self._had = self._counted()
@@ -89,8 +102,8 @@ class Pulse:
             return
         now, has, took = self._clock.monotonic(), self._counted(), list(self._metrics.delivery_seconds.counts)
         users = self._metrics.users
-        self._slots.append(
-            Slot(
+        self._samples.append(
+            Sample(
                 at=(number - 1) * STEP,
                 seconds=now - self._began,
                 delivery=tuple(map(sub, took, self._took)),
@@ -98,16 +111,16 @@ class Pulse:
                 online=users[Status.ONLINE],
                 busy=users[Status.BUSY],
                 away=users[Status.AWAY],
-                ledger_backlog=self._backlog(),
-                stale_views=self._stale_views(),
+                ledger_backlog=self._records.backlog,
+                stale_views=self._delivery.stale_views,
                 **{name: has[name] - self._had[name] for name in COUNTED},
             )
         )
         self._number, self._began, self._had, self._took = number, now, has, took
 
-    def since(self, at: int) -> list[Slot]:
+    def since(self, at: int) -> list[Sample]:
         """Those that began after this moment, oldest first."""
-        return [slot for slot in self._slots if slot.at > at]
+        return [sample for sample in self._samples if sample.at > at]
 
     def _counted(self) -> dict[str, Any]:
         counted = self._metrics

@@ -8,13 +8,12 @@ Other nodes hear of it by a message at once, and should that be lost: of a sign-
 token by the ledger's change table, of a deletion by both.
 
 A deletion is written to the ledger first, in one transaction. From then on every node that decides about this user makes
-sure that nothing from before is left in the store (`bar`), whoever else wrote what meanwhile; so a late commit, a late
-flush of a recorder or a shard that was rolled back does not bring the user back.
+sure that nothing from before is left in the store (`enforce_deletion`), whatever was written meanwhile; so a late commit,
+a late flush to the ledger or a shard that was rolled back does not bring the user back.
 """
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 
 import msgspec
@@ -23,22 +22,21 @@ import structlog
 from herenow.core.edits import erase, sign_out_all
 from herenow.core.model import Presence
 from herenow.core.settle import Edit, droppable
-from herenow.core.values import replace
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.clock import SKEW, Clock
-from herenow.kit.deadline import LEDGER_DEADLINE, writing
-from herenow.kit.tasks import Tasks
-from herenow.node.access.relation_cache import Acquaintances
+from herenow.kit.deadline import write_within
+from herenow.kit.retry import Backoff, retry
+from herenow.node.access import RelationCache
 from herenow.node.admin.revocations import Revocations
-from herenow.node.people import People, Person, lacking
-from herenow.node.records.authority import Standing
-from herenow.node.records.decider import Decider
-from herenow.node.records.reader import Reader
-from herenow.node.sessions.connections import Sessions
-from herenow.node.viewing.streams import Streams
-from herenow.ports import Engine, Ledger, Void
+from herenow.node.cluster import NodeMessages
+from herenow.node.context import Context
+from herenow.node.deadlines import CLOCK_SKEW, LEDGER_DEADLINE
+from herenow.node.people import Person
+from herenow.node.records import Records
+from herenow.node.sessions import Sessions
+from herenow.node.viewing import Viewing
+from herenow.ports import Void
 
-AGAIN = 1.0
+AGAIN = Backoff(1.0)
 """Seconds after which a deletion that the store did not take is tried again."""
 
 log = structlog.get_logger(__name__)
@@ -65,46 +63,38 @@ class VoidMessage(msgspec.Struct, frozen=True, tag="void"):
 class Users:
     def __init__(
         self,
-        *,
-        engine: Engine,
-        ledger: Ledger,
-        people: People,
-        reader: Reader,
-        decider: Decider,
+        context: Context,
+        records: Records,
         sessions: Sessions,
-        streams: Streams,
-        relations: Acquaintances,
+        messages: NodeMessages,
+        access: RelationCache,
+        viewing: Viewing,
         revocations: Revocations,
-        standing: Standing,
-        clock: Clock,
-        tasks: Tasks,
-        origin: str,
     ) -> None:
-        self._engine = engine
-        self._ledger = ledger
-        self._people = people
-        self._reader = reader
-        self._decider = decider
+        self._authority = context.authority
+        self._clock = context.clock
+        self._tasks = context.tasks
+        self._ledger = context.ledger
+        self._records = records
         self._sessions = sessions
-        self._streams = streams
-        self._relations = relations
+        self._messages = messages
+        self._access = access
+        self._viewing = viewing
         self._revocations = revocations
-        self._standing = standing
-        self._clock = clock
-        self._tasks = tasks
-        self._origin = origin
-        revocations.listen(self._heard)
+        revocations.subscribe(self._on_void)
+        messages.handle(EndMessage, self.receive)
+        messages.handle(VoidMessage, self.receive)
 
     # Verbs
 
     async def disconnect(self, user: str, device: str | None) -> None:
         """Raises `Unavailable` or `UnknownOutcome` when the store is away; what this node holds is closed all the same."""
-        await self._tell(EndMessage(self._origin, user, device))
+        await self._tell(EndMessage(self._messages.origin, user, device))
         if device is not None:
             await self._sessions.sign_out(user, device)
             return
         self._sessions.drop(user)
-        await self._decider.ask(user, sign_out_all((self._standing.epoch,)))
+        await self._records.apply(user, sign_out_all((self._authority.epoch,)))
 
     async def revoke(self, user: str, before: int) -> int:
         """Void what was issued before; answers the instant in force, which may be later."""
@@ -119,24 +109,24 @@ class Users:
         will, and asking again does no harm."""
         now = self._clock.now()
         void = self._revocations.made(user, now, erased=now)
-        changes = await writing(self._ledger.erase(void), LEDGER_DEADLINE)
+        changes = await write_within(self._ledger.erase(void), LEDGER_DEADLINE)
         self._revocations.learn(void)
         await self._tell_void(void)
         try:
-            await self._decider.ask(user, erase(now, (self._standing.epoch,)))
+            await self._records.apply(user, erase(now, (self._authority.epoch,)))
         except (Unavailable, UnknownOutcome):
             raise UnknownOutcome(
                 "The ledger has forgotten this user; the store is out of reach and follows when it is back."
             ) from None
         finally:
             for change in changes:
-                self._relations.changed(change)
+                self._access.changed(change)
 
     # Hearing
 
     def receive(self, message: EndMessage | VoidMessage) -> None:
         """From another node."""
-        if message.origin == self._origin:
+        if message.origin == self._messages.origin:
             return
         match message:
             case EndMessage():
@@ -144,28 +134,23 @@ class Users:
             case VoidMessage():
                 self._revocations.learn(Void(message.user, message.before, message.until, message.erased))
 
-    def _heard(self, void: Void) -> None:
-        self._streams.end_void(void.user, void.before)
+    def _on_void(self, void: Void) -> None:
+        self._viewing.end_void_streams(void.user, void.before)
         if void.erased is None:
             self._sessions.end_void(void.user, void.before)
             return
-        self._reader.forget(void.user)
+        self._records.forget(void.user)
         self._sessions.drop_void(void.user, void.before)
         self._tasks.spawn(self._make_sure(void.user), "erase")
 
     async def _make_sure(self, user: str) -> None:
         """Until the store has nothing from before: somebody else may have been told to do it, and died."""
-        while True:
-            try:
-                await self._decider.decided(user)
-                return
-            except (Unavailable, UnknownOutcome):
-                await asyncio.sleep(AGAIN)
+        await retry(lambda: self._records.wait_decided(user), AGAIN)
 
-    def bar(self, person: Person) -> list[Edit]:
+    def enforce_deletion(self, person: Person) -> list[Edit]:
         """Before every decision: a deleted user holds nothing here under a token from before, and what the record still
         says from before is erased."""
-        erased_at = person.presence.erased_at
+        erased_at = person.record.presence.erased_at
         void = self._revocations.of(person.user)
         if erased_at is not None and (
             void is None or (void.erased or 0) < erased_at
@@ -175,34 +160,25 @@ class Users:
         if void is None or void.erased is None:
             return []
         self._sessions.drop_void(person.user, void.before)
-        if person.lost is not None:
-            person.lost = _since(person.lost, void.erased)
-        if _is_from_before(person.presence, void.erased):
-            return [erase(void.erased, (self._standing.epoch,))]
+        self._records.forget_lost_before(person, void.erased)
+        if _is_from_before(person.record.presence, void.erased):
+            return [erase(void.erased, (self._authority.epoch,))]
         return []
 
     # Telling
 
     async def _tell_void(self, void: Void) -> None:
         with suppress(Unavailable, UnknownOutcome):  # they hear of it by the change table within a second
-            await self._tell(VoidMessage(self._origin, void.user, void.before, void.until, void.erased))
+            await self._tell(
+                VoidMessage(self._messages.origin, void.user, void.before, void.until, void.erased)
+            )
 
     async def _tell(self, message: EndMessage | VoidMessage) -> None:
-        await writing(self._engine.send(msgspec.json.encode(message)))
-
-
-def _since(lost: Presence, erased: int) -> Presence | None:
-    """What of it is not from before: what is only a little younger may be by another clock."""
-    chosen = lost if lost.chosen >= erased + SKEW else _NOBODY
-    seen = lost.last_seen if (lost.last_seen or 0) >= erased + SKEW else None
-    return lacking(_NOBODY, replace(chosen, last_seen=seen))
-
-
-_NOBODY = Presence()
+        await self._messages.send(message)
 
 
 def _is_from_before(presence: Presence, erased: int) -> bool:
     """Version 0: the ledger's word, which has nothing from before."""
-    if not 0 < presence.version < erased + SKEW or (presence.erased_at or 0) >= erased:
+    if not 0 < presence.version < erased + CLOCK_SKEW or (presence.erased_at or 0) >= erased:
         return False
     return not (droppable(presence) and presence.last_seen is None and presence.idle_after is None)

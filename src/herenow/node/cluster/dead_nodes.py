@@ -15,11 +15,11 @@ import structlog
 from herenow.core.edits import retire
 from herenow.core.model import UNLEASED
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
-from herenow.kit.deadline import reading, writing
-from herenow.node.people import People
-from herenow.node.records.decider import Decider
-from herenow.node.records.pages import pages
-from herenow.ports import Engine, Lease
+from herenow.kit.deadline import read_within, write_within
+from herenow.kit.lru import Lru
+from herenow.node.context import Context
+from herenow.node.records import Records, pages
+from herenow.ports import Lease
 
 REMEMBER = 1_000
 """Epochs whose last renewal is remembered: many more than there are nodes, and the oldest give way."""
@@ -30,23 +30,20 @@ TOGETHER = 200
 log = structlog.get_logger(__name__)
 
 
-class Sweep:
-    def __init__(self, engine: Engine, people: People, decider: Decider) -> None:
-        self._engine = engine
-        self._people = people
-        self._decider = decider
+class DeadNodeSweep:
+    def __init__(self, context: Context, records: Records) -> None:
+        self._people = context.people
+        self._engine = context.engine
+        self._records = records
         self._swept: dict[str, set[int]] = {}
         """Epoch → shards where nothing of it is left, while others are still to be done."""
-        self._renewed: dict[str, int] = {}
+        self._renewed: Lru[str, int] = Lru(REMEMBER)
         """Epoch → its last renewal that we saw, should the store lose its row."""
 
     def saw(self, leases: Iterable[Lease]) -> None:
         """As they stand now."""
         for lease in leases:
-            self._renewed.pop(lease.epoch, None)
-            self._renewed[lease.epoch] = lease.renewed_at
-        while len(self._renewed) > REMEMBER:
-            del self._renewed[next(iter(self._renewed))]
+            self._renewed.put(lease.epoch, lease.renewed_at)
 
     async def retire(self, dead: Mapping[str, int]) -> None:
         """Epoch → its last renewal. The fence first: afterwards nothing of it can be committed any more. A shard that is
@@ -74,7 +71,7 @@ class Sweep:
 
     async def _fence(self, shard: int, dead: Mapping[str, int]) -> None:
         for epoch in dead:
-            await writing(self._engine.retire(shard, epoch))
+            await write_within(self._engine.retire(shard, epoch))
 
     async def _walk(self, shard: int, dead: Mapping[str, int]) -> None:
         await self._lose(
@@ -85,29 +82,31 @@ class Sweep:
         """After a shard lost its memory: sessions in it whose holder has no living row. The rows are read last: whoever
         has committed something had one before. Where the row is lost too, they lived until its last renewal that we saw."""
         found = [(user, holders) async for user, holders in self._holders(shard)]
-        alive = {lease.epoch for lease in await reading(self._engine.leases()) if not lease.dead}
+        alive = {lease.epoch for lease in await read_within(self._engine.leases()) if not lease.dead}
         orphaned = {
             epoch: self._renewed.get(epoch, 0) for _, holders in found for epoch in sorted(holders - alive)
         }
         for epoch in orphaned:
-            await writing(self._engine.retire(shard, epoch))
+            await write_within(self._engine.retire(shard, epoch))
         await self._lose(orphaned, [user for user, holders in found if holders & orphaned.keys()])
 
     async def own(self, shard: int, epoch: str) -> None:
         """After a shard lost its memory: sessions in it under our epoch that we do not hold."""
         users = [user async for user, holders in self._holders(shard, epoch) if epoch in holders]
-        await self._all(self._decider.decided, [user for user in users if not self._holds_all(user, epoch)])
+        await self._all(
+            self._records.wait_decided, [user for user in users if not self._holds_all(user, epoch)]
+        )
 
     def _holds_all(self, user: str, epoch: str) -> bool:
         person = self._people.find(user)
         if person is None:
             return False
-        held = {session.device for session in person.sessions}
-        return held.issuperset(s.device for s in person.presence.sessions if s.holder == epoch)
+        held = {session.device for session in person.held}
+        return held.issuperset(s.device for s in person.record.presence.sessions if s.holder == epoch)
 
     async def _lose(self, dead: Mapping[str, int], users: Sequence[str]) -> None:
         edit = retire(dead)
-        await self._all(lambda user: self._decider.ask(user, edit), users)
+        await self._all(lambda user: self._records.apply(user, edit), users)
 
     async def _all(self, decide: Callable[[str], Awaitable[object]], users: Sequence[str]) -> None:
         """Somebody who cannot be decided, for whatever reason, keeps nobody behind them from it."""

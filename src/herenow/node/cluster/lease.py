@@ -28,14 +28,11 @@ from dataclasses import dataclass
 import structlog
 
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.clock import NodeClock
-from herenow.kit.deadline import reading, writing
-from herenow.kit.tasks import Tasks
-from herenow.node.cluster.dead_nodes import Sweep
-from herenow.node.cluster.staleness import Doubt, Freshness
-from herenow.node.metrics import Metrics
-from herenow.node.records.authority import Standing
-from herenow.ports import Engine, Lease
+from herenow.kit.deadline import read_within, write_within
+from herenow.node.cluster.dead_nodes import DeadNodeSweep
+from herenow.node.cluster.staleness import Staleness, StaleReason
+from herenow.node.context import Context
+from herenow.ports import Lease
 
 STILL = 1.33
 """Leases for which a counter must be seen to stand still. A node is cut off up to a third of a lease after the last renewal
@@ -67,25 +64,19 @@ class Other:
 class LeaseKeeper:
     def __init__(
         self,
-        *,
-        engine: Engine,
-        standing: Standing,
-        clock: NodeClock,
-        sweep: Sweep,
-        freshness: Freshness,
-        tasks: Tasks,
-        metrics: Metrics,
-        node_lease: float,
+        context: Context,
+        sweep: DeadNodeSweep,
+        staleness: Staleness,
         on_new_epoch: Callable[[], None],
     ) -> None:
-        self._engine = engine
-        self._standing = standing
-        self._clock = clock
+        self._authority = context.authority
+        self._clock = context.clock
+        self._tasks = context.tasks
+        self._metrics = context.metrics
+        self._node_lease = context.settings.node_lease
+        self._engine = context.engine
         self._sweep = sweep
-        self._freshness = freshness
-        self._tasks = tasks
-        self._metrics = metrics
-        self._node_lease = node_lease
+        self._staleness = staleness
         self._on_new_epoch = on_new_epoch
         self._counter = 0
         self._observed: dict[str, _Observed] = {}
@@ -114,16 +105,16 @@ class LeaseKeeper:
 
     async def keep(self) -> None:
         """Once every third of the lease."""
-        if self._standing.left:
+        if self._authority.left:
             return
         try:
             asked = self._clock.monotonic()
-            store_time = await reading(self._engine.store_time())
+            store_time = await read_within(self._engine.store_time())
             self._clock.follow(store_time, asked)
             if not await self._is_still_ours(store_time):
                 await self._begin_epoch()
             self._granted_at = store_time
-            await self._observe(await reading(self._engine.leases()))
+            await self._observe(await read_within(self._engine.leases()))
         except (Unavailable, UnknownOutcome) as error:
             self._observed.clear()  # what we see next is not an unbroken row of reads
             self._metrics.engine_errors += 1
@@ -134,11 +125,11 @@ class LeaseKeeper:
         self._say_whether_we_decide()
 
     def _say_whether_we_decide(self) -> None:
-        everywhere = self._freshness.shards
-        if self._standing.holds_lease or self._standing.left:
-            self._freshness.trust(everywhere, Doubt.BOUND)
+        everywhere = self._staleness.shards
+        if self._authority.holds_lease or self._authority.left:
+            self._staleness.clear(everywhere, StaleReason.NO_LEASE)
         else:
-            self._freshness.doubt(everywhere, Doubt.BOUND)
+            self._staleness.mark_stale(everywhere, StaleReason.NO_LEASE)
 
     @property
     def others(self) -> list[Other]:
@@ -148,15 +139,15 @@ class LeaseKeeper:
         return [
             Other(lease.epoch, lease.dead, None if known is None else now - known.since)
             for lease, known in seen
-            if lease.epoch != self._standing.epoch
+            if lease.epoch != self._authority.epoch
         ]
 
     async def bury(self, epochs: Collection[str]) -> None:
         """Somebody who cannot err says that the processes that wrote under these epochs have ended: nobody need wait until
         their leases do. Where the store is away, the usual way finds them."""
         try:
-            for lease in await reading(self._engine.leases()):
-                if lease.epoch in epochs and lease.epoch != self._standing.epoch and not lease.dead:
+            for lease in await read_within(self._engine.leases()):
+                if lease.epoch in epochs and lease.epoch != self._authority.epoch and not lease.dead:
                     await self._mark(lease)
         except (Unavailable, UnknownOutcome) as error:
             log.warning("bury.failed", epochs=list(epochs), error=str(error))
@@ -165,44 +156,44 @@ class LeaseKeeper:
 
     async def end(self) -> None:
         """Last act of a node that stops, after all its commits are acknowledged: nobody need look for it."""
-        self._standing.left = True  # whatever is refused from now on was not lost
-        epoch = self._standing.epoch
+        self._authority.left = True  # whatever is refused from now on was not lost
+        epoch = self._authority.epoch
         for shard in range(self._engine.shards):
-            await writing(self._engine.retire(shard, epoch))
-        await writing(self._engine.drop_lease(epoch))
+            await write_within(self._engine.retire(shard, epoch))
+        await write_within(self._engine.drop_lease(epoch))
 
     async def _cluster_time(self) -> int:
         """The store's time, unless those who are there have another."""
         rows = {lease.epoch: lease for lease in await self._living()}
         if not rows:
-            return await reading(self._engine.store_time())
+            return await read_within(self._engine.store_time())
         latest = max(lease.renewed_at for lease in rows.values())
-        store_time = await reading(self._engine.store_time())
+        store_time = await read_within(self._engine.store_time())
         if store_time - latest <= self._node_lease * 1000:
             return max(store_time, latest)
         await asyncio.sleep(self._node_lease / 3 + 1)
         moved = [row for row in await self._living() if row.epoch in rows and row != rows[row.epoch]]
         if not moved:  # all that is there was left behind
-            return await reading(self._engine.store_time())
+            return await read_within(self._engine.store_time())
         return max(lease.renewed_at for lease in moved)
 
     async def _living(self) -> list[Lease]:
-        return [lease for lease in await reading(self._engine.leases()) if not lease.dead]
+        return [lease for lease in await read_within(self._engine.leases()) if not lease.dead]
 
     async def _is_still_ours(self, store_time: int) -> bool:
-        if self._standing.retired:
+        if self._authority.retired:
             return False
-        if await self._renew() or self._standing.left:
+        if await self._renew() or self._authority.left:
             return True
         return self._cannot_be_dead(store_time) and await self._put_back()
 
     async def _renew(self, *, begins: bool = False) -> bool:
         asked = self._clock.monotonic()
         self._counter += 1
-        lease = Lease(self._standing.epoch, self._counter, self._clock.now())
-        granted = await writing(self._engine.renew(lease, begins=begins))
+        lease = Lease(self._authority.epoch, self._counter, self._clock.now())
+        granted = await write_within(self._engine.renew(lease, begins=begins))
         if granted:
-            self._standing.renewed = asked
+            self._authority.renewed = asked
             if not self._announced:
                 self._announced = True
                 self._on_new_epoch()
@@ -211,22 +202,22 @@ class LeaseKeeper:
     def _cannot_be_dead(self, store_time: int) -> bool:
         """Is it sooner than a lease since our row last moved, by our clock and by the store's? Ours may have stood still
         with the whole machine, and the store's may be another's since a failover."""
-        since = self._clock.monotonic() - self._standing.renewed
+        since = self._clock.monotonic() - self._authority.renewed
         return max(since, abs(store_time - self._granted_at) / 1000) < self._node_lease
 
     async def _put_back(self) -> bool:
         if granted := await self._renew(begins=True):
-            log.warning("lease.put_back", epoch=self._standing.epoch)
+            log.warning("lease.put_back", epoch=self._authority.epoch)
         return granted
 
     async def _begin_epoch(self) -> None:
         self._clock.catch_up(await self._cluster_time())
-        old = self._standing.epoch
-        self._standing.begin_epoch()
+        old = self._authority.epoch
+        self._authority.begin_epoch()
         self._counter = 0
         self._announced = False
         self._metrics.epochs += 1
-        log.warning("lease.lost", old=old, new=self._standing.epoch)
+        log.warning("lease.lost", old=old, new=self._authority.epoch)
         self._tasks.spawn(self._leave_behind(old), "retire")
         await self._renew(begins=True)
 
@@ -234,7 +225,7 @@ class LeaseKeeper:
         """Whoever marked us does the same; where our row is merely gone, nobody else would."""
         for shard in range(self._engine.shards):
             try:
-                await writing(self._engine.retire(shard, epoch))
+                await write_within(self._engine.retire(shard, epoch))
             except (Unavailable, UnknownOutcome) as error:
                 log.warning("retire.failed", epoch=epoch, shard=shard, error=str(error))
 
@@ -245,7 +236,7 @@ class LeaseKeeper:
         self._observed_at = now
         self._leases = leases
         self._sweep.saw(leases)
-        others = [lease for lease in leases if lease.epoch != self._standing.epoch]
+        others = [lease for lease in leases if lease.epoch != self._authority.epoch]
         alive = [lease for lease in others if not lease.dead]
         for lease in alive:
             known = self._observed.get(lease.epoch)
@@ -269,7 +260,7 @@ class LeaseKeeper:
 
     async def _mark(self, lease: Lease) -> None:
         self._mine.add(lease.epoch)
-        if await writing(self._engine.mark_dead(lease.epoch, lease.counter)):
+        if await write_within(self._engine.mark_dead(lease.epoch, lease.counter)):
             log.warning("node.dead", epoch=lease.epoch)
             self._retire(lease)
         else:
@@ -307,7 +298,7 @@ class LeaseKeeper:
         try:
             await self._sweep.retire(dead)
             for epoch in dead:
-                await writing(self._engine.drop_lease(epoch))
+                await write_within(self._engine.drop_lease(epoch))
         except (Unavailable, UnknownOutcome) as error:
             log.warning(
                 "retire.failed", epochs=list(dead), error=str(error)

@@ -11,22 +11,20 @@ away for a while asserts its sessions first.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 import structlog
 
 from herenow.core.record import UnknownFormat
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.clock import Clock
-from herenow.kit.deadline import DEADLINE, reading
-from herenow.node.cluster.staleness import Doubt, Freshness
-from herenow.node.cluster.user_counts import Census
-from herenow.node.delivery.hub import Hub
-from herenow.node.metrics import Metrics
-from herenow.node.people import People, Person
-from herenow.node.records.authority import OnLoss
-from herenow.node.records.reader import PART, Reader
-from herenow.ports import Engine, Entry, LogPart
+from herenow.kit.deadline import DEADLINE, read_within
+from herenow.node.cluster.staleness import Staleness, StaleReason
+from herenow.node.cluster.user_counts import UserCounts
+from herenow.node.context import Context
+from herenow.node.delivery import Delivery
+from herenow.node.people import Person
+from herenow.node.records import PART, Records
+from herenow.ports import Entry, LogPart
 
 WAIT = 1.0
 """Seconds a read of the logs waits for something new."""
@@ -40,37 +38,23 @@ STOPPED = 1.0
 log = structlog.get_logger(__name__)
 
 
-class Tail:
+class LogReader:
     def __init__(
         self,
-        *,
-        engine: Engine,
-        people: People,
-        reader: Reader,
-        hub: Hub,
-        census: Census,
-        freshness: Freshness,
-        clock: Clock,
-        metrics: Metrics,
-        touch: Callable[[Person], None],
-        verify: Callable[[int], Awaitable[None]],
-        on_gap: Callable[[int], None],
-        on_loss: OnLoss,
+        context: Context,
+        records: Records,
+        delivery: Delivery,
+        counts: UserCounts,
+        staleness: Staleness,
     ) -> None:
-        """`verify(shard)` raises when the shard does not have what we wrote; `on_gap(shard)` is told that it may have lost
-        something, `on_loss` that it has."""
-        self._engine = engine
-        self._people = people
-        self._reader = reader
-        self._hub = hub
-        self._census = census
-        self._freshness = freshness
-        self._clock = clock
-        self._metrics = metrics
-        self._touch = touch
-        self._verify = verify
-        self._on_gap = on_gap
-        self._on_loss = on_loss
+        self._people = context.people
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._engine = context.engine
+        self._records = records
+        self._delivery = delivery
+        self._counts = counts
+        self._staleness = staleness
         self._cursors: dict[int, int] = {}
         self._seen_heads: dict[int, int] = {}
         self._heard_at = self._listened_at = float("-inf")
@@ -95,7 +79,7 @@ class Tail:
 
     async def start(self) -> None:
         """From now on: whom we get to know later is read then. Every log must answer: none can be read from nowhere on."""
-        heads = await reading(self._engine.heads())
+        heads = await read_within(self._engine.heads())
         if missing := self._engine.shards - len(heads):
             raise Unavailable(f"the logs of {missing} shards do not answer")
         self._cursors = heads
@@ -105,7 +89,7 @@ class Tail:
         """One read of all logs; called again and again."""
         cursors, asked = dict(self._cursors), self._clock.monotonic()
         try:
-            parts = await reading(self._engine.tail(cursors, WAIT), WAIT + DEADLINE)
+            parts = await read_within(self._engine.tail(cursors, WAIT), WAIT + DEADLINE)
         except Unavailable as error:
             self._metrics.engine_errors += 1
             self.trouble = str(error)
@@ -113,12 +97,12 @@ class Tail:
         self.trouble = None
         for part in parts:
             await self._take(part, cursors[part.shard], asked)
-        silent = self._engine.silent
+        silent = self._engine.unresponsive
         self._silent_since = {shard: self._silent_since.get(shard, self._heard_at) for shard in silent}
         self._heard_at = self._clock.monotonic()
         if back := self._deaf - silent:
             self._deaf -= back
-            self._freshness.trust(back, Doubt.DEAF)
+            self._staleness.clear(back, StaleReason.LOG_SILENT)
 
     def listen(self) -> None:
         """Have we heard anything lately? A few times a second; when it was not, we stood still and could not hear."""
@@ -130,18 +114,18 @@ class Tail:
         if lately_deaf := self._unheard_since(now - DEAF) - self._deaf:
             self._deaf |= lately_deaf
             log.warning("tail.deaf", shards=len(self._deaf))
-            self._freshness.doubt(lately_deaf, Doubt.DEAF)
+            self._staleness.mark_stale(lately_deaf, StaleReason.LOG_SILENT)
 
     def _unheard_since(self, then: float) -> set[int]:
         if self._heard_at < then:
-            return set(self._freshness.shards)
+            return set(self._staleness.shards)
         return {shard for shard, since in self._silent_since.items() if since < then}
 
     async def check(self) -> None:
         """Is the tail silent though the logs grow? Then it has gone deaf without an error: treat it as a gap. A shard that
         does not answer is compared when it does."""
         cursors, asked = dict(self._cursors), self._clock.monotonic()
-        heads = await reading(self._engine.heads())
+        heads = await read_within(self._engine.heads())
         before, self._seen_heads = self._seen_heads, heads
         self.behind = sum(max(0, head - self._cursors[shard]) for shard, head in heads.items())
         for shard, head in heads.items():
@@ -157,13 +141,13 @@ class Tail:
         """
         shard = part.shard
         if part.gap and part.head < cursor:
-            self._on_loss(shard, None, asked)
+            self._records.report_loss(shard, None, asked)
         if self._cursors[shard] != cursor:
             return  # another read went on from here: whatever this one knew more is found by the next
         if part.gap:
             self._metrics.log_gaps += 1
             log.warning("log.gap", shard=shard, head=part.head, cursor=cursor)
-            self._on_gap(shard)
+            self._records.hold_drops(shard)
             await self._close_gap(shard)
             if self._cursors[shard] != cursor:
                 return
@@ -173,40 +157,40 @@ class Tail:
 
     async def _close_gap(self, shard: int) -> None:
         try:
-            await self._verify(shard)
+            await self._records.verify(shard)
         except (Unavailable, UnknownOutcome):
             pass  # away, or lost: then it heals, and is read again after that
         await self.read_again(shard)
 
     def _apply(self, shard: int, entry: Entry) -> None:
-        self._census.count(shard, entry)
-        self._reader.forget(entry.user)
+        self._counts.count(shard, entry)
+        self._records.forget(entry.user)
         person = self._people.find(entry.user)
         if person is None or entry.record is None:
             return
         try:
-            if person.learn(entry.record):
-                if person.is_ours(entry.record):  # decided already, here and now
+            if self._records.learn(person, entry.record):
+                if person.record.is_ours(entry.record):  # decided already, here and now
                     if person.unpublished:
-                        self._hub.publish(person)
+                        self._delivery.publish(person)
                 else:
-                    self.heard(person)
+                    self.on_remote_change(person)
         except UnknownFormat:
             log.warning("log.unknown_format", shard=shard)
 
     async def read_again(self, shard: int) -> None:
         """Whom we know in this shard, as the store has them."""
-        self._reader.forget_all()
-        self._census.recount(shard)
-        people = [person for person in self._people.in_shard(shard) if person.known]
+        self._records.forget_all()
+        self._counts.recount(shard)
+        people = [person for person in self._people.in_shard(shard) if person.record.known]
         for start in range(0, len(people), PART):
-            for person in await self._reader.refresh(people[start : start + PART]):
-                self.heard(person)
+            for person in await self._records.refresh(people[start : start + PART]):
+                self.on_remote_change(person)
 
-    def heard(self, person: Person) -> None:
+    def on_remote_change(self, person: Person) -> None:
         """There is something new about somebody, committed by others: shown, or decided first."""
-        person.changed_at = self._clock.monotonic()
-        if person.stands:
-            self._hub.publish(person)
-        if person.sessions or person.asks or not person.stands:
-            self._touch(person)
+        self._delivery.mark_changed(person)
+        if person.matches_record:
+            self._delivery.publish(person)
+        if person.held or person.record.pending_edits or not person.matches_record:
+            self._records.mark_dirty(person)

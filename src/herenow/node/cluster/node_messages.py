@@ -1,70 +1,61 @@
-"""What nodes say to each other, and which part of this one each message is for.
+"""Messages between nodes: best effort, in no order. Each part registers the kinds it handles.
 
-Does not know what follows from a message, nor what it means that one is lost: that is a matter of the part it is for.
+Nothing may depend on a message: what it tells must become known in another way, only later.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import reduce
+from operator import or_
+from secrets import token_urlsafe
+from typing import Any, TypeVar
 
 import msgspec
 
 from herenow.errors import Unavailable
-from herenow.kit.deadline import DEADLINE, reading
-from herenow.kit.tasks import Tasks
-from herenow.node.admin.users import EndMessage, Users, VoidMessage
-from herenow.node.cluster.reaper_assignment import ReapsMessage, Shares
-from herenow.node.viewing.relation_events import ChangedMessage, News
-from herenow.node.viewing.typing import TypingMessage, TypingRooms
+from herenow.kit.deadline import DEADLINE, read_within, write_within
 from herenow.ports import Engine
 
-Message = TypingMessage | EndMessage | VoidMessage | ChangedMessage | ReapsMessage
-
 LISTEN = 1.0
-"""Seconds that one call waits for messages."""
+"""Seconds for which one call waits for messages."""
 
 LISTEN_AGAIN = 0.2
-"""Seconds after which a store that was away is asked again."""
+"""Seconds after which a store that was unreachable is asked again."""
+
+Message = TypeVar("Message", bound=msgspec.Struct)
 
 
-class Mail:
-    def __init__(
-        self,
-        *,
-        engine: Engine,
-        typing: TypingRooms,
-        news: News,
-        shares: Shares,
-        users: Users,
-        tasks: Tasks,
-    ) -> None:
+class NodeMessages:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._typing = typing
-        self._news = news
-        self._shares = shares
-        self._users = users
-        self._tasks = tasks
+        self._handlers: dict[type[msgspec.Struct], Callable[[Any], None]] = {}
+        self._decoder: msgspec.json.Decoder[msgspec.Struct] | None = None
+        self.origin = token_urlsafe(6)
+        """Names this process as the sender, so that it can ignore its own messages."""
+
+    def handle(self, kind: type[Message], handler: Callable[[Message], None]) -> None:
+        """Call `handler` with every message of this kind, a msgspec struct with a tag. Own messages come back, too."""
+        self._handlers[kind] = handler
+        self._decoder = None
+
+    async def send(self, message: msgspec.Struct) -> None:
+        """To all nodes. Raises `Unavailable` or `UnknownOutcome`."""
+        await write_within(self._engine.send(msgspec.json.encode(message)))
 
     async def receive(self) -> None:
+        """Wait for messages and hand them over; called again and again."""
         try:
-            messages = await reading(self._engine.receive(LISTEN), LISTEN + DEADLINE)
+            messages = await read_within(self._engine.receive(LISTEN), LISTEN + DEADLINE)
         except Unavailable:
             await asyncio.sleep(LISTEN_AGAIN)
             return
-        for message in messages:
+        if self._decoder is None:
+            self._decoder = msgspec.json.Decoder(reduce(or_, self._handlers))
+        for encoded in messages:
             try:
-                told = msgspec.json.decode(message, type=Message)
+                message = self._decoder.decode(encoded)
             except msgspec.DecodeError:
-                continue  # of a newer node: best effort
-            self._pass_on(told)
-
-    def _pass_on(self, told: Message) -> None:
-        if isinstance(told, TypingMessage):
-            self._tasks.spawn(self._typing.receive(told), "typing")  # who may hear it may take its time
-        elif isinstance(told, ChangedMessage):
-            self._news.receive(told)
-        elif isinstance(told, ReapsMessage):
-            if self._shares.receive(told):
-                self._tasks.spawn(self._shares.tell(), "shares")
-        else:
-            self._users.receive(told)
+                continue  # from a newer node
+            self._handlers[type(message)](message)

@@ -12,14 +12,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from herenow.errors import Unavailable
-from herenow.kit.clock import Clock
-from herenow.kit.deadline import reading
-from herenow.kit.tasks import Tasks
-from herenow.node.cluster.reaper_assignment import NEVER, Reaping, Shares
-from herenow.node.metrics import Metrics
-from herenow.node.records.authority import OnLoss, Standing
-from herenow.node.records.decider import Decider
-from herenow.ports import Due, Engine
+from herenow.kit.deadline import read_within
+from herenow.node.cluster.reaper_assignment import NEVER, ReaperAssignment
+from herenow.node.context import Context
+from herenow.node.records import Records
+from herenow.ports import Due
 
 SHORTEST = 0.02
 
@@ -27,28 +24,20 @@ SHORTEST = 0.02
 class Reaper:
     def __init__(
         self,
-        *,
-        engine: Engine,
-        decider: Decider,
-        standing: Standing,
-        shares: Shares,
-        reaping: Reaping,
-        clock: Clock,
-        tasks: Tasks,
-        metrics: Metrics,
-        on_loss: OnLoss,
+        context: Context,
+        records: Records,
+        assignment: ReaperAssignment,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._engine = engine
-        self._decider = decider
-        self._standing = standing
-        self._shares = shares
-        self._poll = reaping.poll
-        self._batch = reaping.batch
-        self._clock = clock
-        self._tasks = tasks
-        self._metrics = metrics
-        self._on_loss = on_loss
+        self._authority = context.authority
+        self._clock = context.clock
+        self._tasks = context.tasks
+        self._metrics = context.metrics
+        self._poll = context.settings.reaping.poll
+        self._batch = context.settings.reaping.batch
+        self._engine = context.engine
+        self._records = records
+        self._assignment = assignment
         self._sleep = sleep
         self._reaping: set[int] = set()
 
@@ -62,8 +51,8 @@ class Reaper:
         shard: one that is slow delays no other."""
         rest = self._poll
         try:
-            for delay, shards in self._shares.delays():
-                whole = [s for s in shards if s not in self._reaping and self._standing.may_decide(s)]
+            for delay, shards in self._assignment.delays():
+                whole = [s for s in shards if s not in self._reaping and self._authority.may_decide(s)]
                 if whole:
                     rest = min(rest, await self._look_at(whole, delay))
         except Unavailable:
@@ -73,10 +62,10 @@ class Reaper:
     async def _look_at(self, shards: list[int], delay: int) -> float:
         """Those of which the same is ours: what is due since `delay` milliseconds."""
         now, asked = self._until(delay), self._clock.monotonic()
-        found = await reading(self._engine.due(shards, now, self._batch))
+        found = await read_within(self._engine.due(shards, now, self._batch))
         for shard, due in found.items():
             if not due.settled:
-                self._on_loss(shard, None, asked)
+                self._records.report_loss(shard, None, asked)
             elif due.users:
                 self._reaping.add(shard)
                 self._tasks.spawn(self._reap(shard, due, delay), f"reap-{shard}")
@@ -90,7 +79,7 @@ class Reaper:
         before: tuple[str, ...] = ()
         in_vain = 0
         try:
-            while due.users and self._standing.may_decide(shard):
+            while due.users and self._authority.may_decide(shard):
                 in_vain = in_vain + 1 if due.users == before else 0
                 if in_vain > 1:
                     await self._sleep(self._poll)  # they stay due: look again, but not at once
@@ -100,7 +89,7 @@ class Reaper:
                     break
                 before = due.users
                 await self._sleep(0)
-                due = (await reading(self._engine.due([shard], self._until(delay), self._batch)))[shard]
+                due = (await read_within(self._engine.due([shard], self._until(delay), self._batch)))[shard]
         except Unavailable:
             self._metrics.engine_errors += 1
         finally:
@@ -112,7 +101,7 @@ class Reaper:
 
     async def _decide_all(self, due: Due, *, afresh: bool) -> bool:
         """`afresh`: the store says that something is due, and by what we know nothing is: read it again."""
-        decided = await self._decider.all_decided(due.users, afresh=afresh)
+        decided = await self._records.decide_all(due.users, afresh=afresh)
         now = self._clock.now()
         for wake in due.wakes:
             self._metrics.wake_seconds.observe(max(0, now - wake) / 1000)

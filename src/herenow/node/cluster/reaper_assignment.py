@@ -12,7 +12,7 @@ due stays due until somebody commits, and two reapers yield one change (P4).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -20,32 +20,13 @@ from hashlib import blake2b
 import msgspec
 
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.clock import Clock
-from herenow.node.records.authority import Standing
-
-POLL = 0.5
-"""Seconds. Half of what may pass between an end and its announcement."""
-
-BATCH = 25
-"""Users of one shard at a time: unrelated changes get their turn between two batches."""
+from herenow.node.cluster.node_messages import NodeMessages
+from herenow.node.context import Context
 
 LATE = 400
 """Milliseconds that the next in order leaves to the one before, so that a dead reaper's work is done within the second."""
 
 NEVER = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Reaping:
-    """What of the due a node takes upon itself."""
-
-    shards: frozenset[int] | None = None
-    """None: all of them; empty: nothing at all."""
-    poll: float = POLL
-    """Seconds at most between two looks."""
-    batch: int = BATCH
-    first: bool = False
-    """It does nothing else: nodes that also serve stand behind it."""
 
 
 class ReapsMessage(msgspec.Struct, frozen=True, tag="reaps"):
@@ -63,26 +44,20 @@ class _Other:
     first: bool
 
 
-class Shares:
-    def __init__(
-        self,
-        *,
-        shards: int,
-        reaping: Reaping,
-        standing: Standing,
-        clock: Clock,
-        node_lease: float,
-        send: Callable[[bytes], Awaitable[None]],
-    ) -> None:
+class ReaperAssignment:
+    def __init__(self, context: Context, messages: NodeMessages) -> None:
+        reaping, shards = context.settings.reaping, context.engine.shards
         wanted = range(shards) if reaping.shards is None else reaping.shards
         self._all = shards
         self._mine = frozenset(wanted) & frozenset(range(shards))
         self._first = reaping.first
-        self._standing = standing
-        self._clock = clock
-        self._node_lease = node_lease
-        self._send = send
-        self._origin = standing.epoch
+        self._authority = context.authority
+        self._clock = context.clock
+        self._tasks = context.tasks
+        self._node_lease = context.settings.node_lease
+        self._messages = messages
+        messages.handle(ReapsMessage, self.receive)
+        self._origin = context.authority.epoch
         """The first epoch, which is random, names this process for good."""
         self._others: dict[str, _Other] = {}
         self._heard: dict[str, float] = {}
@@ -92,7 +67,7 @@ class Shares:
 
     async def tell(self) -> None:
         """Every third of a lease, while we may decide anything."""
-        if self._mine and self._standing.holds_lease:
+        if self._mine and self._authority.holds_lease:
             await self._say(self._mine)
 
     async def leave(self) -> None:
@@ -100,8 +75,13 @@ class Shares:
         if self._mine:
             await self._say(())
 
-    def receive(self, message: ReapsMessage) -> bool:
-        """Answers whether it comes from somebody new, who does not know us."""
+    def receive(self, message: ReapsMessage) -> None:
+        """From another process. A new one is told at once what this one does."""
+        if self._learn(message):
+            self._tasks.spawn(self.tell(), "shares")
+
+    def _learn(self, message: ReapsMessage) -> bool:
+        """True if the sender was not known."""
         origin = message.origin
         if origin == self._origin:
             return False
@@ -151,7 +131,7 @@ class Shares:
     async def _say(self, shards: Iterable[int]) -> None:
         message = ReapsMessage(self._origin, sorted(shards), self._first)
         with suppress(Unavailable, UnknownOutcome):
-            await self._send(msgspec.json.encode(message))
+            await self._messages.send(message)
 
 
 def _place(shard: int, origin: str, *, first: bool) -> tuple[bool, bytes]:

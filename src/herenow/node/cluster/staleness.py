@@ -10,34 +10,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import Enum, auto
 
-from herenow.node.delivery.hub import Hub
+from herenow.node.delivery import Delivery
 
 
-class Doubt(Enum):
-    LOST = auto()
+class StaleReason(Enum):
+    SHARD_LOST = auto()
     """The shard does not have what it had."""
-    DEAF = auto()
+    LOG_SILENT = auto()
     """We do not hear what others commit."""
-    BOUND = auto()
+    NO_LEASE = auto()
     """We hold no lease and decide nothing. Where nobody can renew theirs, all that happens waits on every node, and a log
     that says nothing new means nothing."""
 
 
-class Freshness:
-    def __init__(self, hub: Hub, shards: int) -> None:
-        self._hub = hub
-        self._doubts: list[set[Doubt]] = [set() for _ in range(shards)]
+class Staleness:
+    def __init__(self, delivery: Delivery, shards: int) -> None:
+        self._delivery = delivery
+        self._reasons: list[set[StaleReason]] = [set() for _ in range(shards)]
 
     @property
     def shards(self) -> range:
-        return range(len(self._doubts))
+        return range(len(self._reasons))
 
-    def doubt(self, shards: Iterable[int], why: Doubt) -> None:
+    def mark_stale(self, shards: Iterable[int], why: StaleReason) -> None:
         for shard in shards:
-            self._doubts[shard].add(why)
-            self._hub.set_stale(shard, stale=True)
+            self._reasons[shard].add(why)
+            self._delivery.set_stale(shard, stale=True)
 
-    def trust(self, shards: Iterable[int], why: Doubt) -> None:
+    def clear(self, shards: Iterable[int], why: StaleReason) -> None:
         for shard in shards:
-            self._doubts[shard].discard(why)
-            self._hub.set_stale(shard, stale=bool(self._doubts[shard]))
+            self._reasons[shard].discard(why)
+            self._delivery.set_stale(shard, stale=bool(self._reasons[shard]))

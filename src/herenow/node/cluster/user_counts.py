@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from herenow.core.model import Status
 from herenow.core.visibility import status_in_public
 from herenow.errors import Unavailable
-from herenow.kit.deadline import reading
-from herenow.node.metrics import Metrics
-from herenow.node.records.pages import pages
-from herenow.ports import Engine, Entry
+from herenow.kit.deadline import read_within
+from herenow.node.context import Context
+from herenow.node.records import pages
+from herenow.ports import Entry
 
 _OFFLINE = int(Status.OFFLINE)
 
@@ -36,12 +36,13 @@ class _Walk:
     """Where the log stood at its end."""
 
 
-class Census:
-    def __init__(self, engine: Engine, metrics: Metrics) -> None:
-        self._engine = engine
-        self._metrics = metrics
-        self._counts: list[Counter[int]] = [Counter() for _ in range(engine.shards)]
-        self._wanted = dict.fromkeys(range(engine.shards))
+class UserCounts:
+    def __init__(self, context: Context) -> None:
+        self._engine = context.engine
+        self._metrics = context.metrics
+        shards = range(context.engine.shards)
+        self._counts: list[Counter[int]] = [Counter() for _ in shards]
+        self._wanted = dict.fromkeys(shards)
         self._walks: dict[int, _Walk] = {}
 
     def count(self, shard: int, entry: Entry) -> None:
@@ -72,13 +73,13 @@ class Census:
             raise failed
 
     def _next(self) -> int | None:
-        silent = self._engine.silent
+        silent = self._engine.unresponsive
         return next((shard for shard in self._wanted if shard not in silent), None)
 
     async def _conclude_all(self, cursors: Mapping[int, int]) -> None:
         """Those walks whose log has been read far enough."""
         if any(walk.head is None for walk in self._walks.values()):
-            heads = await reading(self._engine.heads())
+            heads = await read_within(self._engine.heads())
             for shard, walk in self._walks.items():
                 walk.head = heads.get(shard) if walk.head is None else walk.head
         for shard, walk in list(self._walks.items()):

@@ -4,19 +4,18 @@ Viewers with the same sight of a target see the same bytes, so they share a `Cha
 what they say from here too, so that nobody learns more by asking than by waiting: the same day, the same doubts, and as
 coarse where changes are not pushed.
 
-Does not know who is told of a change, nor when (`hub`, `ticks`), nor why somebody may see what they see: a `Sight` is given.
+Does not know who is told of a change, nor when (`hub`, `ticks`), nor why a viewer may see it: a `ViewScope` is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from herenow.core.limits import DeliveryMode
 from herenow.core.model import View
-from herenow.core.pacing import Delivery
-from herenow.core.visibility import Kind, Sight, coarse, day_of, seen
+from herenow.core.visibility import Kind, ViewScope, coarse, day_of, seen
 from herenow.kit.clock import Clock
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.people import People, Person
+from herenow.node.people import Channel, Outbox, People, Person
 from herenow.wire.shapes import (
     closed_statuses_frame,
     status_body,
@@ -26,55 +25,10 @@ from herenow.wire.shapes import (
     with_delivery,
 )
 
-FEW = 64
-"""Viewers that a channel keeps in a list, which has a fifth of a dictionary's size; who leaves is searched for there."""
-
-_POLL, _TRUTH = Delivery.POLL, Kind.TRUTH  # an attribute of an enum is slow to get
+_POLL, _TRUTH = DeliveryMode.POLL, Kind.TRUTH  # an attribute of an enum is slow to get
 
 ASKS = b""
 """What a viewer had who was told to ask: we do not know."""
-
-
-class Channel:
-    """One target through one kind of eyes."""
-
-    __slots__ = ("body", "delivery", "outboxes", "person", "shown", "sight")
-
-    def __init__(self, person: Person, sight: Sight) -> None:
-        self.person = person
-        self.sight = sight
-        self.shown = person.presence
-        """What the body was made from."""
-        self.body = b""
-        self.outboxes: list[Outbox] | dict[Outbox, None] = []
-        """In the order they came."""
-        self.delivery: Delivery | None = None
-        """How changes reach the viewers, when not at once: the same for everybody who looks at this person."""
-
-    def add(self, outbox: Outbox) -> None:
-        """One that is not here."""
-        outboxes = self.outboxes
-        if isinstance(outboxes, dict):
-            outboxes[outbox] = None
-        elif len(outboxes) < FEW:
-            outboxes.append(outbox)
-        else:
-            self.outboxes = dict.fromkeys((*outboxes, outbox))
-
-    def remove(self, outbox: Outbox) -> None:
-        """One that is here."""
-        if isinstance(self.outboxes, dict):
-            del self.outboxes[outbox]
-        else:
-            self.outboxes.remove(outbox)
-
-    @property
-    def said(self) -> bytes:
-        """The body as viewers get it. That changes are paced is told with a change, not for its own sake; that they are
-        not pushed at all has to be known, and is part of the body."""
-        if self.delivery is Delivery.PACED:
-            return with_delivery(self.body, self.delivery)
-        return self.body
 
 
 class Channels:
@@ -85,34 +39,34 @@ class Channels:
         """Shards that may show what was, and since when."""
         self.today = day_of(clock.now())
         """What buckets are counted from, here and in every answer: it moves for all at once, with `new_day`."""
-        self.deliveries: dict[str, Delivery] = {}
+        self.deliveries: dict[str, DeliveryMode] = {}
         """Who has so many viewers that changes are not told at once (`popular` decides)."""
         self.behind: dict[Channel, None] = {}
         """Whose body is old on purpose: the difference waits until the node has caught up (`hub`)."""
 
     # Bytes
 
-    def open(self, person: Person, sight: Sight) -> Channel:
+    def open(self, person: Person, sight: ViewScope) -> Channel:
         """The first one looks at this person through these eyes."""
         channel = Channel(person, sight)
         channel.delivery = None if sight.kind is _TRUTH else self.deliveries.get(person.user)
         self.encode(channel)
-        person.channels = (*person.channels, channel)
+        person.watchers.channels = (*person.watchers.channels, channel)
         return channel
 
     def drop(self, channel: Channel) -> None:
         """Nobody does any more."""
         self.behind.pop(channel, None)
         person = channel.person
-        person.channels = tuple(c for c in person.channels if c is not channel)
-        self._people.release(person, self._clock.now())
+        person.watchers.channels = tuple(c for c in person.watchers.channels if c is not channel)
+        self._people.release(person)
 
     def encode(self, channel: Channel) -> None:
         """The body is what there is to see now."""
         person = channel.person
         self.behind.pop(channel, None)
-        channel.shown = person.presence
-        view = seen(person.presence, self._sight(channel), self.today)
+        channel.shown = person.record.presence
+        view = seen(person.record.presence, self._sight(channel), self.today)
         channel.body = status_body(person.user, view, stale=self._says_stale(person))
         if channel.delivery is _POLL:
             channel.body = with_delivery(channel.body, channel.delivery)
@@ -131,27 +85,27 @@ class Channels:
     def change(self, channel: Channel) -> tuple[View, View]:
         """What the viewers were shown last, and what there is to see."""
         sight = self._sight(channel)
-        return seen(channel.shown, sight, self.today), seen(channel.person.presence, sight, self.today)
+        return seen(channel.shown, sight, self.today), seen(channel.person.record.presence, sight, self.today)
 
-    def _sight(self, channel: Channel) -> Sight:
+    def _sight(self, channel: Channel) -> ViewScope:
         return coarse(channel.sight) if channel.delivery is _POLL else channel.sight
 
     # Answers
 
-    def body(self, person: Person, sight: Sight) -> bytes:
+    def body(self, person: Person, sight: ViewScope) -> bytes:
         """A status body for an answer: the channel's if there is one. An answer says nothing about delivery."""
-        for channel in person.channels:
+        for channel in person.watchers.channels:
             if channel.sight == sight and channel.delivery is not _POLL:
                 if channel not in self.behind:
                     return channel.body
                 break
         return status_body(
-            person.user, seen(person.presence, sight, self.today), stale=self._says_stale(person)
+            person.user, seen(person.record.presence, sight, self.today), stale=self._says_stale(person)
         )
 
-    def as_answered(self, sights: Mapping[str, Sight]) -> Mapping[str, Sight]:
+    def as_answered(self, sights: Mapping[str, ViewScope]) -> Mapping[str, ViewScope]:
         """What is on demand is told less exactly, whoever asks by whichever way."""
-        if Delivery.POLL not in self.deliveries.values():
+        if DeliveryMode.POLL not in self.deliveries.values():
             return sights
         return {
             user: coarse(sight) if self.deliveries.get(user) is _POLL else sight
@@ -190,11 +144,11 @@ class Channels:
         """How many views that somebody here has open say that they are stale. Counted while there are any."""
         if not self._stale:
             return 0
-        stale = [person for person in self._people if person.channels and self._says_stale(person)]
-        return sum(len(channel.outboxes) for person in stale for channel in person.channels)
+        stale = [person for person in self._people if person.watchers.channels and self._says_stale(person)]
+        return sum(len(channel.outboxes) for person in stale for channel in person.watchers.channels)
 
     def _says_stale(self, person: Person) -> bool:
-        return person.guessed or person.shard in self._stale
+        return person.record.guessed or person.shard in self._stale
 
     def new_day(self) -> list[Channel]:
         """Buckets grow old at midnight, for those who hide as for those who are gone: whose may. Called now and then."""
@@ -202,7 +156,7 @@ class Channels:
         if today == self.today:
             return []
         self.today = today
-        return [c for person in self._people for c in person.channels if self._sight(c).blurred]
+        return [c for person in self._people for c in person.watchers.channels if self._sight(c).blurred]
 
 
 def is_news(channel: Channel, had: bytes) -> bool:
@@ -212,7 +166,7 @@ def is_news(channel: Channel, had: bytes) -> bool:
 
 def watched_by(outbox: Outbox, person: Person) -> Channel:
     """The channel through which it watches this person, which it does: where there is one, it is that."""
-    channels = person.channels
+    channels = person.watchers.channels
     if len(channels) == 1:  # nearly everybody
         return channels[0]
     return next(channel for channel in channels if outbox in channel.outboxes)
@@ -220,7 +174,7 @@ def watched_by(outbox: Outbox, person: Person) -> Channel:
 
 def viewers(person: Person) -> int:
     """Who looks at this person here; own devices and services are not counted."""
-    if len(person.channels) == 1:  # nearly everybody
-        [channel] = person.channels
+    if len(person.watchers.channels) == 1:  # nearly everybody
+        [channel] = person.watchers.channels
         return 0 if channel.sight.kind is _TRUTH else len(channel.outboxes)
-    return sum([len(c.outboxes) for c in person.channels if c.sight.kind is not _TRUTH])
+    return sum([len(c.outboxes) for c in person.watchers.channels if c.sight.kind is not _TRUTH])

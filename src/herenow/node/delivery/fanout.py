@@ -1,29 +1,30 @@
 """Somebody is watched by very many here: how do their changes reach the viewers?
 
 At once, as anybody's; or in waves (`waves`), which leaves everybody else their milliseconds; or beyond a ceiling not at
-all, and viewers ask when they look. From how many on is a rule of `core.pacing`. It is chosen whenever somebody comes or
+all, and viewers ask when they look. From how many on is a rule of `core.limits`. It is chosen whenever somebody comes or
 goes, for a person and not for one kind of eyes: else the way in which one hears of something would tell what others see.
 """
 
 from __future__ import annotations
 
-from herenow.core.pacing import Crowds, Delivery
+from herenow.core.limits import DeliveryMode, FanoutLimits
 from herenow.core.visibility import Kind
-from herenow.node.delivery.channels import ASKS, Channel, Channels, is_news, viewers
-from herenow.node.delivery.flush import Ticks
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.delivery.paced import Told, Waves
-from herenow.node.people import People, Person
+from herenow.node.delivery.channels import ASKS, Channels, is_news, viewers
+from herenow.node.delivery.flush import FlushScheduler
+from herenow.node.delivery.paced import PacedDelivery, Told
+from herenow.node.people import Channel, Outbox, People, Person
 
 
-class Popular:
-    def __init__(self, people: People, channels: Channels, ticks: Ticks, crowds: Crowds) -> None:
+class FanoutPolicy:
+    def __init__(
+        self, people: People, channels: Channels, flush: FlushScheduler, crowds: FanoutLimits
+    ) -> None:
         self._people = people
         self._channels = channels
-        self._ticks = ticks
+        self._flush = flush
         self._crowds = crowds
         self.few = min(crowds.pace_above, crowds.push_ceiling)
-        self.waves = Waves(self._is_active, self._tell)
+        self.paced = PacedDelivery(self._is_active, self._tell)
 
     def choose(self, person: Person) -> None:
         """By the number of those who look, whatever they get to see. Own devices and services are no part of the crowd."""
@@ -36,60 +37,60 @@ class Popular:
         if chosen is not present:
             self._deliver(person, present, chosen)
 
-    def _deliver(self, person: Person, present: Delivery | None, chosen: Delivery | None) -> None:
+    def _deliver(self, person: Person, present: DeliveryMode | None, chosen: DeliveryMode | None) -> None:
         if chosen is None:
             del self._channels.deliveries[person.user]
         else:
             self._channels.deliveries[person.user] = chosen
-        for channel in person.channels:
+        for channel in person.watchers.channels:
             if channel.sight.kind is Kind.TRUTH:
                 continue
-            self._ticks.remember(channel)
+            self._flush.remember(channel)
             channel.delivery = chosen
-            if Delivery.POLL in (present, chosen):  # that has to be known: who is not told, must ask
+            if DeliveryMode.POLL in (present, chosen):  # that has to be known: who is not told, must ask
                 had = channel.body
                 self._channels.encode(channel)
-                self.pace(channel, ASKS if present is Delivery.POLL else had)
+                self.pace(channel, ASKS if present is DeliveryMode.POLL else had)
         if chosen is None:
-            self.waves.finish(person)
+            self.paced.finish(person)
 
     def pace(self, channel: Channel, had: bytes) -> None:
         """Each hears of it at its turn; who has something else to hear of at the end of this tick hears of it then."""
         outboxes = [outbox for outbox in channel.outboxes if channel not in (outbox.dirty or ())]
-        self.waves.add(channel.person, outboxes, had, self._crowds.lasts(viewers(channel.person)))
+        self.paced.add(channel.person, outboxes, had, self._crowds.lasts(viewers(channel.person)))
 
     def offer(self, outbox: Outbox, channel: Channel, before: Channel) -> None:
         """This one alone sees through other eyes now. Beside a crowd its turn comes as for any other change, and does not
         tell the reason; what is on demand is not pushed for this reason either."""
         person = channel.person
-        asks = before.delivery is Delivery.POLL
+        asks = before.delivery is DeliveryMode.POLL
         if channel.delivery is None:
-            waited = self.waves.withdraw(person, outbox)
+            waited = self.paced.withdraw(person, outbox)
             had = waited if waited is not None else ASKS if asks else before.body
             if not is_news(channel, had):
                 return
             if outbox.ready:
-                self._ticks.send(channel, [outbox])
+                self._flush.send(channel, [outbox])
             else:
                 outbox.misses(channel, had)
-        elif channel.body != before.body and not (asks and channel.delivery is Delivery.POLL):
-            self.waves.add(person, [outbox], before.body, self._crowds.lasts(viewers(person)))
+        elif channel.body != before.body and not (asks and channel.delivery is DeliveryMode.POLL):
+            self.paced.add(person, [outbox], before.body, self._crowds.lasts(viewers(person)))
 
     def hasten(self, viewer: Person) -> None:
         """The turn of those who are active comes first."""
         if self._is_active(viewer.user):
-            for outbox in viewer.outboxes:
-                self.waves.hasten(outbox)
+            for outbox in viewer.watchers.outboxes:
+                self.paced.hasten(outbox)
 
     def _is_active(self, user: str) -> bool:
         viewer = self._people.find(user)
-        return viewer is not None and viewer.presence.active
+        return viewer is not None and viewer.record.presence.active
 
     def _tell(self, person: Person, told: Told) -> None:
         """A part of a wave: what there is to see now, under the rules of now."""
         ready: dict[Channel, list[Outbox]] = {}
         for outbox, had in told:
-            channel = next((c for c in person.channels if outbox in c.outboxes), None)
+            channel = next((c for c in person.watchers.channels if outbox in c.outboxes), None)
             if channel is None or not is_news(channel, had):
                 continue
             if outbox.ready:
@@ -97,4 +98,4 @@ class Popular:
             else:
                 outbox.misses(channel, had)
         for channel, outboxes in ready.items():
-            self._ticks.send(channel, outboxes)
+            self._flush.send(channel, outboxes)

@@ -19,13 +19,11 @@ from collections.abc import Iterable
 
 from herenow.core.model import OwnView
 from herenow.core.visibility import Kind, seen_by_oneself
-from herenow.kit.clock import Clock
-from herenow.node.delivery.channels import Channel, Channels, is_news
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.delivery.top_targets import FanOut
-from herenow.node.delivery.viewer_sets import Audience, Audiences
-from herenow.node.metrics import Metrics
-from herenow.node.people import People, Person
+from herenow.node.context import Context
+from herenow.node.delivery.channels import Channels, is_news
+from herenow.node.delivery.top_targets import TopTargets
+from herenow.node.delivery.viewer_sets import SharedViewerSets, ViewerSet
+from herenow.node.people import ChangeSet, Channel, Outbox, Person
 from herenow.wire.shapes import self_body, self_frame
 
 _TRUTH = Kind.TRUTH  # an attribute of an enum is slow to get
@@ -47,15 +45,6 @@ class _Touched:
         """Who was not resting, and has been sent the new body."""
 
 
-class News:
-    """What changed in a tick for the same viewers. Each is itself, however equal: cheap to find again."""
-
-    __slots__ = ("channels",)
-
-    def __init__(self, channels: tuple[Channel, ...]) -> None:
-        self.channels = channels
-
-
 class _Joint:
     """One frame for everybody who has just these channels to hear of."""
 
@@ -67,22 +56,20 @@ class _Joint:
         self.times = 0
 
 
-class Ticks:
-    def __init__(
-        self, people: People, channels: Channels, clock: Clock, metrics: Metrics, flush_every: float
-    ) -> None:
-        """`flush_every` in seconds; 0: the tick adapts itself."""
-        self._people = people
+class FlushScheduler:
+    def __init__(self, context: Context, channels: Channels) -> None:
+        self._people = context.people
         self._channels = channels
-        self._clock = clock
-        self._metrics = metrics
-        self.fan_out = FanOut(clock)
-        self.audiences = Audiences()
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self.top_targets = TopTargets(context.clock)
+        self.viewer_sets = SharedViewerSets()
+        flush_every = context.settings.flush_every
         self._adaptive = flush_every == 0
         self._tick = flush_every or CALM_TICK
         self._cooling: list[Outbox] = []
         self.touched: dict[Channel, _Touched] = {}
-        self._resting: set[Audience] = set()
+        self._resting: set[ViewerSet] = set()
         """Nobody of these is ready before the tick ends."""
         self._paused: set[Outbox] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -101,10 +88,10 @@ class Ticks:
         """Who is to be sent to now, and then rests as all the others."""
         if not self._cooling and not self._paused:
             return list(channel.outboxes)
-        if self._resting and self.audiences.of(channel) in self._resting:
+        if self._resting and self.viewer_sets.of(channel) in self._resting:
             return []
         ready = [outbox for outbox in channel.outboxes if outbox.ready]
-        if not ready and (audience := self.audiences.of(channel)) is not None:
+        if not ready and (audience := self.viewer_sets.of(channel)) is not None:
             self._resting.add(audience)
         return ready
 
@@ -138,11 +125,11 @@ class Ticks:
 
     def tell_own(self, person: Person) -> None:
         """The user's own devices stay in step. Compared by hash: a body each would be the largest thing we keep."""
-        own = seen_by_oneself(person.presence)
-        had, person.own_view = person.own_view, hash(own)
-        if had is None or had == person.own_view:
+        own = seen_by_oneself(person.record.presence)
+        had, person.watchers.own_view = person.watchers.own_view, hash(own)
+        if had is None or had == person.watchers.own_view:
             return
-        for outbox in list(person.outboxes):
+        for outbox in list(person.watchers.outboxes):
             if not outbox.hears_own:
                 continue
             if outbox.ready:
@@ -185,7 +172,7 @@ class Ticks:
     def relax(self) -> None:
         """Now and then: while it is calm, nothing is kept of who has the same viewers."""
         if self._timer is None:
-            self.audiences.forget()
+            self.viewer_sets.forget()
 
     def close(self) -> None:
         if self._timer is not None:
@@ -214,7 +201,7 @@ class Ticks:
         self._gather()
         self._resting.clear()
         cooling, self._cooling = self._cooling, []
-        joints: dict[tuple[News | Channel, ...], _Joint] = {}
+        joints: dict[tuple[ChangeSet | Channel, ...], _Joint] = {}
         for outbox in cooling:
             if outbox.closed or outbox.paused_at is not None:
                 continue
@@ -233,30 +220,30 @@ class Ticks:
     def _gather(self) -> None:
         """What each of those who rest has not heard of. Compared once per channel, not per viewer."""
         touched, self.touched = self.touched, {}
-        alike: dict[Audience, list[Channel]] = {}
+        alike: dict[ViewerSet, list[Channel]] = {}
         for channel, change in touched.items():
             if channel.body == change.had:
                 continue
-            audience = None if change.told else self.audiences.of(channel)
+            audience = None if change.told else self.viewer_sets.of(channel)
             if audience is not None:
                 alike.setdefault(audience, []).append(channel)
             else:
                 told = change.told
-                _give([outbox for outbox in channel.outboxes if outbox not in told], News((channel,)))
+                _give([outbox for outbox in channel.outboxes if outbox not in told], ChangeSet((channel,)))
         for audience, channels in alike.items():
-            _give(audience, News(tuple(channels)))
+            _give(audience, ChangeSet(tuple(channels)))
         for outbox in self._paused:  # their turn comes later, when this is the past
             for news in outbox.unheard or ():
                 for channel in news.channels:
                     outbox.misses(channel, touched[channel].had)
             outbox.unheard = None
 
-    def _flush(self, outbox: Outbox, joints: dict[tuple[News | Channel, ...], _Joint]) -> None:
+    def _flush(self, outbox: Outbox, joints: dict[tuple[ChangeSet | Channel, ...], _Joint]) -> None:
         """Connections that watch the same people mostly have the same to hear of: one frame for all of them."""
         if outbox.had_own is not None:
             self._flush_own(outbox)
         unheard, outbox.unheard = outbox.unheard or (), None
-        missed: tuple[News | Channel, ...] = tuple(unheard)
+        missed: tuple[ChangeSet | Channel, ...] = tuple(unheard)
         if outbox.dirty:
             dirty, outbox.dirty = outbox.dirty, None
             missed = tuple(c for c, had in dirty.items() if is_news(c, had))
@@ -272,12 +259,12 @@ class Ticks:
     def _flush_own(self, outbox: Outbox) -> None:
         had, outbox.had_own = outbox.had_own, None
         person = self._people.find(outbox.user)
-        if person is not None and person.own_view != had:
-            self.send_own(outbox, seen_by_oneself(person.presence))
+        if person is not None and person.watchers.own_view != had:
+            self.send_own(outbox, seen_by_oneself(person.record.presence))
 
-    def _joint(self, missed: tuple[News | Channel, ...]) -> _Joint:
+    def _joint(self, missed: tuple[ChangeSet | Channel, ...]) -> _Joint:
         """By id: an order of events would tell why somebody looks different."""
-        channels = [c for each in missed for c in (each.channels if isinstance(each, News) else (each,))]
+        channels = [c for each in missed for c in (each.channels if isinstance(each, ChangeSet) else (each,))]
         channels.sort(key=_by_id)
         return _Joint(channels, self._channels.joint_frame(channels))
 
@@ -287,9 +274,9 @@ class Ticks:
         self._metrics.frames += sent
         self._metrics.deliveries += sent
         if channel.sight.kind is not _TRUTH:
-            self.fan_out.count(channel.person.user, sent)
+            self.top_targets.count(channel.person.user, sent)
         if channel.delivery is None:  # others are late on purpose
-            late = self._clock.monotonic() - channel.person.changed_at
+            late = self._clock.monotonic() - channel.person.watchers.changed_at
             self._metrics.delivery_seconds.observe(max(0.0, late), sent)
 
     def _count_flushed(self, joints: Iterable[_Joint], now: float) -> None:
@@ -299,9 +286,9 @@ class Ticks:
             self._metrics.deliveries += count * len(joint.channels)
             for channel in joint.channels:
                 if channel.sight.kind is not _TRUTH:
-                    self.fan_out.count(channel.person.user, count)
+                    self.top_targets.count(channel.person.user, count)
                 if channel.delivery is None:
-                    late = max(0.0, now - channel.person.changed_at)
+                    late = max(0.0, now - channel.person.watchers.changed_at)
                     self._metrics.delivery_seconds.observe(late, count)
 
     def _adapt(self, took: float) -> None:
@@ -315,7 +302,7 @@ class Ticks:
             self._tick = max(CALM_TICK, self._tick / 1.5)
 
 
-def _give(outboxes: Iterable[Outbox], news: News) -> None:
+def _give(outboxes: Iterable[Outbox], news: ChangeSet) -> None:
     for outbox in outboxes:
         if outbox.unheard is None:
             outbox.unheard = [news]

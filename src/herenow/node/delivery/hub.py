@@ -6,88 +6,76 @@ Answers: somebody's record changed; which connections of this node must hear of 
         ─▶ ticks       who is ready is told at once, the others at the end of a tick
         ─▶ popular     whom very many watch: in waves, or when viewers ask
 
-What a node that cannot keep up gives up (`core.shedding`) waits here until it can.
+What a node that cannot keep up gives up (`core.limits`) waits here until it can.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from herenow.core.pacing import Crowds, Delivery
-from herenow.core.shedding import Shed, may_wait
-from herenow.core.visibility import Sight, seen_by_oneself
-from herenow.kit.clock import Clock
+from herenow.core.limits import DeliveryMode, Shed, may_wait
+from herenow.core.visibility import ViewScope, seen_by_oneself
 from herenow.kit.idset import NO_IDS, among, having, lacking
-from herenow.node.delivery.channels import Channel, Channels, is_news, viewers, watched_by
-from herenow.node.delivery.fanout import Popular
-from herenow.node.delivery.flush import Ticks
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.metrics import Metrics
-from herenow.node.people import People, Person
+from herenow.node.context import Context
+from herenow.node.delivery.channels import Channels, is_news, viewers, watched_by
+from herenow.node.delivery.fanout import FanoutPolicy
+from herenow.node.delivery.flush import FlushScheduler
+from herenow.node.people import Channel, Outbox, Person, without
 
 CATCH_UP = 0.05
 """Seconds at a time that go into sending what waited while the node was late."""
 
 
 class Hub:
-    def __init__(
-        self,
-        people: People,
-        channels: Channels,
-        clock: Clock,
-        metrics: Metrics,
-        flush_every: float = 0.0,
-        crowds: Crowds | None = None,
-    ) -> None:
-        """`flush_every` in seconds; 0: the tick adapts itself."""
-        self._people = people
+    def __init__(self, context: Context, channels: Channels) -> None:
+        self._people = context.people
         self._channels = channels
-        self._clock = clock
-        self._metrics = metrics
-        self._ticks = Ticks(people, channels, clock, metrics, flush_every)
-        self._popular = Popular(people, channels, self._ticks, crowds or Crowds())
-        self._waves = self._popular.waves
-        self.fan_out = self._ticks.fan_out
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._flush = FlushScheduler(context, channels)
+        self._fanout = FanoutPolicy(context.people, channels, self._flush, context.settings.crowds)
+        self._paced = self._fanout.paced
+        self.top_targets = self._flush.top_targets
         self._shed = Shed.NOTHING
         self._overdue: list[Channel] = []
         """Those among the channels that are behind, whom the present level may not give up."""
 
     def close(self) -> None:
-        self._ticks.close()
-        self._waves.close()
+        self._flush.close()
+        self._paced.close()
 
     # Watching
 
-    def watch(self, outbox: Outbox, wanted: Sequence[tuple[Person, Sight]]) -> list[Channel]:
+    def watch(self, outbox: Outbox, wanted: Sequence[tuple[Person, ViewScope]]) -> list[Channel]:
         """From now on this connection gets what changes about these people, each named once. The caller sends the
         channels' bodies first, in this very step, so that clean means up to date."""
         watching = among(outbox.watching, [person.user for person, _ in wanted])
         new, channels = list[str](), list[Channel]()
         # Of fifty who are watched at once nearly all are plain cases, for which not even a call is needed.
-        behind, deliveries, few = self._channels.behind, self._channels.deliveries, self._popular.few
-        touched, alike = self._ticks.touched, self._ticks.audiences.alike
-        waves = self._waves.under_way
+        behind, deliveries, few = self._channels.behind, self._channels.deliveries, self._fanout.few
+        touched, alike = self._flush.touched, self._flush.viewer_sets.alike
+        waves = self._paced.under_way
         try:
             for person, sight in wanted:
                 user = person.user
                 if user in watching:
-                    self.resight(outbox, person, sight)
-                shared = person.channels
+                    self.change_scope(outbox, person, sight)
+                shared = person.watchers.channels
                 if len(shared) == 1 and shared[0].sight is sight and not behind:
                     [channel] = shared
                 else:
                     channel = self._channel(person, sight)
                 if channel in touched:
-                    self._ticks.remember(channel)
+                    self._flush.remember(channel)
                 if user not in watching:
                     new.append(user)
                     channel.add(outbox)
                     if channel in alike:
-                        self._ticks.audiences.changed(channel)
-                if deliveries or len(channel.outboxes) > few or len(person.channels) > 1:
-                    self._popular.choose(person)
+                        self._flush.viewer_sets.changed(channel)
+                if deliveries or len(channel.outboxes) > few or len(person.watchers.channels) > 1:
+                    self._fanout.choose(person)
                 if waves:
-                    self._waves.withdraw(person, outbox)
+                    self._paced.withdraw(person, outbox)
                 if outbox.dirty:
                     outbox.heard(channel)
                 channels.append(channel)
@@ -109,50 +97,57 @@ class Hub:
         channel = watched_by(outbox, person)
         if outbox.dirty:
             outbox.heard(channel)
-        if self._waves:
-            self._waves.withdraw(person, outbox)
+        if self._paced:
+            self._paced.withdraw(person, outbox)
         self._leave(outbox, channel)
-        self._popular.choose(person)
+        self._fanout.choose(person)
 
-    def resight(self, outbox: Outbox, person: Person, sight: Sight) -> None:
+    def change_scope(self, outbox: Outbox, person: Person, sight: ViewScope) -> None:
         """The rules now give this viewer another view of the same target: it hears of it if that looks different."""
         old = watched_by(outbox, person)
         if old.sight == sight:
             return
-        person.changed_at = self._clock.monotonic()
-        self._ticks.remember(old)
+        self.mark_changed(person)
+        self._flush.remember(old)
         missed = outbox.heard(old)
         new = self._channel(person, sight)
-        self._ticks.remember(new)
+        self._flush.remember(new)
         self._join(outbox, new)
         self._leave(outbox, old)
         if missed is None:
-            self._popular.offer(outbox, new, old)
+            self._fanout.offer(outbox, new, old)
         elif is_news(new, missed):
             outbox.misses(new, missed)
-        self._popular.choose(person)
+        self._fanout.choose(person)
 
     def join_own(self, outbox: Outbox, person: Person) -> None:
         """A user's own connection gets `presence.self`, now and after any change."""
         if outbox.hears_own or outbox.closed:
             return
-        own = seen_by_oneself(person.presence)
-        if not any(other.hears_own for other in person.outboxes):  # else it is kept by `publish`
-            person.own_view = hash(own)
+        own = seen_by_oneself(person.record.presence)
+        if not any(other.hears_own for other in person.watchers.outboxes):  # else it is kept by `publish`
+            person.watchers.own_view = hash(own)
         outbox.hears_own = True
-        self._ticks.send_own(outbox, own)
+        self._flush.send_own(outbox, own)
+
+    def add_outbox(self, person: Person, outbox: Outbox) -> None:
+        """A connection of this user, who is the viewer in it."""
+        person.watchers.outboxes += (outbox,)
 
     def forget(self, outbox: Outbox) -> None:
-        """The connection is gone: so is its interest, everywhere."""
+        """The connection is gone: it watches nobody any more."""
         outbox.closed = True
-        self._ticks.forget(outbox)
+        viewer = self._people.find(outbox.user)
+        if viewer is not None and outbox in viewer.watchers.outboxes:
+            viewer.watchers.outboxes = without(viewer.watchers.outboxes, outbox)
+        self._flush.forget(outbox)
         outbox.dirty = None
         watched, outbox.watching = outbox.watching, NO_IDS
         for user in watched:
             self._look_away(outbox, user)
 
-    def _channel(self, person: Person, sight: Sight) -> Channel:
-        for channel in person.channels:
+    def _channel(self, person: Person, sight: ViewScope) -> Channel:
+        for channel in person.watchers.channels:
             if channel.sight is sight or channel.sight == sight:
                 if channel in self._channels.behind:  # who comes now gets the truth, and so does everybody
                     self._show(channel)
@@ -161,15 +156,19 @@ class Hub:
 
     def _join(self, outbox: Outbox, channel: Channel) -> None:
         channel.add(outbox)
-        self._ticks.audiences.changed(channel)
+        self._flush.viewer_sets.changed(channel)
 
     def _leave(self, outbox: Outbox, channel: Channel) -> None:
         channel.remove(outbox)
-        self._ticks.audiences.changed(channel)
+        self._flush.viewer_sets.changed(channel)
         if not channel.outboxes:
             self._channels.drop(channel)
 
     # Changes
+
+    def mark_changed(self, person: Person) -> None:
+        """Note the time of a change that will be published: the latency histogram counts from here."""
+        person.watchers.changed_at = self._clock.monotonic()
 
     def publish(self, person: Person) -> None:
         """Something about this person may look different now."""
@@ -181,24 +180,26 @@ class Hub:
             return
         self._channels.set_stale(shard, stale=stale)
         for person in self._people.in_shard(shard):
-            if person.channels and (person.stands or not person.unpublished):  # else it is decided first
-                person.changed_at = self._clock.monotonic()  # what is told now is news of now
+            if person.watchers.channels and (
+                person.matches_record or not person.unpublished
+            ):  # else it is decided first
+                self.mark_changed(person)
                 self._publish(person, self._show)  # no matter what an overloaded node gives up
 
     def new_day(self) -> None:
         """Called now and then: who looks different since midnight is told."""
         for channel in self._channels.new_day():
-            channel.person.changed_at = self._clock.monotonic()
+            self.mark_changed(channel.person)
             self._refresh(channel)
 
     def _publish(self, person: Person, show: Callable[[Channel], None]) -> None:
-        person.unpublished = False
-        for channel in person.channels:
+        person.watchers.published = person.record.revision
+        for channel in person.watchers.channels:
             show(channel)
-        if person.outboxes:
-            self._ticks.tell_own(person)
-            if self._waves:
-                self._popular.hasten(person)
+        if person.watchers.outboxes:
+            self._flush.tell_own(person)
+            if self._paced:
+                self._fanout.hasten(person)
 
     def _refresh(self, channel: Channel) -> None:
         if not self._shed or not self._may_wait(channel):
@@ -213,9 +214,9 @@ class Hub:
         if channel.body == had:
             return
         if channel.delivery is None:
-            self._ticks.tell(channel, had)
-        elif channel.delivery is Delivery.PACED:
-            self._popular.pace(channel, had)
+            self._flush.tell(channel, had)
+        elif channel.delivery is DeliveryMode.PACED:
+            self._fanout.pace(channel, had)
 
     # A node that is late
 
@@ -231,7 +232,7 @@ class Hub:
 
     def catch_up(self) -> None:
         """A little at a time, or the node would be late again. Called a few times a second."""
-        self._ticks.relax()
+        self._flush.relax()
         until = self._clock.monotonic() + CATCH_UP
         while self._overdue:
             channel = self._overdue.pop()
@@ -246,14 +247,14 @@ class Hub:
     # A peer that does not read
 
     def pause(self, outbox: Outbox) -> None:
-        self._ticks.pause(outbox)
+        self._flush.pause(outbox)
 
     def resume(self, outbox: Outbox) -> None:
-        self._ticks.resume(outbox)
+        self._flush.resume(outbox)
 
     def stuck(self, stuck_after: float) -> list[Outbox]:
         """Who has not read for so long."""
-        return self._ticks.stuck(stuck_after)
+        return self._flush.stuck(stuck_after)
 
     # What operators are told
 
@@ -271,11 +272,11 @@ class Hub:
         return 0 if person is None else viewers(person)
 
     @property
-    def popular(self) -> dict[Delivery, int]:
+    def popular(self) -> dict[DeliveryMode, int]:
         """How many people are delivered in which way, if not at once."""
         ways = list(self._channels.deliveries.values())
-        return {delivery: ways.count(delivery) for delivery in Delivery}
+        return {delivery: ways.count(delivery) for delivery in DeliveryMode}
 
     @property
     def paced_waiting(self) -> int:
-        return self._waves.waiting
+        return self._paced.waiting

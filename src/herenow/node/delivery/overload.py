@@ -3,7 +3,7 @@
 The loop does one thing at a time, so its lateness is what every client feels, whatever the cause: too many frames, too
 large a fan-out, a machine that gives its time to others. The worst of late counts and fades from look to look, so that a
 level holds for a second or two after its cause and a single slow moment is soon forgotten. What is given up at which
-lateness stands in `core.shedding`.
+lateness stands in `core.limits`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import structlog
 
-from herenow.core.shedding import Shed, level
+from herenow.core.limits import Shed, shed_level
 from herenow.kit.clock import Clock
 
 FADE = 0.6
@@ -40,7 +40,7 @@ class Overload:
         late = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at - self._every)
         self._looked_at = now
         self.late = max(min(late, WORST), self.late * FADE)
-        present, self.level = self.level, level(self.level, self.late)
+        present, self.level = self.level, shed_level(self.level, self.late)
         if self.level is not present:
             log.warning("overload", given_up=self.level.name.lower(), late=round(self.late, 3))
             self._on_level(self.level)

@@ -5,7 +5,7 @@ Does not know how they are told, nor what they are shown: that is looked up when
 forbidden waits here.
 
 One change to fifty thousand sockets is a third of a second of nothing else. Spread over ten seconds it is a thirtieth of
-the node. A viewer's turn comes so long after something changed for them as their place says (`core.pacing`), and once
+the node. A viewer's turn comes so long after something changed for them as their place says (`core.limits`), and once
 they were told, not again before as much time has passed as a wave takes. Both count from what that viewer heard, not from
 what others did: a wave for others, in which this viewer has no part, leaves no trace. Who changes again while viewers
 wait is told to them once, as of their turn.
@@ -19,9 +19,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from herenow.core.pacing import place
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.people import Person
+from herenow.core.limits import wave_position
+from herenow.node.people import Outbox, Person
 
 SLICE = 0.05
 """Seconds between two parts of a wave."""
@@ -33,7 +32,7 @@ Told = list[tuple[Outbox, bytes]]
 """Who is told now, and what they had."""
 
 
-class Waves:
+class PacedDelivery:
     def __init__(self, is_active: Callable[[str], bool], tell: Callable[[Person, Told], None]) -> None:
         """`is_active(user)`: somebody looks at one of their screens."""
         self._is_active = is_active
@@ -97,7 +96,7 @@ class Waves:
 
     def _turn(self, person: Person, wave: _Wave, outbox: Outbox, slices: int, now: int) -> int:
         """The slice in which it is told, entered into the calendar."""
-        where = place(outbox.user, person.user, active=self._is_active(outbox.user))
+        where = wave_position(outbox.user, person.user, active=self._is_active(outbox.user))
         turn = max(now + 1 + int(where * slices), wave.rests.get(outbox, 0))
         self._calendar.setdefault(turn, []).append((person, outbox))
         return turn

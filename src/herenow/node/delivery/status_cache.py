@@ -7,27 +7,26 @@ what was encoded of it is found by looking, not by comparing. Who may see what i
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from herenow.core.model import Presence
-from herenow.core.visibility import Sight, seen
+from herenow.core.visibility import ViewScope, seen
+from herenow.kit.lru import Lru
 from herenow.wire.shapes import status_body
 
 USERS = 50_000
 SIGHTS = 4
 """Of one user, the latest: mostly there are one or two, a service's and that of contacts."""
 
-_Kept = tuple[Sight, Presence, bool, int, bytes]
+_Kept = tuple[ViewScope, Presence, bool, int, bytes]
 
 
-class Bodies:
+class StatusCache:
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[_Kept, ...]] = OrderedDict()
+        self._kept: Lru[str, tuple[_Kept, ...]] = Lru(USERS)
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def body(self, user: str, sight: Sight, presence: Presence, today: int, *, stale: bool) -> bytes:
+    def body(self, user: str, sight: ViewScope, presence: Presence, today: int, *, stale: bool) -> bytes:
         """`today`: see `visibility.day_of`. `stale`: nobody knows whether it is still so."""
         kept = self._kept.get(user, ())
         for by, shown, said_stale, day, body in kept:
@@ -39,7 +38,5 @@ class Bodies:
                 return body
         body = status_body(user, seen(presence, sight, today), stale=stale)
         others = [each for each in kept if each[0] != sight]
-        self._kept[user] = ((sight, presence, stale, today, body), *others[: SIGHTS - 1])
-        if len(self._kept) > USERS:
-            self._kept.popitem(last=False)
+        self._kept.put(user, ((sight, presence, stale, today, body), *others[: SIGHTS - 1]))
         return body

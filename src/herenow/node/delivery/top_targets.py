@@ -19,7 +19,7 @@ MOST = 50_000
 """People in a window: a few megabytes."""
 
 
-class FanOut:
+class TopTargets:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._began = clock.monotonic()

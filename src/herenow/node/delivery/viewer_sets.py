@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from herenow.node.delivery.channels import Channel
-    from herenow.node.delivery.outbox import Outbox
+    from herenow.node.people import Channel, Outbox
 
 MANY = 100
 """Viewers from which on a set of them pays."""
@@ -22,42 +21,42 @@ MANY = 100
 MOST = 100
 """Different sets at a time."""
 
-Audience = frozenset["Outbox"]
+ViewerSet = frozenset["Outbox"]
 """Equal ones are one object, so that telling them apart costs nothing."""
 
 
-class Audiences:
+class SharedViewerSets:
     def __init__(self) -> None:
-        self.alike: dict[Channel, Audience] = {}
+        self.alike: dict[Channel, ViewerSet] = {}
         """Whose viewers were compared, and nobody came or went since."""
-        self._known: dict[Audience, _Known] = {}
+        self._known: dict[ViewerSet, _Known] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def of(self, channel: Channel) -> Audience | None:
+    def of(self, channel: Channel) -> ViewerSet | None:
         """Its viewers; None: they are few, or of one kind too many."""
-        audience = self.alike.get(channel)
-        if audience is not None or len(channel.outboxes) < MANY:
-            return audience
-        audience = frozenset(channel.outboxes)
-        known = self._known.get(audience)
+        shared = self.alike.get(channel)
+        if shared is not None or len(channel.outboxes) < MANY:
+            return shared
+        viewers = frozenset(channel.outboxes)
+        known = self._known.get(viewers)
         if known is None:
             if len(self._known) >= MOST:
                 return None
-            known = self._known[audience] = _Known(audience)
+            known = self._known[viewers] = _Known(viewers)
         known.channels += 1
-        self.alike[channel] = known.audience
-        return known.audience
+        self.alike[channel] = known.viewers
+        return known.viewers
 
     def changed(self, channel: Channel) -> None:
         """Somebody looks at it, or away."""
-        audience = self.alike.pop(channel, None)
-        if audience is not None:
-            known = self._known[audience]
+        shared = self.alike.pop(channel, None)
+        if shared is not None:
+            known = self._known[shared]
             known.channels -= 1
             if not known.channels:
-                del self._known[audience]
+                del self._known[shared]
 
     def forget(self) -> None:
         self.alike.clear()
@@ -65,10 +64,10 @@ class Audiences:
 
 
 class _Known:
-    """An audience, and how many channels have it."""
+    """A set of viewers, and the number of channels that have exactly these."""
 
-    __slots__ = ("audience", "channels")
+    __slots__ = ("channels", "viewers")
 
-    def __init__(self, audience: Audience) -> None:
-        self.audience = audience
+    def __init__(self, viewers: ViewerSet) -> None:
+        self.viewers = viewers
         self.channels = 0

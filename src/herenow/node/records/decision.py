@@ -1,4 +1,4 @@
-"""What was decided about somebody, by what, and what others must hear of it. Values and functions: `decide` does it."""
+"""What was decided about a user, from which inputs, and what other nodes must be told of it. Values and pure functions."""
 
 from __future__ import annotations
 
@@ -10,43 +10,49 @@ from herenow.core.sessions import later
 from herenow.core.settle import Edit, Held, Outcome, Timings
 from herenow.core.values import replace
 from herenow.core.visibility import status_in_public
-from herenow.node.people import Ask, HeldSession, Person
+from herenow.node.deadlines import CLOCK_SKEW
+from herenow.node.people import LocalSession, PendingEdit, Person, newest_missing
 from herenow.ports import Write
 
 
-class Weighed:
-    """What is to be done about somebody, and what that was decided by."""
+class Decision:
+    """The outcome of one call of the core for one user, with the inputs it was computed from."""
 
-    __slots__ = ("asks", "before", "epoch", "expected", "held", "outcome", "person", "unsaved", "write")
+    __slots__ = ("before", "edits", "epoch", "expected", "held", "outcome", "person", "unsaved", "write")
 
     def __init__(
         self,
         person: Person,
         outcome: Outcome,
         epoch: str,
-        held: list[tuple[HeldSession, Held]],
-        asks: tuple[Ask, ...],
+        held: list[tuple[LocalSession, Held]],
+        edits: tuple[PendingEdit, ...],
     ) -> None:
         self.person = person
-        self.before = person.presence
-        self.expected = person.record
+        self.before = person.record.presence
+        self.expected = person.record.stored
         self.outcome = outcome
         self.epoch = epoch
         self.held = held
-        self.asks = asks
+        self.edits = edits
         self.unsaved = False
-        """The ledger must hear of it."""
+        """True: the ledger must save it."""
         self.write: Write
-        """Made when it is committed."""
+        """Set by `DecisionSteps.prepare`."""
+
+    @property
+    def changes_record(self) -> bool:
+        return self.outcome.presence is not self.before
 
 
-def as_it_is(presence: Presence, now: int, timings: Timings) -> Presence:
+def NO_EDIT(presence: Presence, now: int, timings: Timings) -> Presence:  # noqa: N802 - a constant
+    """The edit that changes nothing: waiting for it is waiting for everything requested before."""
     return presence
 
 
 def restored(person: Person) -> list[Edit]:
-    """What was chosen and lost is chosen again, unless something else was chosen since; and who was seen was seen."""
-    lost = person.lost
+    """Edits that write again the choice and the last seen that the store lost, unless the user chose anew since."""
+    lost = person.record.store_lacks
     if lost is None:
         return []
 
@@ -61,14 +67,24 @@ def restored(person: Person) -> list[Edit]:
     return [restore]
 
 
-def says_something(outcome: Outcome, asks: Iterable[Ask]) -> bool:
-    """Somebody takes it for an answer that nothing had to change."""
-    return bool(outcome.refused) or any(ask.edit is not as_it_is for ask in asks)
+def kept_after_deletion(lost: Presence, erased: int) -> Presence | None:
+    """The part of what the store lost that is younger than a deletion, beyond the clock difference of two nodes."""
+    chosen = lost if lost.chosen >= erased + CLOCK_SKEW else _NOBODY
+    seen = lost.last_seen if (lost.last_seen or 0) >= erased + CLOCK_SKEW else None
+    return newest_missing(_NOBODY, replace(chosen, last_seen=seen))
+
+
+_NOBODY = Presence()
+
+
+def answers_caller(outcome: Outcome, edits: Iterable[PendingEdit]) -> bool:
+    """True if a caller will take "nothing had to change" for an answer: then the store must be read first."""
+    return bool(outcome.refused) or any(pending.edit is not NO_EDIT for pending in edits)
 
 
 def differ_in_stamps_only(before: Presence, after: Presence) -> bool:
-    """Then it need not be in the log. Everything else must be, news or not: other nodes decide by the record they know,
-    and one that is behind in stamps alone expects things too early, never too late."""
+    """True if the change need not be in the log. Every other change must be, visible or not: other nodes decide from the
+    record they know, and one with old time stamps acts too early, never too late."""
     if len(before.sessions) != len(after.sessions):
         return False
     for old, new in zip(before.sessions, after.sessions, strict=True):
@@ -77,6 +93,6 @@ def differ_in_stamps_only(before: Presence, after: Presence) -> bool:
     return before == replace(after, version=before.version, sessions=before.sessions)
 
 
-def note_of(before: Presence, after: Presence) -> bytes:
-    """Beside the record in the log: what others saw before and see now, for whoever counts."""
+def log_note(before: Presence, after: Presence) -> bytes:
+    """The byte beside the record in the log: public status before and after, from which users are counted."""
     return bytes((status_in_public(before) << 4 | status_in_public(after),))

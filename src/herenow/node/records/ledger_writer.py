@@ -24,13 +24,12 @@ from herenow.core.settle import droppable
 from herenow.core.values import Value
 from herenow.core.visibility import status_in_public
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
-from herenow.kit.clock import Clock
-from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
-from herenow.node.metrics import Metrics
-from herenow.node.people import People
-from herenow.node.records.authority import new_epoch
-from herenow.node.records.pages import pages
-from herenow.ports import Choice, Engine, Ledger
+from herenow.kit.deadline import read_within, write_within
+from herenow.node.authority import new_epoch
+from herenow.node.context import Context
+from herenow.node.deadlines import LEDGER_DEADLINE
+from herenow.node.records.paging import pages
+from herenow.ports import Choice
 
 BACKLOG = 200_000
 """Rows kept in memory while the ledger is away: about 100 MB. Beyond it the marks in the store must do."""
@@ -62,29 +61,19 @@ class _Row(Value, frozen=True):
     presence: Presence
 
 
-class Recorder:
-    def __init__(
-        self,
-        engine: Engine,
-        ledger: Ledger,
-        people: People,
-        clock: Clock,
-        metrics: Metrics,
-        *,
-        flush_every: float = 1.0,
-        embedded: bool = False,
-    ) -> None:
-        self._engine = engine
-        self._ledger = ledger
-        self._people = people
-        self._clock = clock
-        self._metrics = metrics
-        self._flush_every = flush_every
-        self._run = new_epoch() if embedded else None
+class LedgerWriter:
+    def __init__(self, context: Context) -> None:
+        self._people = context.people
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._engine = context.engine
+        self._ledger = context.ledger
+        self._flush_every = context.settings.ledger_flush
+        self._run = new_epoch() if context.settings.embedded else None
         self._rows: dict[str, _Row] = {}
         self._here: dict[str, bool] = {}
         self._wanted = asyncio.Event()
-        self._written: list[tuple[str, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[str, asyncio.Future[None]]] = []
         self._flushes = 0
         self._kept: dict[int, float] = {}
         """Shard → monotonic time until which no record leaves it."""
@@ -113,13 +102,13 @@ class Recorder:
             if was != is_here:
                 self._here[user] = is_here
 
-    async def written(self, user: str, patience: float = 1.0) -> None:
+    async def wait_saved(self, user: str, patience: float = 1.0) -> None:
         """Wait until the ledger has what was chosen, but not for long: it is accepted and kept all the same. While the
         ledger is known to be away, not at all."""
         if user not in self._rows or self.is_late:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._written.append((user, done))
+        self._waiting.append((user, done))
         self._wanted.set()
         try:
             async with asyncio.timeout(patience):
@@ -127,7 +116,7 @@ class Recorder:
         except TimeoutError:
             log.warning("ledger.late", backlog=len(self._rows))
         finally:
-            self._written = [each for each in self._written if each[1] is not done]
+            self._waiting = [each for each in self._waiting if each[1] is not done]
 
     async def run(self) -> None:
         """Flush when asked, or when it is time."""
@@ -159,7 +148,7 @@ class Recorder:
         """Say that this run still runs."""
         if self._run is not None:
             try:
-                await writing(self._ledger.stamp_run(self._run, self._clock.now()), LEDGER_DEADLINE)
+                await write_within(self._ledger.stamp_run(self._run, self._clock.now()), LEDGER_DEADLINE)
             except (Unavailable, UnknownOutcome):
                 self._metrics.ledger_errors += 1
 
@@ -186,7 +175,7 @@ class Recorder:
             await self.flush()
             if self._run is not None:
                 await self._see_off()
-                await writing(self._ledger.end_run(self._run), LEDGER_DEADLINE)
+                await write_within(self._ledger.end_run(self._run), LEDGER_DEADLINE)
         except HerenowError as error:
             log.warning("ledger.unavailable", error=str(error), backlog=len(self._rows))
 
@@ -195,7 +184,7 @@ class Recorder:
         async for part in pages(self._engine):
             last_seen = {user: _last_evidence(p) for user, p in part if p.sessions and not p.hidden}
             if last_seen:
-                await writing(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)
+                await write_within(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)
 
     async def _save(self, rows: dict[str, _Row]) -> None:
         last_seen = {
@@ -203,9 +192,9 @@ class Recorder:
         }
         choices = [_choice(user, row.presence) for user, row in rows.items() if row.presence.chosen]
         if last_seen:
-            await writing(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)
+            await write_within(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)
         if choices:
-            await writing(self._ledger.save_choices(choices), LEDGER_DEADLINE)
+            await write_within(self._ledger.save_choices(choices), LEDGER_DEADLINE)
         by_shard: dict[int, list[tuple[str, bytes, bool]]] = defaultdict(list)
         for user, row in rows.items():
             drop = droppable(row.presence)
@@ -214,7 +203,7 @@ class Recorder:
         await self._of_each({shard: self._let_go(shard, saved) for shard, saved in by_shard.items()})
 
     async def _let_go(self, shard: int, saved: list[tuple[str, bytes, bool]]) -> None:
-        await writing(self._engine.saved(shard, saved))
+        await write_within(self._engine.saved(shard, saved))
         self._left(saved)
 
     async def _of_each(self, calls: Mapping[int, Coroutine[Any, Any, None]]) -> None:
@@ -229,7 +218,7 @@ class Recorder:
             elif isinstance(result, BaseException):
                 raise result
 
-    def keep(self, shard: int) -> None:
+    def hold_drops(self, shard: int) -> None:
         """The shard may have lost something, and nodes offer what they know: what is newest must not leave it, or
         something older takes its place. It stays marked, and leaves later."""
         self._kept[shard] = self._clock.monotonic() + KEEP
@@ -241,8 +230,8 @@ class Recorder:
         """Whose record has just left the store: our next commit expects none."""
         for user, record, dropped in saved:
             person = self._people.find(user) if dropped else None
-            if person is not None and person.record == record:
-                person.record = None
+            if person is not None and person.record.stored == record:
+                person.record.stored = None
 
     async def _flush_marks(self) -> None:
         if self._run is None or not self._here:
@@ -251,7 +240,7 @@ class Recorder:
         here = [user for user, is_here in marks.items() if is_here]
         gone = [user for user, is_here in marks.items() if not is_here]
         try:
-            await writing(self._ledger.open_marks(self._run, here, gone), LEDGER_DEADLINE)
+            await write_within(self._ledger.open_marks(self._run, here, gone), LEDGER_DEADLINE)
         except (Unavailable, UnknownOutcome):
             self._here = marks | self._here
             raise
@@ -261,7 +250,7 @@ class Recorder:
         await self._of_each({shard: self._take_up(shard) for shard in range(self._engine.shards)})
 
     async def _take_up(self, shard: int) -> None:
-        for user, record in await reading(self._engine.unsaved(shard, PART)):
+        for user, record in await read_within(self._engine.unsaved(shard, PART)):
             if user in self._rows:
                 continue
             try:
@@ -271,10 +260,10 @@ class Recorder:
             self._rows[user] = _Row(shard, record, presence)
 
     def _tell(self, rows: dict[str, _Row]) -> None:
-        waiting, self._written = self._written, []
+        waiting, self._waiting = self._waiting, []
         for user, done in waiting:
             if user not in rows or user in self._rows:  # not yet, or there is something newer to write
-                self._written.append((user, done))
+                self._waiting.append((user, done))
             elif not done.done():
                 done.set_result(None)
 

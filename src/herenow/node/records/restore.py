@@ -13,7 +13,7 @@ from herenow.core.settle import Timings, wake_at
 from herenow.core.shards import shard_of
 from herenow.core.values import replace
 from herenow.kit.clock import Clock
-from herenow.node.records.reader import from_ledger
+from herenow.node.records.cold_cache import from_ledger
 from herenow.ports import Choice, Engine, Ledger, Offer
 
 AT_A_TIME = 1_000
@@ -21,7 +21,7 @@ AT_A_TIME = 1_000
 log = structlog.get_logger(__name__)
 
 
-async def take_over(engine: Engine, ledger: Ledger, clock: Clock, timings: Timings) -> None:
+async def restore_from_ledger(engine: Engine, ledger: Ledger, clock: Clock, timings: Timings) -> None:
     left = await ledger.close_runs()
     if left:
         log.info("run.closed", users=left)

@@ -15,12 +15,10 @@ from __future__ import annotations
 import asyncio
 
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
-from herenow.kit.clock import Clock
-from herenow.kit.deadline import DEADLINE, writing
-from herenow.kit.tasks import Tasks
-from herenow.node.metrics import Metrics
-from herenow.node.records.authority import OnLoss, Standing
-from herenow.ports import Batch, Conflict, Engine, Fenced, Write, Written
+from herenow.kit.deadline import DEADLINE, write_within
+from herenow.node.context import Context
+from herenow.node.records.events import RecordEvents
+from herenow.ports import Batch, Conflict, Fenced, Write, Written
 
 BATCH = 500
 """Writes per commit: what a store does in a few milliseconds, so that others get their turn."""
@@ -63,26 +61,16 @@ class _Lane:
 
 
 class Writer:
-    def __init__(
-        self,
-        engine: Engine,
-        standing: Standing,
-        clock: Clock,
-        tasks: Tasks,
-        metrics: Metrics,
-        on_loss: OnLoss,
-        *,
-        embedded: bool = False,
-    ) -> None:
-        """`embedded`: the store answers without waiting, so that nothing would gather behind a batch."""
-        self._engine = engine
-        self._standing = standing
-        self._clock = clock
-        self._tasks = tasks
-        self._metrics = metrics
-        self._on_loss = on_loss
-        self._embedded = embedded
-        self._lanes = [_Lane(shard) for shard in range(engine.shards)]
+    def __init__(self, context: Context, events: RecordEvents) -> None:
+        self._engine = context.engine
+        self._authority = context.authority
+        self._clock = context.clock
+        self._tasks = context.tasks
+        self._metrics = context.metrics
+        self._events = events
+        self._embedded = context.settings.embedded
+        """True: the store answers without waiting, so nothing would gather behind a batch."""
+        self._lanes = [_Lane(shard) for shard in range(context.engine.shards)]
 
     async def commit(self, shard: int, writes: tuple[Write, ...], epoch: str) -> Results:
         """All in one batch. `epoch` is the one the writes were decided under: they are not taken under another. Raises
@@ -103,15 +91,15 @@ class Writer:
         what it was given until now."""
         lane = self._lanes[shard]
         async with lane.turn:
-            await self._join(lane, lane.number + 1 if lane.epoch == self._standing.epoch else 1)
+            await self._join(lane, lane.number + 1 if lane.epoch == self._authority.epoch else 1)
 
     async def still_joined(self, shard: int) -> bool:
         """Is our row where we know it stood?"""
         lane = self._lanes[shard]
         async with lane.turn:
-            if lane.epoch != self._standing.epoch:
+            if lane.epoch != self._authority.epoch:
                 return False
-            row = await writing(self._engine.jump(shard, lane.epoch, lane.number))
+            row = await write_within(self._engine.jump(shard, lane.epoch, lane.number))
             return row is not None and row >= lane.number
 
     async def verify(self, shard: int) -> None:
@@ -134,7 +122,7 @@ class Writer:
     async def _ask_whether_it_has(self, lane: _Lane) -> HerenowError | None:
         """In its turn, which ends with this."""
         try:
-            if lane.epoch == self._standing.epoch:
+            if lane.epoch == self._authority.epoch:
                 await self._commit_batch(lane, ())
         except HerenowError as error:
             return error
@@ -142,7 +130,7 @@ class Writer:
             lane.turn.release()
         return None
 
-    async def verify_lately(self) -> None:
+    async def verify_recent(self) -> None:
         """All shards to which something was committed a short while ago: a failover loses writes without a word."""
         since = self._clock.monotonic() - VERIFY
         for lane in self._lanes:
@@ -165,7 +153,7 @@ class Writer:
     async def _commit_waiting(self, lane: _Lane) -> None:
         """Each waiting write gets its result or its error."""
         items = _batch_of(lane)
-        current = [item for item in items if item.epoch == self._standing.epoch]
+        current = [item for item in items if item.epoch == self._authority.epoch]
         try:
             results = await self._commit_batch(lane, tuple([w for item in current for w in item.writes]))
         except HerenowError as error:
@@ -184,14 +172,14 @@ class Writer:
             _fail(items, Unavailable("decided under an epoch that has ended"))
 
     async def _commit_batch(self, lane: _Lane, writes: tuple[Write, ...]) -> Results:
-        if not self._standing.holds_lease:
+        if not self._authority.holds_lease:
             raise Unavailable("this node's lease is in doubt")
-        if lane.epoch != self._standing.epoch:
+        if lane.epoch != self._authority.epoch:
             await self._join(lane, 0)
         batch = Batch(lane.shard, lane.epoch, lane.number, lane.number + 1, writes)
         self._metrics.commits += bool(writes)
         try:
-            result = await writing(self._engine.commit(batch))
+            result = await write_within(self._engine.commit(batch))
         except UnknownOutcome:
             self._metrics.doubtful += 1
             await self._resolve(lane, batch)
@@ -201,26 +189,26 @@ class Writer:
             raise Unavailable(f"shard {lane.shard} does not know this node's last commits")
         lane.number = batch.next
         if not result.settled:
-            self._on_loss(lane.shard, batch.next)
+            self._events.on_loss(lane.shard, batch.next)
         return result.results
 
     async def _join(self, lane: _Lane, number: int) -> None:
-        epoch = self._standing.epoch
+        epoch = self._authority.epoch
         await self._ask_in(lane.shard, epoch, number)
         lane.epoch, lane.number = epoch, number
 
     async def _ask_in(self, shard: int, epoch: str, number: int) -> None:
-        if not await writing(self._engine.join(shard, epoch, number)):
-            if epoch == self._standing.epoch:
-                self._standing.retired = True  # `lease` begins a new one
+        if not await write_within(self._engine.join(shard, epoch, number)):
+            if epoch == self._authority.epoch:
+                self._authority.retired = True  # `lease` begins a new one
             raise Unavailable(f"this node's epoch was ended in shard {shard}")
 
     async def _resolve(self, lane: _Lane, batch: Batch) -> None:
         """Bar the doubtful batch from running late, and learn whether the shard still has what we know of."""
         number = batch.next + 1
-        while batch.epoch == self._standing.epoch:
+        while batch.epoch == self._authority.epoch:
             try:
-                row = await writing(self._engine.jump(lane.shard, batch.epoch, number))
+                row = await write_within(self._engine.jump(lane.shard, batch.epoch, number))
                 lane.number = number
                 if row is None or row < batch.last:
                     await self._refused(lane, row)
@@ -231,11 +219,11 @@ class Writer:
     async def _refused(self, lane: _Lane, row: int | None) -> None:
         """The shard lost our writes; or we lost our lease and were retired, which is for `lease` to find out, or for the
         shard to say: then nothing is lost."""
-        if not self._standing.holds_lease or lane.epoch != self._standing.epoch:
+        if not self._authority.holds_lease or lane.epoch != self._authority.epoch:
             return
         if row is None:
             await self._ask_in(lane.shard, lane.epoch, 0)
-        self._on_loss(lane.shard, row)
+        self._events.on_loss(lane.shard, row)
 
 
 def _batch_of(lane: _Lane) -> list[_Waiting]:

@@ -14,12 +14,11 @@ import structlog
 
 from herenow.core.model import Idle, Session
 from herenow.core.sessions import idle_limit
-from herenow.core.settle import Timings
-from herenow.kit.clock import Clock
+from herenow.kit.loop_budget import LoopBudget
 from herenow.kit.wheel import Wheel
-from herenow.node.people import HeldSession, People, without
-from herenow.node.records.authority import Standing
-from herenow.node.records.decider import Decider
+from herenow.node.context import Context
+from herenow.node.people import LocalSession, without
+from herenow.node.records import Records
 
 MARGIN = 5_000
 """Milliseconds before a device falls idle in the record at which its holder commits fresher activity, so that no other
@@ -28,7 +27,7 @@ turn the wheel."""
 
 SLACK = 10
 """A process that stood still for longer than this part of `dead_after` has asked its sockets so late that their answers may
-be late as well. Whoever lives is asked after 1¾ `beat_every` at the latest (`gateway.sweep`), which is at most ⅞ of
+be late as well. Whoever lives is asked after 1¾ `beat_every` at the latest (`websocket.pinger`), which is at most ⅞ of
 `dead_after`: an eighth is left for us and for the network. A loop that is merely busy stays below."""
 
 STILL = 3_000
@@ -39,43 +38,38 @@ ROUNDS = 3
 """Turns of the event loop before whoever seems silent is looked at again: in each of them it reads tens of thousands of
 sockets, so that what had arrived is read by then."""
 
-PORTION = 200
-"""How many are lost in one turn of the loop, about 20 ms of work: ten thousand at once would hold it for seconds, and
+BUDGET = 200
+"""Sessions lost in one iteration of the loop, about 20 ms of work: ten thousand at once would hold it for seconds, and
 every other time-out with it."""
 
 AFTER_FAILURE = 1_000
 """Milliseconds until somebody is looked at again who could not be lost by a mistake of ours."""
 
+TURN = 0.25
+"""Seconds between two turns of the wheel."""
+
+OnSilent = Callable[[LocalSession, int], None]
+
 log = structlog.get_logger(__name__)
 
 
-class Silence:
-    def __init__(
-        self,
-        people: People,
-        decider: Decider,
-        standing: Standing,
-        clock: Clock,
-        timings: Timings,
-        every: float,
-    ) -> None:
-        """`every`: seconds between two turns."""
-        self._people = people
-        self._decider = decider
-        self._standing = standing
-        self._clock = clock
-        self._timings = timings
-        self._every = int(every * 1000)
-        self._wheel: Wheel[HeldSession] = Wheel(self._look)
+class LivenessMonitor:
+    def __init__(self, context: Context, records: Records) -> None:
+        self._people = context.people
+        self._clock = context.clock
+        self._timings = context.timings
+        self._authority = context.authority
+        self._records = records
+        self._every = int(TURN * 1000)
+        self._wheel: Wheel[LocalSession] = Wheel(self._look)
         self._turned_at: int | None = None
         self._still = (0, 0)
         """When this process last stood still: from, until."""
         self._patient_until = 0
-        self._suspects: list[HeldSession] = []
+        self._suspects: list[LocalSession] = []
         """Whose time has come by the wheel."""
         self._losing = False
-        self.on_silent: Callable[[HeldSession, int], None] = _nothing
-        """Called with a leased session and the time at which it is lost."""
+        self._budget = LoopBudget(BUDGET)
 
     def turn(self) -> None:
         """Look at those whose time has come; a few times a second."""
@@ -100,76 +94,75 @@ class Silence:
         """Somebody seems silent, and nobody is about to `lose` them."""
         return bool(self._suspects) and not self._losing
 
-    async def lose(self) -> None:
-        """Who seems silent, and is so after everything was read that has arrived. Whenever it is `suspicious`, but not by
-        the one who turns the wheel: it takes as long as it takes."""
+    async def lose(self, on_silent: OnSilent) -> None:
+        """Lose the sessions that seem silent and still are after everything that has arrived was read. Call when
+        `suspicious`, in a task of its own: it may take long. `on_silent`: called with a leased session and the time at
+        which it is lost."""
         self._losing = True
         try:
             for _ in range(ROUNDS):
                 await asyncio.sleep(0)
             suspects, self._suspects = self._suspects, []
-            for start in range(0, len(suspects), PORTION):
-                now = self._clock.now()
-                for session in suspects[start : start + PORTION]:
-                    self._look_for_sure(session, now)
-                await asyncio.sleep(0)
+            for session in suspects:
+                await self._budget.take()
+                self._look_for_sure(session, self._clock.now(), on_silent)
         finally:
             self._losing = False
 
-    def look_by(self, session: HeldSession, at: int) -> None:
+    def check_by(self, session: LocalSession, at: int) -> None:
         """Not later than this; an entry in the wheel that comes later is skipped then."""
-        if session.look_at is None or at < session.look_at:
-            session.look_at = at
+        if session.check_at is None or at < session.check_at:
+            session.check_at = at
             self._wheel.put(session, at)
 
-    def fresh_until(self, session: HeldSession, committed: Session) -> int:
+    def fresh_until(self, session: LocalSession, committed: Session) -> int:
         """From then on activity is news to a record in which the device is not idle."""
-        idle_after = idle_limit(session.person.presence, self._timings)
+        idle_after = idle_limit(session.person.record.presence, self._timings)
         return committed.active_at + idle_after - _margin(idle_after)
 
-    def _look(self, session: HeldSession, now: int) -> int | None:
-        if session.look_at is None or now < session.look_at:
+    def _look(self, session: LocalSession, now: int) -> int | None:
+        if session.check_at is None or now < session.check_at:
             return None  # another entry counts
-        if session.lost_at is not None or session not in session.person.sessions:
-            session.look_at = None
+        if session.lost_at is not None or session not in session.person.held:
+            session.check_at = None
         elif now - session.seen_at <= self._timings.dead_after:  # a beat in the last millisecond counts
-            session.look_at = self._keep_record_fresh(session, now)
+            session.check_at = self._keep_record_fresh(session, now)
         elif now < self._patient_until:
-            session.look_at = self._patient_until
+            session.check_at = self._patient_until
         else:
-            session.look_at = None
+            session.check_at = None
             self._suspects.append(session)
-        return session.look_at
+        return session.check_at
 
-    def _look_for_sure(self, session: HeldSession, now: int) -> None:
+    def _look_for_sure(self, session: LocalSession, now: int, on_silent: OnSilent) -> None:
         """What goes wrong with one is no reason to take the others for alive."""
         try:
-            self._look_closely(session, now)
+            self._look_closely(session, now, on_silent)
         except Exception as error:
             log.error("silence.failed", error=repr(error), exc_info=True)
-            self.look_by(session, now + AFTER_FAILURE)
+            self.check_by(session, now + AFTER_FAILURE)
 
-    def _look_closely(self, session: HeldSession, now: int) -> None:
-        if session.lost_at is not None or session not in session.person.sessions:
+    def _look_closely(self, session: LocalSession, now: int, on_silent: OnSilent) -> None:
+        if session.lost_at is not None or session not in session.person.held:
             return
         if now - session.seen_at <= self._timings.dead_after:
-            self.look_by(session, self._keep_record_fresh(session, now))
+            self.check_by(session, self._keep_record_fresh(session, now))
         elif now < self._patient_until:
-            self.look_by(session, self._patient_until)
+            self.check_by(session, self._patient_until)
         else:
-            self._silent(session)
+            self._silent(session, on_silent)
 
-    def _silent(self, session: HeldSession) -> None:
+    def _silent(self, session: LocalSession, on_silent: OnSilent) -> None:
         if session.unleased:  # the record has its deadline and loses it by itself
-            session.person.sessions = without(session.person.sessions, session)
-            self._people.release(session.person, self._clock.now())
+            session.person.held = without(session.person.held, session)
+            self._people.release(session.person)
             return
-        self.on_silent(session, max(session.seen_at + self._timings.dead_after, self._patient_until))
+        on_silent(session, max(session.seen_at + self._timings.dead_after, self._patient_until))
 
-    def _keep_record_fresh(self, session: HeldSession, now: int) -> int:
+    def _keep_record_fresh(self, session: LocalSession, now: int) -> int:
         """Fresher stamps reach the record before it would fall due by its own. Answers when to look again."""
         again = session.seen_at + self._timings.dead_after + 1
-        committed = session.in_record(self._standing.epoch)
+        committed = session.in_record(self._authority.epoch)
         if committed is None:
             return min(again, now + 1_000)
         if committed.idle is Idle.NO:
@@ -178,26 +171,22 @@ class Silence:
             again = min(again, self._refresh_life(session, committed, now))
         return again
 
-    def _refresh_activity(self, session: HeldSession, committed: Session, now: int) -> int:
+    def _refresh_activity(self, session: LocalSession, committed: Session, now: int) -> int:
         due = self.fresh_until(session, committed)
         if now < due:
             return due
         if session.active_at > committed.active_at:
-            self._decider.touch(session.person)
+            self._records.mark_dirty(session.person)
         return now + self._timings.dead_after  # from here on activity is committed when it happens
 
-    def _refresh_life(self, session: HeldSession, committed: Session, now: int) -> int:
+    def _refresh_life(self, session: LocalSession, committed: Session, now: int) -> int:
         due = committed.seen_at + self._timings.dead_after * 2 // 3
         if now < due:
             return due
         if session.seen_at > committed.seen_at:
-            self._decider.touch(session.person)
+            self._records.mark_dirty(session.person)
         return now + self._timings.dead_after // 6
 
 
 def _margin(idle_after: int) -> int:
     return min(MARGIN, max(idle_after // 10, min(1_000, idle_after // 2)))
-
-
-def _nothing(session: HeldSession, lost_at: int) -> None:
-    pass

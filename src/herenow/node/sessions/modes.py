@@ -8,17 +8,16 @@ from __future__ import annotations
 from herenow.core.edits import set_custom, set_idle_after, set_mode
 from herenow.core.model import Custom, Mode, Presence
 from herenow.core.settle import Edit, Timings
-from herenow.kit.deadline import LEDGER_DEADLINE, writing
-from herenow.node.records.decider import Decider
-from herenow.node.records.ledger_writer import Recorder
-from herenow.ports import Ledger
+from herenow.kit.deadline import write_within
+from herenow.node.context import Context
+from herenow.node.deadlines import LEDGER_DEADLINE
+from herenow.node.records import Records
 
 
-class Choices:
-    def __init__(self, decider: Decider, recorder: Recorder, ledger: Ledger) -> None:
-        self._decider = decider
-        self._recorder = recorder
-        self._ledger = ledger
+class Modes:
+    def __init__(self, context: Context, records: Records) -> None:
+        self._records = records
+        self._ledger = context.ledger
 
     async def set_mode(self, user: str, mode: Mode, until: int | None, *, saved: bool = True) -> Presence:
         """`saved`: return only when the ledger has it, for whoever answers that it is done."""
@@ -39,11 +38,11 @@ class Choices:
         return await self._choose(user, both, saved=saved)
 
     async def set_idle_after(self, user: str, idle_after: int | None) -> Presence:
-        await writing(self._ledger.set_idle_after(user, idle_after), LEDGER_DEADLINE)
-        return await self._decider.ask(user, set_idle_after(idle_after))
+        await write_within(self._ledger.set_idle_after(user, idle_after), LEDGER_DEADLINE)
+        return await self._records.apply(user, set_idle_after(idle_after))
 
     async def _choose(self, user: str, edit: Edit, *, saved: bool) -> Presence:
-        presence = await self._decider.ask(user, edit)
+        presence = await self._records.apply(user, edit)
         if saved:
-            await self._recorder.written(user)
+            await self._records.wait_saved(user)
         return presence

@@ -11,14 +11,12 @@ import asyncio
 
 from herenow.core.edits import act, act_on, lived, lose
 from herenow.core.model import UNLEASED, Idle, Platform, Session
-from herenow.core.settle import Timings
 from herenow.errors import ProtocolError
-from herenow.kit.clock import Clock
-from herenow.node.people import HeldSession, People, Person, without
-from herenow.node.records.authority import Standing
-from herenow.node.records.decider import Decider
-from herenow.node.sessions.connections import Sessions
-from herenow.node.sessions.liveness import Silence
+from herenow.node.context import Context
+from herenow.node.people import LocalSession, Person, without
+from herenow.node.records import Records
+from herenow.node.sessions.connections import Connections
+from herenow.node.sessions.liveness import LivenessMonitor
 from herenow.wire.inputs import Activity
 
 TOGETHER = 200
@@ -27,25 +25,16 @@ TOGETHER = 200
 
 class RestBeats:
     def __init__(
-        self,
-        *,
-        people: People,
-        decider: Decider,
-        sessions: Sessions,
-        silence: Silence,
-        standing: Standing,
-        clock: Clock,
-        timings: Timings,
-        beat_min: int,
+        self, context: Context, records: Records, connections: Connections, liveness: LivenessMonitor
     ) -> None:
-        self._people = people
-        self._decider = decider
-        self._sessions = sessions
-        self._silence = silence
-        self._standing = standing
-        self._clock = clock
-        self._timings = timings
-        self._beat_min = beat_min
+        self._people = context.people
+        self._authority = context.authority
+        self._clock = context.clock
+        self._timings = context.timings
+        self._beat_min = context.settings.beat_min
+        self._records = records
+        self._connections = connections
+        self._liveness = liveness
 
     async def beat(
         self,
@@ -60,36 +49,32 @@ class RestBeats:
         user's token; None: a service speaks for them, now. Answers as `Sessions.beat` does. Raises `ProtocolError`
         (too_many_sessions, token_revoked)."""
         person = self._people.get(user)
-        person.pins += 1
-        try:
+        with self._people.keeping(person):
             issued = self._clock.now() if issued_at is None else issued_at
             return await self._beat(person, device, platform, activity, issued)
-        finally:
-            person.pins -= 1
-            self._people.release(person, self._clock.now())
 
     async def _beat(
         self, person: Person, device: str, platform: Platform, activity: Activity | None, issued_at: int
     ) -> bool:
         held = person.session(device)
         if held is not None:
-            return self._sessions.beat(held, activity)
+            return self._connections.beat(held, activity)
         session = person.session(device, unleased=True)
         if session is None:
             session = self._hold_unleased(person, device, platform)
         session.issued_at = max(session.issued_at, issued_at)
-        counts = self._sessions.beat(session, activity)
+        counts = self._connections.beat(session, activity)
         committed = session.in_record(UNLEASED)
         if committed is None or not committed.live or self._is_due_again(session, committed):
-            self._decider.touch(person)
-        if person.dirty:
-            await self._decider.decided(person.user)
-        if session.in_record(UNLEASED) is None and session in person.sessions:
+            self._records.mark_dirty(person)
+        if person.record.dirty:
+            await self._records.wait_decided(person.user)
+        if session.in_record(UNLEASED) is None and session in person.held:
             # Has another node its socket, as we believe?
-            await self._decider.decided(person.user, afresh=True)
-        if session.barred:
+            await self._records.wait_decided(person.user, afresh=True)
+        if session.ended_by_deletion:
             raise ProtocolError("token_revoked", "The token was issued before the user was deleted.")
-        if session.asserted == 0 and session not in person.sessions:
+        if session.asserted == 0 and session not in person.held:
             raise ProtocolError(
                 "too_many_sessions",
                 f"This user has {self._timings.max_sessions} sessions, which is the most allowed.",
@@ -98,26 +83,26 @@ class RestBeats:
             await self._beat_elsewhere(session, activity)
         return counts
 
-    def _hold_unleased(self, person: Person, device: str, platform: Platform) -> HeldSession:
-        session = HeldSession(person, device, platform, self._clock.now(), unleased=True)
-        person.sessions += (session,)
-        self._silence.look_by(session, session.seen_at + self._timings.dead_after * 2 // 3)
+    def _hold_unleased(self, person: Person, device: str, platform: Platform) -> LocalSession:
+        session = LocalSession(person, device, platform, self._clock.now(), unleased=True)
+        person.held += (session,)
+        self._liveness.check_by(session, session.seen_at + self._timings.dead_after * 2 // 3)
         return session
 
-    def _is_due_again(self, session: HeldSession, committed: Session) -> bool:
+    def _is_due_again(self, session: LocalSession, committed: Session) -> bool:
         """Its deadline is rewritten at most every third of `dead_after`."""
         return session.seen_at - committed.seen_at >= self._timings.dead_after // 3
 
-    async def _beat_elsewhere(self, session: HeldSession, activity: Activity | None) -> None:
+    async def _beat_elsewhere(self, session: LocalSession, activity: Activity | None) -> None:
         """Another node has the device's socket. The beat is history then: kept, it could revive the device later."""
         person = session.person
-        if session in person.sessions:
-            person.sessions = without(person.sessions, session)
-        there = [s for s in person.presence.sessions if s.live and s.device == session.device]
+        if session in person.held:
+            person.held = without(person.held, session)
+        there = [s for s in person.record.presence.sessions if s.live and s.device == session.device]
         if activity is Activity.IDLE and any(s.idle is not Idle.SAID for s in there):
-            await self._decider.ask(person.user, act_on(session.device, idle=True))
+            await self._records.apply(person.user, act_on(session.device, idle=True))
         elif activity is Activity.ACTIVE and any(self._is_news(s, session.seen_at) for s in there):
-            await self._decider.ask(person.user, act_on(session.device, idle=False))
+            await self._records.apply(person.user, act_on(session.device, idle=False))
 
     def _is_news(self, committed: Session, acted_at: int) -> bool:
         return committed.idle is not Idle.NO or acted_at - committed.active_at >= self._beat_min
@@ -125,27 +110,25 @@ class RestBeats:
     async def acted(self, user: str) -> bool:
         """Activity of unknown device: of the live sessions, never a new one. Answers whether there are any."""
         person = self._people.get(user)
-        person.pins += 1
-        try:
-            presence = person.presence if person.known else await self._decider.decided(user)
+        with self._people.keeping(person):
+            presence = (
+                person.record.presence if person.record.known else await self._records.wait_decided(user)
+            )
             now = self._clock.now()
-            held = [session for session in person.sessions if session.lost_at is None]
+            held = [session for session in person.held if session.lost_at is None]
             for session in held:
-                self._sessions.note_activity(session, Activity.ACTIVE, now)
-            here = {(s.device, UNLEASED if s.unleased else self._standing.epoch) for s in held}
+                self._connections.note_activity(session, Activity.ACTIVE, now)
+            here = {(s.device, UNLEASED if s.unleased else self._authority.epoch) for s in held}
             if any(s.live and (s.device, s.holder) not in here for s in presence.sessions):
-                presence = await self._decider.ask(user, act())
-            elif person.dirty:
-                presence = await self._decider.decided(user)
+                presence = await self._records.apply(user, act())
+            elif person.record.dirty:
+                presence = await self._records.wait_decided(user)
             return presence.live
-        finally:
-            person.pins -= 1
-            self._people.release(person, self._clock.now())
 
     async def gone(self, user: str, device: str) -> None:
         """An outside gateway lost this device's connection: into grace."""
-        self._sessions.drop_held(user, device, unleased=True)
-        await self._decider.ask(user, lose(device))
+        self._connections.drop_held(user, device, unleased=True)
+        await self._records.apply(user, lose(device))
 
     async def hand_over(self) -> None:
         """Before this node stops: the record learns of beats that were not worth a commit while we lived. Those first whose
@@ -155,20 +138,22 @@ class RestBeats:
         for start in range(0, len(known), TOGETHER):
             part = [person for _, person in known[start : start + TOGETHER]]
             await asyncio.gather(
-                *(self._decider.ask(person.user, lived(_news(person))) for person in part),
+                *(self._records.apply(person.user, lived(_news(person))) for person in part),
                 return_exceptions=True,
             )
 
 
 def _news(person: Person) -> dict[str, int]:
     """Device → when it last lived, where that is later than the record says."""
-    recorded = {s.device: s.seen_at for s in person.presence.sessions if s.holder == UNLEASED and s.live}
+    recorded = {
+        s.device: s.seen_at for s in person.record.presence.sessions if s.holder == UNLEASED and s.live
+    }
     return {
         session.device: session.seen_at
-        for session in person.sessions
+        for session in person.held
         if session.unleased and session.seen_at > recorded.get(session.device, session.seen_at)
     }
 
 
 def _known_until(person: Person) -> int:
-    return min(s.seen_at for s in person.presence.sessions if s.holder == UNLEASED and s.live)
+    return min(s.seen_at for s in person.record.presence.sessions if s.holder == UNLEASED and s.live)

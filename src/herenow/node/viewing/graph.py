@@ -5,36 +5,39 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from herenow.kit.clock import Clock
-from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
-from herenow.node.viewing.relation_events import News
-from herenow.ports import Ledger, LedgerChange, RelationRow
+from herenow.kit.deadline import read_within, write_within
+from herenow.node.context import Context
+from herenow.node.deadlines import LEDGER_DEADLINE
+from herenow.node.viewing.relation_events import RelationEvents
+from herenow.ports import LedgerChange, RelationRow
 
 
 class Graph:
-    def __init__(self, ledger: Ledger, news: News, clock: Clock) -> None:
-        self._ledger = ledger
-        self._news = news
-        self._clock = clock
+    def __init__(self, context: Context, relation_events: RelationEvents) -> None:
+        self._clock = context.clock
+        self._ledger = context.ledger
+        self._relation_events = relation_events
 
     async def apply(self, rows: Sequence[RelationRow]) -> int:
         """All or nothing; answers how many edges changed. Visible on this node when it returns."""
-        changed = await writing(self._ledger.apply(rows), LEDGER_DEADLINE)
+        changed = await write_within(self._ledger.apply(rows), LEDGER_DEADLINE)
         kinds = {"room": "member"}
-        await self._news.spread([LedgerChange(kinds.get(row.kind, "relation"), row.a, row.b) for row in rows])
+        await self._relation_events.spread(
+            [LedgerChange(kinds.get(row.kind, "relation"), row.a, row.b) for row in rows]
+        )
         return changed
 
     async def changed_elsewhere(self, changes: Sequence[LedgerChange]) -> None:
         """What the relations' own source says has changed: this node looks again at once, the others hear of it by the
         ledger. To say so twice is harmless, so no answer of the ledger means: say it again."""
-        await self._news.spread_soon(changes)
-        await reading(self._ledger.note_changes(changes), LEDGER_DEADLINE)
+        await self._relation_events.spread_soon(changes)
+        await read_within(self._ledger.note_changes(changes), LEDGER_DEADLINE)
 
     async def follows(self, a: str, b: str) -> bool:
-        return await reading(self._ledger.follows(a, b), LEDGER_DEADLINE)
+        return await read_within(self._ledger.follows(a, b), LEDGER_DEADLINE)
 
     async def contact(self, a: str, b: str) -> tuple[bool, int | None]:
-        return await reading(self._ledger.contact(a, b, self._clock.now()), LEDGER_DEADLINE)
+        return await read_within(self._ledger.contact(a, b, self._clock.now()), LEDGER_DEADLINE)
 
     async def is_member(self, room: str, user: str) -> bool:
-        return await reading(self._ledger.is_member(room, user), LEDGER_DEADLINE)
+        return await read_within(self._ledger.is_member(room, user), LEDGER_DEADLINE)

@@ -7,25 +7,23 @@ that are not full: a user is forgotten soon after theirs is.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
-from herenow.core.bucket import Rate, take
-from herenow.kit.clock import Clock
-from herenow.node.people import People
-from herenow.node.records.reader import Reader
+from herenow.core.limits import take_token
+from herenow.kit.lru import ExpiringLru
+from herenow.node.context import Context
+from herenow.node.records import Records
 
 POLLERS = 100_000
 """Users remembered at the most: about 15 MB. Beyond, the one who waited longest begins anew."""
 
 
 class Polling:
-    def __init__(self, people: People, reader: Reader, clock: Clock, rate: Rate) -> None:
-        self._people = people
-        self._reader = reader
-        self._clock = clock
-        self._rate = rate
-        self._full_at: OrderedDict[str, int] = OrderedDict()
-        """In the order of their last reads."""
+    def __init__(self, context: Context, records: Records) -> None:
+        self._people = context.people
+        self._clock = context.clock
+        self._rate = context.settings.polling
+        self._records = records
+        self._full_at: ExpiringLru[str, int] = ExpiringLru(POLLERS)
+        """When the bucket of a user is full again; in the order of their last reads, until then."""
 
     def __len__(self) -> int:
         return len(self._full_at)
@@ -35,28 +33,18 @@ class Polling:
         if self._rate.every == 0 or self._is_here(user):
             return 0
         now = self._clock.now()
-        full_at, wait = take(self._full_at.get(user), now, self._rate)
+        full_at, wait = take_token(self._full_at.get(user, now), now, self._rate)
         if wait == 0:
-            self._forget(now)
-            self._full_at[user] = full_at
-            self._full_at.move_to_end(user)
+            self._full_at.expire(now)
+            self._full_at.put(user, full_at, full_at)
             return 0
         return 0 if await self._is_elsewhere(user) else wait
 
     def _is_here(self, user: str) -> bool:
         person = self._people.find(user)
-        return person is not None and any(session.lost_at is None for session in person.sessions)
+        return person is not None and any(session.lost_at is None for session in person.held)
 
     async def _is_elsewhere(self, user: str) -> bool:
         """Asked only of those who would be refused: it may cost a read of the store."""
-        [(presence, _)] = await self._reader.look([user])
+        [(presence, _)] = await self._records.read([user])
         return presence.live
-
-    def _forget(self, now: int) -> None:
-        """Whoever stands first has waited longest. One that is not full may hide others that are, but not for longer
-        than a bucket takes to fill."""
-        while self._full_at:
-            user, full_at = next(iter(self._full_at.items()))
-            if full_at > now and len(self._full_at) < POLLERS:
-                return
-            del self._full_at[user]

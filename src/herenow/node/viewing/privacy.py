@@ -13,47 +13,48 @@ from herenow.core.visibility import (
     last_seen_when_blocked,
     outlasts_a_block,
 )
-from herenow.kit.clock import Clock
-from herenow.kit.deadline import LEDGER_DEADLINE, reading, writing
-from herenow.node.access.relation_cache import Acquaintances
-from herenow.node.records.reader import Reader
-from herenow.node.viewing.relation_events import News
-from herenow.ports import BlockRow, Ledger, LedgerChange
+from herenow.kit.deadline import read_within, write_within
+from herenow.node.access import RelationCache
+from herenow.node.context import Context
+from herenow.node.deadlines import LEDGER_DEADLINE
+from herenow.node.records import Records
+from herenow.node.viewing.relation_events import RelationEvents
+from herenow.ports import BlockRow, LedgerChange
 
 
 class Privacy:
     def __init__(
-        self, ledger: Ledger, relations: Acquaintances, reader: Reader, news: News, clock: Clock
+        self, context: Context, records: Records, access: RelationCache, relation_events: RelationEvents
     ) -> None:
-        self._ledger = ledger
-        self._relations = relations
-        self._reader = reader
-        self._news = news
-        self._clock = clock
+        self._clock = context.clock
+        self._ledger = context.ledger
+        self._records = records
+        self._access = access
+        self._relation_events = relation_events
 
     async def preferences(self, user: str) -> Preferences:
-        found = await reading(self._ledger.preferences([user]), LEDGER_DEADLINE)
+        found = await read_within(self._ledger.preferences([user]), LEDGER_DEADLINE)
         return found.get(user, _UNDECIDED)
 
     async def change(self, user: str, edit: PreferencesEdit) -> Preferences:
         """Felt by everybody here when it returns."""
-        [(presence, _)] = await self._reader.look([user])
+        [(presence, _)] = await self._records.read([user])
         now = self._clock.now()
         last_seen = last_seen_if_gone(presence, now)
-        after = await writing(self._ledger.set_preferences(user, edit, now, last_seen), LEDGER_DEADLINE)
-        await self._news.spread([LedgerChange("preferences", user, "")])
+        after = await write_within(self._ledger.set_preferences(user, edit, now, last_seen), LEDGER_DEADLINE)
+        await self._relation_events.spread([LedgerChange("preferences", user, "")])
         return after
 
     async def blocked(self, user: str) -> list[str]:
-        return await reading(self._ledger.blocked(user), LEDGER_DEADLINE)
+        return await read_within(self._ledger.blocked(user), LEDGER_DEADLINE)
 
     async def block(self, user: str, other: str) -> None:
         """Neither sees the other from now on. Whether the other exists makes no difference."""
         changed = LedgerChange("relation", user, other)
         self._forget(changed)
-        of_user = await self._relations.facts(viewer=other, target=user)
-        of_other = await self._relations.facts(viewer=user, target=other)
-        (mine, _), (theirs, _) = await self._reader.look([user, other])
+        of_user = await self._access.facts(viewer=other, target=user)
+        of_other = await self._access.facts(viewer=user, target=other)
+        (mine, _), (theirs, _) = await self._records.read([user, other])
         now = self._clock.now()
         row = BlockRow(
             blocker=user,
@@ -62,21 +63,21 @@ class Privacy:
             blocker_seen=last_seen_when_blocked(mine, of_user, now),
             blocked_seen=last_seen_when_blocked(theirs, of_other, now),
         )
-        await writing(self._ledger.block(row), LEDGER_DEADLINE)
-        await self._news.spread([changed])
+        await write_within(self._ledger.block(row), LEDGER_DEADLINE)
+        await self._relation_events.spread([changed])
 
     async def unblock(self, user: str, other: str) -> None:
-        known = await reading(self._ledger.preferences([user, other]), LEDGER_DEADLINE)
+        known = await read_within(self._ledger.preferences([user, other]), LEDGER_DEADLINE)
         remember = any(map(outlasts_a_block, known.values()))
         lifted_at = self._clock.now() if remember else None
-        await writing(self._ledger.unblock(user, other, lifted_at), LEDGER_DEADLINE)
-        await self._news.spread([LedgerChange("relation", user, other)])
+        await write_within(self._ledger.unblock(user, other, lifted_at), LEDGER_DEADLINE)
+        await self._relation_events.spread([LedgerChange("relation", user, other)])
 
     def _forget(self, change: LedgerChange) -> None:
         """What another node wrote in the last second counts too."""
-        self._relations.forget(change)
+        self._access.forget(change)
         for user in (change.a, change.b):
-            self._relations.forget(LedgerChange("preferences", user, ""))
+            self._access.forget(LedgerChange("preferences", user, ""))
 
 
 _UNDECIDED = Preferences()

@@ -10,16 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from secrets import token_urlsafe
 
 import msgspec
 
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.kit.deadline import writing
-from herenow.node.access.relation_cache import WHOLE, Acquaintances
-from herenow.node.viewing.subscriptions import Subscriptions
+from herenow.node.access import WHOLE, RelationCache
+from herenow.node.cluster import NodeMessages
+from herenow.node.viewing.reevaluation import Reevaluation
 from herenow.node.viewing.typing import TypingRooms
-from herenow.ports import Engine, LedgerChange
+from herenow.ports import LedgerChange
 
 MOST = 200
 """Changes in one message. More at once are an import, which the change table tells soon enough."""
@@ -33,42 +32,46 @@ class ChangedMessage(msgspec.Struct, frozen=True, tag="changed"):
     """(kind, a, b) of each."""
 
 
-class News:
+class RelationEvents:
     def __init__(
-        self, engine: Engine, relations: Acquaintances, subscriptions: Subscriptions, typing: TypingRooms
+        self,
+        messages: NodeMessages,
+        access: RelationCache,
+        reevaluation: Reevaluation,
+        typing: TypingRooms,
     ) -> None:
-        self._engine = engine
-        self._relations = relations
-        self._subscriptions = subscriptions
+        self._messages = messages
+        self._access = access
+        self._reevaluation = reevaluation
         self._typing = typing
-        self._origin = token_urlsafe(6)
+        messages.handle(ChangedMessage, self.receive)
 
     async def spread(self, changes: Sequence[LedgerChange]) -> None:
         """Returns when everybody here sees what they may see now."""
         for change in changes:
-            self._relations.forget(change)
+            self._access.forget(change)
         await self._tell(changes)
         for change in changes:
-            self._typing.changed(change)
-            await self._subscriptions.follow(change)
+            self._typing.on_ledger_change(change)
+            await self._reevaluation.apply_change(change)
 
     async def spread_soon(self, changes: Sequence[LedgerChange]) -> None:
         """Of what is kept elsewhere: whoever tells us of it does not wait until all have looked, for that may mean to ask
         the very one who is waiting."""
         for change in changes:
-            self._relations.changed(change)
+            self._access.changed(change)
             if change.kind in WHOLE:
                 await asyncio.sleep(0)  # it looked through all that we know
         await self._tell(changes)
 
     async def _tell(self, changes: Sequence[LedgerChange]) -> None:
         if 0 < len(changes) <= MOST:
-            message = ChangedMessage(self._origin, [(c.kind, c.a, c.b) for c in changes])
+            message = ChangedMessage(self._messages.origin, [(c.kind, c.a, c.b) for c in changes])
             with suppress(Unavailable, UnknownOutcome):
-                await writing(self._engine.send(msgspec.json.encode(message)))
+                await self._messages.send(message)
 
     def receive(self, message: ChangedMessage) -> None:
         """From another node."""
-        if message.origin != self._origin:
+        if message.origin != self._messages.origin:
             for change in message.changes:
-                self._relations.changed(LedgerChange(*change))
+                self._access.changed(LedgerChange(*change))

@@ -12,14 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from herenow.core.model import NOBODY_HERE
-from herenow.core.shards import shard_of
 from herenow.errors import ProtocolError
-from herenow.kit.clock import Clock
-from herenow.node.delivery.channels import Channels
-from herenow.node.delivery.hub import Hub
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.metrics import Metrics
-from herenow.node.people import People, without
+from herenow.node.context import Context
+from herenow.node.delivery import Delivery
+from herenow.node.people import Outbox
 from herenow.node.viewing.subscriptions import Subscriptions
 from herenow.wire.codes import Close
 from herenow.wire.shapes import dated_statuses_frame, denied_list_frame, status_body
@@ -45,28 +41,13 @@ class Stream:
 
 
 class Streams:
-    def __init__(
-        self,
-        *,
-        people: People,
-        hub: Hub,
-        channels: Channels,
-        subscriptions: Subscriptions,
-        clock: Clock,
-        metrics: Metrics,
-        shards: int,
-        max_connections: int,
-        max_subscriptions: int,
-    ) -> None:
-        self._people = people
-        self._hub = hub
-        self._channels = channels
+    def __init__(self, context: Context, delivery: Delivery, subscriptions: Subscriptions) -> None:
+        self._people = context.people
+        self._metrics = context.metrics
+        self._max_connections = context.settings.max_connections_per_user
+        self._max_subscriptions = context.settings.max_subscriptions
+        self._delivery = delivery
         self._subscriptions = subscriptions
-        self._clock = clock
-        self._metrics = metrics
-        self._shards = shards
-        self._max_connections = max_connections
-        self._max_subscriptions = max_subscriptions
         self._open: dict[Stream, None] = {}
 
     def __iter__(self) -> Iterator[Stream]:
@@ -89,13 +70,13 @@ class Streams:
             outbox.truth = True
         else:
             person = self._people.get(viewer)
-            if len(person.outboxes) >= self._max_connections:
-                self._people.release(person, self._clock.now())
+            if len(person.watchers.outboxes) >= self._max_connections:
+                self._people.release(person)
                 raise ProtocolError(
                     "too_many_connections",
                     f"A user may have {self._max_connections} connections to one node, streams included.",
                 )
-            person.outboxes += (outbox,)
+            self._delivery.add_outbox(person, outbox)
         stream = Stream(outbox, bearer, issued_at, end)
         self._open[stream] = None
         self._metrics.streams += 1
@@ -111,7 +92,7 @@ class Streams:
             )
         granted = await self._subscriptions.subscribe(stream.outbox, targets)
         unseen = frozenset(target for target, _ in granted.denied)
-        stream.outbox.wishes = unseen
+        stream.outbox.pending_targets = unseen
         shown = iter(granted.statuses)
         statuses = [self._unseen(user) if user in unseen else next(shown, None) for user in targets]
         return [dated_statuses_frame([status for status in statuses if status is not None])]
@@ -129,11 +110,10 @@ class Streams:
             return
         del self._open[stream]
         self._metrics.streams -= 1
-        self._hub.forget(stream.outbox)
         person = self._people.find(stream.user)
-        if person is not None and stream.outbox in person.outboxes:
-            person.outboxes = without(person.outboxes, stream.outbox)
-            self._people.release(person, self._clock.now())
+        self._delivery.forget(stream.outbox)
+        if person is not None:
+            self._people.release(person)
 
     def end_void(self, user: str, before: int) -> None:
         """Tokens of this user issued before are void, and so is what was opened with them."""
@@ -146,6 +126,6 @@ class Streams:
             stream.end(code, reason())
 
     def _unseen(self, user: str) -> tuple[bytes, int]:
-        shard = shard_of(user, self._shards)
-        body = status_body(user, NOBODY_HERE, stale=self._channels.is_stale(shard))
-        return body, self._channels.as_of(shard)
+        shard = self._people.shard_of(user)
+        body = status_body(user, NOBODY_HERE, stale=self._delivery.is_stale(shard))
+        return body, self._delivery.as_of(shard)

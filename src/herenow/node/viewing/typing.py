@@ -8,26 +8,21 @@ Faster repetitions than `typing_min` are conflated: what the viewers know is sti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from secrets import token_urlsafe
 
 import msgspec
 
-from herenow.core.visibility import Sight, may_hear_typing
+from herenow.core.visibility import ViewScope, may_hear_typing
 from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
-from herenow.kit.clock import Clock
-from herenow.kit.deadline import writing
 from herenow.kit.idset import holds
-from herenow.kit.tasks import Tasks
-from herenow.node.access.relation_cache import Acquaintances
-from herenow.node.delivery.connection import Connection
-from herenow.node.delivery.outbox import Outbox
-from herenow.node.metrics import Metrics
-from herenow.node.people import People
-from herenow.node.records.reader import Reader
-from herenow.node.viewing.subscriptions import Subscriptions
-from herenow.ports import Engine, LedgerChange
+from herenow.node.access import RelationCache
+from herenow.node.cluster import NodeMessages
+from herenow.node.context import Context
+from herenow.node.delivery import Delivery
+from herenow.node.people import Connection, Outbox
+from herenow.node.records import Records
+from herenow.ports import LedgerChange
 from herenow.wire.shapes import typing_frame
 
 MAX_ROOMS = 100
@@ -50,42 +45,31 @@ class TypingMessage(msgspec.Struct, frozen=True, tag="typing"):
 class TypingRooms:
     def __init__(
         self,
-        *,
-        engine: Engine,
-        people: People,
-        reader: Reader,
-        subscriptions: Subscriptions,
-        clock: Clock,
-        metrics: Metrics,
-        tasks: Tasks,
-        typing_for: float,
-        typing_min: float,
-        given_up: Callable[[], bool],
+        context: Context,
+        delivery: Delivery,
+        records: Records,
+        messages: NodeMessages,
+        access: RelationCache,
     ) -> None:
-        """`given_up()`: the node is late, and typing is the first thing to go."""
-        self._engine = engine
-        self._people = people
-        self._reader = reader
-        self._subscriptions = subscriptions
-        self._clock = clock
-        self._metrics = metrics
-        self._tasks = tasks
-        self._typing_for = typing_for
-        self._typing_min = typing_min
-        self._given_up = given_up
+        self._people = context.people
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._tasks = context.tasks
+        self._typing_for = context.settings.typing_for
+        self._typing_min = context.settings.typing_min
+        self._delivery = delivery
+        self._records = records
+        self._messages = messages
+        self._access = access
         self._rooms: dict[str, dict[Outbox, None]] = {}
         self._told: dict[tuple[str, str | None, str | None], float] = {}
         """(user, to, room) → when it was last told; absent: viewers were told that it ended, or nothing."""
-        self._relations: Acquaintances
-        self.origin = token_urlsafe(6)
-
-    def attach(self, relations: Acquaintances) -> None:
-        self._relations = relations
+        messages.handle(TypingMessage, self.receive)
 
     # Rooms
 
     async def open_room(self, connection: Connection, room: str) -> None:
-        if not await self._relations.is_member(room, connection.user):
+        if not await self._access.is_member(room, connection.user):
             raise _not_a_member(room)
         if room not in connection.rooms and len(connection.rooms) >= MAX_ROOMS:
             raise ProtocolError("too_many_rooms", f"A connection may have {MAX_ROOMS} rooms open.")
@@ -97,11 +81,11 @@ class TypingRooms:
         connection.rooms -= {room}
         self._leave(connection.outbox, room)
 
-    def leave_all(self, connection: Connection) -> None:
+    def on_connection_closed(self, connection: Connection) -> None:
         for room in connection.rooms:
             self.close_room(connection, room)
 
-    def changed(self, change: LedgerChange) -> None:
+    def on_ledger_change(self, change: LedgerChange) -> None:
         """Somebody is no member any more: their open doors close."""
         for room, user in self._doors(change):
             self._tasks.spawn(self._check_member(room, user), "member")
@@ -122,7 +106,7 @@ class TypingRooms:
     async def _check_member(self, room: str, user: str) -> None:
         """Whether it can be said or not: what is heard through an open door is judged when it is heard."""
         try:
-            if await self._relations.is_member(room, user):
+            if await self._access.is_member(room, user):
                 return
         except Unavailable:
             return
@@ -141,35 +125,35 @@ class TypingRooms:
     async def typing(self, connection: Connection, to: str | None, room: str | None, *, typing: bool) -> None:
         """Raises `ProtocolError` when the typist has nothing to say there."""
         user = connection.user
-        if room is not None and not await self._relations.is_member(room, user):
+        if room is not None and not await self._access.is_member(room, user):
             raise _not_a_member(room)
         if to is not None and to != user and not await self._may_address(user, to):
             return
         if not self._worth_telling((user, to, room), typing=typing):
             return
         self._metrics.typing += 1
-        message = TypingMessage(self.origin, user, to, room, typing)
+        message = TypingMessage(self._messages.origin, user, to, room, typing)
         # Nobody waits for it: how long it takes depends on who is there to hear it.
         self._tasks.spawn(self.pass_on(message), "typing")
         with suppress(
             Unavailable, UnknownOutcome
         ):  # best effort: the viewers elsewhere miss a few seconds of dots
-            await writing(self._engine.send(msgspec.json.encode(message)))
+            await self._messages.send(message)
 
     async def _may_address(self, user: str, to: str) -> bool:
         """A stranger is refused as in `presence.subscribe`; who hides, or who cannot be known now, is not told apart."""
-        await self._relations.relate(user, [to])
-        verdict = self._relations.verdict(user, to)
-        if verdict is not None and verdict.sight == Sight.NONE:
+        await self._access.relate(user, [to])
+        verdict = self._access.verdict(user, to)
+        if verdict is not None and verdict.scope == ViewScope.NONE:
             raise ProtocolError(
                 "not_mutual_followers", f"{to} and you neither follow each other nor are in contact."
             )
         return verdict is not None
 
-    async def receive(self, message: TypingMessage) -> None:
-        """From another node."""
-        if message.origin != self.origin:
-            await self.pass_on(message)
+    def receive(self, message: TypingMessage) -> None:
+        """From another node. In a task of its own: finding out who may see it may take long."""
+        if message.origin != self._messages.origin:
+            self._tasks.spawn(self.pass_on(message), "typing")
 
     def _worth_telling(self, key: tuple[str, str | None, str | None], *, typing: bool) -> bool:
         now = self._clock.monotonic()
@@ -188,14 +172,14 @@ class TypingRooms:
         outboxes = self._audience(message)
         if not outboxes:
             return
-        if self._given_up():
+        if self._delivery.gives_up_typing:
             self._metrics.given_up["typing"] += 1
             return
         viewers = sorted({outbox.user for outbox in outboxes})
         if message.room is not None:
             viewers = await self._still_members(message.room, viewers)
-        sights = await self._subscriptions.sights_of(message.user, viewers)
-        [(presence, _)] = await self._reader.look([message.user])
+        sights = await self._access.view_scopes_of(message.user, viewers)
+        [(presence, _)] = await self._records.read([message.user])
         expires_in = self._typing_for if message.typing else 0
         frame = typing_frame(message.user, to=message.to, room=message.room, expires_in=expires_in)
         for outbox in self._audience(
@@ -207,7 +191,7 @@ class TypingRooms:
 
     async def _still_members(self, room: str, users: Sequence[str]) -> list[str]:
         """Doors stay open while the source of memberships is away, but nothing comes through."""
-        members = {user: self._relations.membership(room, user) for user in users}
+        members = {user: self._access.membership(room, user) for user in users}
         unknown = [user for user, member in members.items() if member is None]
         if unknown:
             told = await asyncio.gather(*(self._is_member(room, user) for user in unknown))
@@ -216,7 +200,7 @@ class TypingRooms:
 
     async def _is_member(self, room: str, user: str) -> bool:
         try:
-            return await self._relations.is_member(room, user)
+            return await self._access.is_member(room, user)
         except Unavailable:
             return False
 
@@ -224,7 +208,7 @@ class TypingRooms:
         if message.room is not None:
             return [o for o in self._rooms.get(message.room, ()) if o.user != message.user]
         person = self._people.find(message.to or "")
-        outboxes: Iterable[Outbox] = () if person is None else person.outboxes
+        outboxes: Iterable[Outbox] = () if person is None else person.watchers.outboxes
         return [outbox for outbox in outboxes if holds(outbox.watching, message.user)]
 
 

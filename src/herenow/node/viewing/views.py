@@ -9,42 +9,23 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from herenow.core.model import Bucket, Presence, Status, View
-from herenow.core.shards import shard_of
-from herenow.core.visibility import Facts, Kind, Sight, judge, seen, seen_by_oneself
-from herenow.node.access.relation_cache import Acquaintances
-from herenow.node.delivery.channels import Channels
-from herenow.node.delivery.status_cache import Bodies
-from herenow.node.people import People
-from herenow.node.records.decider import Decider
-from herenow.node.records.reader import Reader
-from herenow.node.viewing.subscriptions import Subscriptions
+from herenow.core.visibility import Facts, Kind, ViewScope, judge, seen, seen_by_oneself
+from herenow.node.access import RelationCache
+from herenow.node.context import Context
+from herenow.node.delivery import Delivery, StatusCache
+from herenow.node.records import Records
 from herenow.wire.shapes import closing_as_of, self_body, status_body, with_as_of
 
 _RANK = {Status.ONLINE: 0, Status.BUSY: 1, Status.AWAY: 2, Status.OFFLINE: 3}
 
 
 class Views:
-    def __init__(
-        self,
-        *,
-        people: People,
-        channels: Channels,
-        reader: Reader,
-        decider: Decider,
-        subscriptions: Subscriptions,
-        shards: int,
-    ) -> None:
-        self._people = people
-        self._channels = channels
-        self._reader = reader
-        self._decider = decider
-        self._subscriptions = subscriptions
-        self._shards = shards
-        self._bodies = Bodies()
-        self._relations: Acquaintances
-
-    def attach(self, relations: Acquaintances) -> None:
-        self._relations = relations
+    def __init__(self, context: Context, delivery: Delivery, records: Records, access: RelationCache) -> None:
+        self._people = context.people
+        self._delivery = delivery
+        self._records = records
+        self._access = access
+        self._bodies = StatusCache()
 
     async def statuses(self, viewer: str | None, users: Sequence[str]) -> list[bytes]:
         """Complete status shapes in the order asked. `viewer` None: a service, which sees the truth.
@@ -52,28 +33,28 @@ class Views:
         Who may not be seen is not looked up: strangers and the unknown answer alike, and take the same time."""
         sights = await self._sights(viewer, users)
         looked = await self._look(users, sights)
-        if not self._channels.stale_shards:  # then all are true as of now, and nobody's shard matters
-            closing, open_status = closing_as_of(self._channels.as_of(0)), self._open_status
+        if not self._delivery.stale_shards:  # then all are true as of now, and nobody's shard matters
+            closing, open_status = closing_as_of(self._delivery.as_of(0)), self._open_status
             return [
                 open_status(user, sights[user], known, stale=False) + closing
                 for user, known in zip(users, looked, strict=True)
             ]
-        shards = [shard_of(user, self._shards) for user in users]
+        shards = [self._people.shard_of(user) for user in users]
         return [
             with_as_of(
-                self._open_status(user, sights[user], known, stale=self._channels.is_stale(shard)),
-                self._channels.as_of(shard),
+                self._open_status(user, sights[user], known, stale=self._delivery.is_stale(shard)),
+                self._delivery.as_of(shard),
             )
             for user, known, shard in zip(users, looked, shards, strict=True)
         ]
 
     async def _look(
-        self, users: Sequence[str], sights: Mapping[str, Sight]
+        self, users: Sequence[str], sights: Mapping[str, ViewScope]
     ) -> Sequence[tuple[Presence, bool]]:
         """(presence, is it known to be fresh) of each; of who may not be seen, that of nobody."""
         none = _NONE
         seen_ones = [user for user in users if sights[user].kind is not none]
-        looked = await self._reader.look(seen_ones, frozen=_frozen(sights))
+        looked = await self._records.read(seen_ones, hidden_users=_frozen(sights))
         if len(seen_ones) == len(users):
             return looked
         found = dict(zip(seen_ones, looked, strict=True))
@@ -86,19 +67,19 @@ class Views:
         sights = await self._sights(viewer, [user for user, _ in records])
         found: list[bytes] = []
         for user, presence in records:
-            view = seen(presence, sights[user], self._channels.today)
+            view = seen(presence, sights[user], self._delivery.today)
             if view.status in wanted:
-                shard = shard_of(user, self._shards)
-                body = status_body(user, view, stale=self._channels.is_stale(shard))
-                found.append(with_as_of(body, self._channels.as_of(shard)))
+                shard = self._people.shard_of(user)
+                body = status_body(user, view, stale=self._delivery.is_stale(shard))
+                found.append(with_as_of(body, self._delivery.as_of(shard)))
         return found
 
     async def me(self, user: str) -> bytes:
-        return self_body(seen_by_oneself(await self._decider.decided(user)))
+        return self_body(seen_by_oneself(await self._records.wait_decided(user)))
 
     async def presence(self, user: str) -> Presence:
         """The truth, for the user themselves."""
-        return await self._decider.decided(user)
+        return await self._records.wait_decided(user)
 
     async def count(self, viewer: str) -> dict[str, int]:
         """The viewer's contacts by what the viewer sees of them."""
@@ -113,44 +94,46 @@ class Views:
     async def profile(self, user: str) -> tuple[bytes, int] | None:
         """What anybody at all may see of who wants that: a body, the same until it changes, and as of when it is true.
         None: it is nobody's business, or there is nobody. Raises `Unavailable` when that cannot be known."""
-        preferences = await self._relations.preferences(user)
+        preferences = await self._access.preferences(user)
         if not preferences.public:
             return None
-        sights = self._channels.as_answered({user: judge(Facts(contact=True, target=preferences)).sight})
-        [known] = await self._reader.look([user], frozen=_frozen(sights))
-        shard = shard_of(user, self._shards)
-        body = self._open_status(user, sights[user], known, stale=self._channels.is_stale(shard))
-        return body, self._channels.as_of(shard)
+        sights = self._delivery.as_answered({user: judge(Facts(contact=True, target=preferences)).scope})
+        [known] = await self._records.read([user], hidden_users=_frozen(sights))
+        shard = self._people.shard_of(user)
+        body = self._open_status(user, sights[user], known, stale=self._delivery.is_stale(shard))
+        return body, self._delivery.as_of(shard)
 
     async def _contacts(self, viewer: str) -> list[tuple[str, View]]:
-        contacts = await self._relations.contacts(viewer)
+        contacts = await self._access.contacts(viewer)
         sights = await self._sights(viewer, contacts)
-        found = await self._reader.look(contacts, frozen=_frozen(sights))
+        found = await self._records.read(contacts, hidden_users=_frozen(sights))
         return [
-            (user, seen(presence, sights[user], self._channels.today))
+            (user, seen(presence, sights[user], self._delivery.today))
             for user, (presence, _) in zip(contacts, found, strict=True)
         ]
 
-    async def _sights(self, viewer: str | None, users: Sequence[str]) -> Mapping[str, Sight]:
+    async def _sights(self, viewer: str | None, users: Sequence[str]) -> Mapping[str, ViewScope]:
         if viewer is None:
-            return dict.fromkeys(users, Sight.TRUTH)
-        return self._channels.as_answered(await self._subscriptions.sights(viewer, users))
+            return dict.fromkeys(users, ViewScope.TRUTH)
+        return self._delivery.as_answered(await self._access.view_scopes(viewer, users))
 
-    def _open_status(self, user: str, sight: Sight, known: tuple[Presence, bool], *, stale: bool) -> bytes:
+    def _open_status(
+        self, user: str, sight: ViewScope, known: tuple[Presence, bool], *, stale: bool
+    ) -> bytes:
         person, kind = self._people.find(user), sight.kind
-        if person is not None and person.channels and kind is not _NONE:
-            return self._channels.body(person, sight)
+        if person is not None and person.watchers.channels and kind is not _NONE:
+            return self._delivery.body(person, sight)
         presence, fresh = known
         if kind is _FROZEN:  # shows nothing of it, so nothing that happens to it makes a new body
             presence = _UNSEEN[0]
-        return self._bodies.body(user, sight, presence, self._channels.today, stale=stale or not fresh)
+        return self._bodies.body(user, sight, presence, self._delivery.today, stale=stale or not fresh)
 
 
 _UNSEEN = Presence(), True
 _NONE, _FROZEN = Kind.NONE, Kind.FROZEN
 
 
-def _frozen(sights: Mapping[str, Sight]) -> set[str]:
+def _frozen(sights: Mapping[str, ViewScope]) -> set[str]:
     """Who is hidden from this viewer, whatever their record says."""
     frozen = _FROZEN
     return {user for user, sight in sights.items() if sight.kind is frozen}

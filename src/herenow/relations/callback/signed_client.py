@@ -1,4 +1,4 @@
-"""One signed question to the application and its answer, under every limit there is.
+"""An HTTP client that sends one signed question to the application and returns the answer, under limits.
 
 A deadline over all of it (a slow drip is no answer), few requests at a time, no redirect, no proxy of the environment, no
 cookie, no compression, no more bytes than an honest answer has. What the bytes mean is not known here. Every way to fail
@@ -14,11 +14,12 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 import httpx2
 
 from herenow import __version__
-from herenow.kit.circuit_breaker import Rest
+from herenow.kit.circuit_breaker import CircuitBreaker
+from herenow.kit.retry import Backoff, retry
 from herenow.ports import SourceHealth
 from herenow.relations.callback.failures import Failed
 from herenow.relations.callback.signature import signed
-from herenow.relations.callback.source_health import Reports
+from herenow.relations.callback.source_health import HealthReporter
 
 DEADLINE = 2.0
 """Seconds for an answer, waiting for our turn included: whoever looks waits for it."""
@@ -32,20 +33,29 @@ MOST_BYTES = 4 << 20
 TRIES = 2
 """A kept connection may have been closed at the other end in the very moment we used it; a question may be asked twice."""
 
+AT_ONCE = Backoff(0.0)
+BROKEN = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
+
+FAILURES = 3
+"""Failures in a row after which the application is left alone."""
+
+PAUSES = Backoff(0.5, 5.0)
+"""For so long; the longest is also how late it is noticed that the application is back."""
+
 BUSY = frozenset({429, 502, 503, 504})
 """Statuses by which the application, or a proxy before it, says that it cannot now."""
 
 
-class Messenger:
+class SignedClient:
     def __init__(
         self, url: str, secret: str, *, now: Callable[[], int], health: SourceHealth, silent: bool
     ) -> None:
         self._url = url
         self._secret = secret
         self._now = now
-        self._turns = asyncio.Semaphore(AT_A_TIME)
-        self._rest = Rest()
-        self._reports = Reports(health, silent=silent)
+        self._places = asyncio.Semaphore(AT_A_TIME)
+        self._circuit = CircuitBreaker(FAILURES, PAUSES)
+        self._health = HealthReporter(health, silent=silent)
         self._client = httpx2.AsyncClient(
             headers={
                 "accept": "application/json",
@@ -67,52 +77,47 @@ class Messenger:
         """The body of an answer with status 200. `deadline` is a time of the event loop. Raises `Failed`."""
         try:
             async with asyncio.timeout_at(deadline):
-                await self._turns.acquire()
+                await self._places.acquire()
         except TimeoutError:
             raise self.failed(
                 Failed("busy", "Other questions to the application took all the time there was.")
             ) from None
         try:
-            return await self._admitted(body, deadline)
+            return await self._post_if_allowed(body, deadline)
         finally:
-            self._turns.release()
+            self._places.release()
 
-    def right(self) -> None:
+    def understood(self) -> None:
         """The last answer could be understood."""
-        self._reports.answered(_time())
+        self._health.answered(_time())
 
     def failed(self, failed: Failed) -> Failed:
         """Counted and reported; for the caller to raise."""
-        self._reports.failed(failed, _time())
+        self._health.failed(failed, _time())
         return failed
 
-    async def _admitted(self, body: bytes, deadline: float) -> bytes:
-        """Our turn has come, but perhaps the others have learnt meanwhile that nobody answers."""
-        if not self._rest.admits(_time()):
+    async def _post_if_allowed(self, body: bytes, deadline: float) -> bytes:
+        """While this question waited for its place, others may have found out that the application does not answer."""
+        if not self._circuit.allows(_time()):
             raise self.failed(Failed("resting", "The application failed several times and is left alone."))
         try:
             answer = await self._within(deadline, body)
         except Failed as failed:
             if failed.away:
-                self._rest.failed(_time())
+                self._circuit.failed(_time())
             else:
-                self._rest.answered()
+                self._circuit.succeeded()
             raise self.failed(failed) from None
         except BaseException:
-            self._rest.given_up()
+            self._circuit.abandoned()
             raise
-        self._rest.answered()
+        self._circuit.succeeded()
         return answer
 
     async def _within(self, deadline: float, body: bytes) -> bytes:
         try:
             async with asyncio.timeout_at(deadline):
-                for _ in range(TRIES - 1):
-                    try:
-                        return await self._post(body)
-                    except (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError):
-                        continue
-                return await self._post(body)
+                return await retry(lambda: self._post(body), AT_ONCE, errors=BROKEN, attempts=TRIES)
         except TimeoutError:
             raise Failed("timeout", f"No complete answer within {DEADLINE:g} s.") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:

@@ -1,6 +1,7 @@
-"""What does an operator hear of an application that fails? A number for each failure, a line now and then.
+"""Failures of the application, as operators see them: each is counted, and some are logged.
 
-A dead application fails thousands of times a second: a line per kind and `QUIET` says how often, the metric says the rest.
+An application that is down fails thousands of times a second, so that there is at most one log line per kind of failure in
+`QUIET` seconds, with the number of failures that were not logged.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ QUIET = 10.0
 log = structlog.get_logger(__name__)
 
 
-class Reports:
+class HealthReporter:
     def __init__(self, health: SourceHealth, *, silent: bool) -> None:
         self._health = health
         self._silent = silent

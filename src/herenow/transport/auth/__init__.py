@@ -1,1 +1,28 @@
-"""TODO."""
+"""Tokens: minting and verifying them, the public keys of an issuer, and the origins that browsers may come from.
+
+Importing this package loads neither cryptography nor an HTTP client; `key_source` and `Auth` do so when a node has an
+issuer with public keys.
+"""
+
+from herenow.transport.auth.auth import SUBPROTOCOL, Auth, find_token
+from herenow.transport.auth.issuer import describe_keys, key_source
+from herenow.transport.auth.origins import is_allowed
+from herenow.transport.auth.public_keys import BadKeys, KeysPending
+from herenow.transport.auth.tokens import ANY, SERVICE, Claims, Expected, mint, verify
+
+__all__ = [
+    "ANY",
+    "SERVICE",
+    "SUBPROTOCOL",
+    "Auth",
+    "BadKeys",
+    "Claims",
+    "Expected",
+    "KeysPending",
+    "describe_keys",
+    "find_token",
+    "is_allowed",
+    "key_source",
+    "mint",
+    "verify",
+]

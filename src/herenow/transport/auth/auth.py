@@ -10,16 +10,14 @@ verified are remembered, by digest and not past their end, until the keys change
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl
 
 from herenow.errors import ProtocolError
 from herenow.kit.clock import Clock
-from herenow.kit.tasks import Tasks
-from herenow.node.admin.revocations import Revocations
+from herenow.kit.lru import Lru
 from herenow.transport.auth.public_keys import KeysPending
 from herenow.transport.auth.tokens import ANY, MAX_BYTES, Claims, Expected, verify
 
@@ -34,6 +32,13 @@ REMEMBERED = 20_000
 """Verified tokens of those who show one with every request, the least recently used go first: about 10 MB."""
 
 
+class RevokedTokens(Protocol):
+    """Which tokens were revoked; a node's `Revocations` is one."""
+
+    def is_void(self, user: str, issued_at: int | None) -> bool:
+        """True if the user's tokens of that time (ms) were revoked since."""
+
+
 class Auth:
     def __init__(
         self,
@@ -41,7 +46,7 @@ class Auth:
         clock: Clock,
         max_ttl: float,
         *,
-        revocations: Revocations | None = None,
+        revocations: RevokedTokens | None = None,
         source: Source | None = None,
         expected: Expected = ANY,
     ) -> None:
@@ -51,16 +56,15 @@ class Auth:
         self._max_ttl = max_ttl
         self._revocations = revocations
         self._expected = expected
-        self._tasks = Tasks()
         self._keys = None if source is None else self._keyring(source)
-        self._verified: OrderedDict[bytes, Claims] = OrderedDict()
+        self._verified: Lru[bytes, Claims] = Lru(REMEMBERED)
 
     def _keyring(self, source: Source) -> Keyring:
         from herenow.transport.auth.keyring import (
             Keyring,
         )  # with all of cryptography: not for those who have a secret
 
-        return Keyring(source, self._clock, self._tasks, self._forget)
+        return Keyring(source, self._clock, self._forget)
 
     async def start(self) -> None:
         """Raises `ConfigurationError`."""
@@ -68,7 +72,8 @@ class Auth:
             await self._keys.start()
 
     async def stop(self) -> None:
-        await self._tasks.end()
+        if self._keys is not None:
+            await self._keys.stop()
 
     @property
     def trouble(self) -> str | None:
@@ -105,9 +110,8 @@ class Auth:
     def _claims(self, token: str, *, once: bool) -> Claims:
         now = self._clock.now()
         digest = sha256(token[: MAX_BYTES + 1].encode("utf-8", "surrogatepass")).digest()
-        known = self._verified.get(digest)
+        known = self._verified.use(digest)
         if known is not None and now < known.expires_at_ms:
-            self._verified.move_to_end(digest)
             return known
         claims = verify(
             token,
@@ -119,9 +123,7 @@ class Auth:
         )
         if once:
             return claims
-        self._verified[digest] = claims
-        if len(self._verified) > REMEMBERED:
-            self._verified.popitem(last=False)
+        self._verified.put(digest, claims)
         return claims
 
     def _forget(self) -> None:

@@ -9,13 +9,15 @@ may have begun to use a new one. What was good stays in use while its source is 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import structlog
 
 from herenow.errors import ConfigurationError, ProtocolError
 from herenow.kit.clock import Clock
+from herenow.kit.lru import ExpiringLru
+from herenow.kit.retry import Backoff
 from herenow.kit.tasks import Tasks
 from herenow.transport.auth.jwks import Document, PublicKey, parse_jwks
 from herenow.transport.auth.key_sources import FileSource, Source
@@ -34,11 +36,11 @@ log = structlog.get_logger(__name__)
 
 
 class Keyring:
-    def __init__(self, source: Source, clock: Clock, tasks: Tasks, on_change: Callable[[], None]) -> None:
+    def __init__(self, source: Source, clock: Clock, on_change: Callable[[], None]) -> None:
         """`on_change`: other keys than before; what was verified with those says nothing."""
         self._source = source
         self._clock = clock
-        self._tasks = tasks
+        self._tasks = Tasks()
         self._on_change = on_change
         self._raw: bytes | None = None
         self._by_algorithm: dict[str, list[PublicKey]] = {}
@@ -52,8 +54,8 @@ class Keyring:
         self._why = ""
         self._asked: dict[str | None, None] = {}
         """Keys that somebody asked for and that we look for now."""
-        self._absent: OrderedDict[str | None, float] = OrderedDict()
-        """Keys that were not there when we looked for them, and when that was."""
+        self._absent: ExpiringLru[str | None, bool] = ExpiringLru(ABSENT)
+        """Keys that were not there when we looked for them a short while ago."""
         self.trouble: str | None = None
         """What is wrong with the source, in a sentence; None: nothing."""
 
@@ -64,6 +66,9 @@ class Keyring:
         if self.trouble is not None and isinstance(self._source, FileSource):
             raise ConfigurationError(f"jwks_file = {self._source.where!r} cannot be used: {self._why}.")
         self._tasks.spawn(self._keep(), "jwks")
+
+    async def stop(self) -> None:
+        await self._tasks.end()
 
     # Asking
 
@@ -98,8 +103,7 @@ class Keyring:
         )
 
     def _was_absent(self, kid: str | None) -> bool:
-        at = self._absent.get(kid)
-        return at is not None and self._clock.monotonic() - at < self._source.patience
+        return self._absent.get(kid, self._clock.monotonic()) is not None
 
     def _may_look(self, kid: str | None) -> bool:
         """Somebody looks now, or has just begun to, because of this."""
@@ -159,17 +163,15 @@ class Keyring:
         self._on_change()
 
     def _note_absent(self, asked: Sequence[str | None]) -> None:
-        now = self._clock.monotonic()
+        until = self._clock.monotonic() + self._source.patience
         for kid in asked:
             if kid is None or kid not in self._kids:
-                self._absent[kid] = now
-        while len(self._absent) > ABSENT:
-            self._absent.popitem(last=False)
+                self._absent.put(kid, value=True, until=until)
 
     def _failed(self, error: BadKeys) -> None:
         self._failures += 1
         longest = self._source.patience
-        self._again_in = longest if self._raw is not None else min(longest, 2.0 ** (self._failures - 1))
+        self._again_in = longest if self._raw is not None else Backoff(1.0, longest).pause(self._failures)
         self._why = str(error)
         kept = (
             "the keys it last gave stay in use"

@@ -23,6 +23,7 @@ from functools import cache, lru_cache
 from herenow.errors import ProtocolError
 from herenow.transport.auth.public_keys import ALGORITHMS, MAX_KID, PublicKeys
 from herenow.wire.ids import parse_id
+from herenow.wire.nesting import is_too_deep
 
 ALGORITHM = "HS256"
 MAX_BYTES = 8192  # a token travels in a header or a URL; common servers stop there too
@@ -156,9 +157,11 @@ def _decoded(part: str) -> bytes:
 
 
 def _json_object(raw: bytes) -> dict[str, object]:
+    if is_too_deep(raw):
+        raise _malformed()
     try:
         value = _json.decode(raw.decode())
-    except (ValueError, RecursionError):  # bad JSON, bad UTF-8, a number of thousands of digits, a deep nest
+    except (ValueError, RecursionError):  # bad JSON, bad UTF-8, a number of thousands of digits
         raise _malformed() from None
     if not isinstance(value, dict):
         raise _malformed()

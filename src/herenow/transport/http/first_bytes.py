@@ -1,12 +1,13 @@
-"""How does a WebSocket get past HTTP at little cost? By a look at the first bytes of a connection.
+"""The first bytes of a connection: a plain WebSocket handshake bypasses uvicorn's HTTP, everything else goes to it.
 
 Nearly everybody who arrives says one thing, an opening handshake, in one segment. uvicorn would make a parser, a scope and
 a dozen objects more for a request that is then handed over: a third of what a handshake costs when thousands reconnect. So
 a handshake of the plainest kind goes to the WebSocket at once. Everything else, and whatever is in doubt, goes to HTTP with
 the bytes read so far, as if nobody had looked: a head in pieces, one spelt in an unusual way, a wrong one.
 
-What may pass is therefore a part of what uvicorn's parser lets pass and hands over, never more. Whether it is a good
-handshake says `handshake.Door`, on either way. Another way of saying it that many clients use is a reason to change it.
+The handshakes that pass are therefore a subset of those that uvicorn's parser accepts and hands over. Whether the
+handshake is valid is decided by the WebSocket's `UpgradeCheck` on either way. Another spelling that many clients use is a
+reason to change this module.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from typing import Any, cast
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from herenow.transport.websocket.handshake import Http
+from herenow.transport.http.uvicorn_patches import HttpProtocol
 
 LONGEST = 8192
 """Bytes of a head that may pass: room for a token of any length that we take, and nothing that HTTP would cut off."""
@@ -47,8 +48,8 @@ def plain_handshake(data: bytes) -> int:
     return 0
 
 
-class Front(asyncio.Protocol):
-    """The first protocol of every connection, until something is said; for `uvicorn.Config(http=…)`."""
+class ProtocolSniffer(asyncio.Protocol):
+    """The first protocol of a connection: reads the first bytes and replaces itself; for `uvicorn.Config(http=…)`."""
 
     __slots__ = ("_app_state", "_config", "_server_state", "_silence", "_tcp")
 
@@ -79,7 +80,7 @@ class Front(asyncio.Protocol):
         if end and self._config.ws_protocol_class is not None:
             self._hand_over(self._config.ws_protocol_class, data[:end], data[end:])
         else:
-            self._hand_over(Http, data, b"")
+            self._hand_over(HttpProtocol, data, b"")
 
     def _hand_over(self, make: Callable[..., asyncio.Protocol], first: bytes, rest: bytes) -> None:
         protocol = make(config=self._config, server_state=self._server_state, app_state=self._app_state)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
@@ -18,10 +18,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from herenow.settings import Settings
-from herenow.transport.http.address import BACKLOG, joined, listening, url_of
-from herenow.transport.http.first_bytes import Front
-from herenow.transport.websocket.contract import Acceptor, Limits
-from herenow.transport.websocket.registry import Sockets
+from herenow.transport.address import BACKLOG, joined, listening, url_of
+from herenow.transport.http.first_bytes import ProtocolSniffer
+from herenow.transport.websocket import Acceptor, SocketLimits, Sockets, protocol_factory
 
 SOON = 0.005
 """Seconds between two looks whether the server has started."""
@@ -59,12 +58,11 @@ class Listener:
     async def serve(self, app: ASGIApp, acceptor: Acceptor, sockets: Sockets) -> None:
         """Until `stop`."""
         settings = self._settings
-        protocol = _protocol(settings.websocket)
-        limits = Limits(max_message=settings.max_frame)
+        limits = SocketLimits(max_message=settings.max_frame)
         config = uvicorn.Config(
             app,
-            http=Front,
-            ws=protocol(acceptor, limits, sockets),  # type: ignore[arg-type]
+            http=ProtocolSniffer,
+            ws=protocol_factory(settings.websocket, acceptor, limits, sockets),  # type: ignore[arg-type]
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -84,7 +82,7 @@ class Listener:
         while not (serving.done() or (self._server is not None and self._server.started)):  # noqa: ASYNC110
             await asyncio.sleep(SOON)  # uvicorn has no event for it
 
-    def close_door(self) -> None:
+    def stop_accepting(self) -> None:
         """Take no more connections; those that are open go on. Other workers get what comes now."""
         for server in () if self._server is None else self._server.servers:
             server.close()
@@ -92,17 +90,6 @@ class Listener:
     def stop(self) -> None:
         if self._server is not None:
             self._server.should_exit = True
-
-
-def _protocol(name: str) -> Callable[[Acceptor, Limits, Sockets], Callable[..., asyncio.BaseProtocol]]:
-    """Only the one that is used is imported."""
-    if name == "websockets":
-        from herenow.transport.websocket.websockets_socket import websockets_protocol
-
-        return websockets_protocol
-    from herenow.transport.websocket.picows.seam import picows_protocol
-
-    return picows_protocol
 
 
 def _notice_the_vanished(listener: socket.socket, silence: float) -> None:

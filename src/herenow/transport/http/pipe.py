@@ -13,13 +13,13 @@ import socket
 from collections.abc import Callable, MutableMapping
 from typing import Any, Protocol
 
-from herenow.transport.websocket.contract import Limits
+from herenow.transport.websocket import SocketLimits
 
 PIPE = "herenow.pipe"
 """Among the `extensions` of a request's scope: what gives a `Lender` when it is called, as a weak reference does."""
 
 
-class Writer(Protocol):
+class PipeWriter(Protocol):
     """Who writes, and wants to know what becomes of it."""
 
     def on_pause(self) -> None:
@@ -32,7 +32,7 @@ class Writer(Protocol):
         """The connection is closed, whatever the cause."""
 
 
-Lender = Callable[[Writer], asyncio.Transport]
+Lender = Callable[[PipeWriter], asyncio.Transport]
 """Lends the transport, and tells the writer what becomes of it."""
 
 
@@ -41,7 +41,7 @@ class Pipe:
 
     __slots__ = ("_limits", "_tcp")
 
-    def __init__(self, tcp: asyncio.Transport, limits: Limits, *, silence: float) -> None:
+    def __init__(self, tcp: asyncio.Transport, limits: SocketLimits, *, silence: float) -> None:
         """`silence`: seconds that a peer may leave what it was sent unacknowledged, as one that has vanished does."""
         self._tcp = tcp
         self._limits = limits

@@ -15,11 +15,10 @@ import structlog
 
 from herenow.errors import ProtocolError
 from herenow.node import Node
-from herenow.node.viewing.streams import Stream
-from herenow.transport.auth.tokens import Claims
+from herenow.node.viewing import Stream
+from herenow.transport.auth import Claims
 from herenow.transport.http.pipe import Lender, Pipe
-from herenow.transport.websocket.contract import Limits
-from herenow.transport.websocket.registry import Sockets
+from herenow.transport.websocket import SocketLimits, Sockets
 from herenow.wire.codes import CODES, Close
 from herenow.wire.events import STILL_HERE, event, retry
 from herenow.wire.shapes import error_frame
@@ -42,7 +41,7 @@ class Streaming:
     sockets: Sockets
     silence: float
     """Seconds a vanished peer is waited for: `dead_after`, as for sessions."""
-    limits: Limits = field(default_factory=Limits)
+    limits: SocketLimits = field(default_factory=SocketLimits)
 
     def check_room(self) -> None:
         if self.node.draining:
@@ -66,7 +65,7 @@ class EventStream:
         self._said = "client"
         self._timer: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.stream: Stream = streaming.node.streams.open(
+        self.stream: Stream = streaming.node.viewing.open_stream(
             viewer,
             bearer=claims.user,
             issued_at=claims.issued_at_ms,
@@ -92,10 +91,10 @@ class EventStream:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            self._streaming.node.metrics.stream_ends[self._said] += 1
+            self._streaming.node.context.metrics.stream_ends[self._said] += 1
             log.info("stream.closed", code=self._said, **self.described)
         self._streaming.sockets.discard(self)
-        self._streaming.node.streams.gone(self.stream)
+        self._streaming.node.viewing.close_stream(self.stream)
 
     @property
     def described(self) -> dict[str, str]:
@@ -131,10 +130,10 @@ class EventStream:
     # Its speed
 
     def on_pause(self) -> None:
-        self._streaming.node.hub.pause(self.stream.outbox)
+        self._streaming.node.delivery.pause(self.stream.outbox)
 
     def on_resume(self) -> None:
-        self._streaming.node.hub.resume(self.stream.outbox)
+        self._streaming.node.delivery.resume(self.stream.outbox)
 
     def _stuck(self) -> None:
         """The peer has not read for too long: nobody waits for it."""
@@ -144,12 +143,12 @@ class EventStream:
     # Its time
 
     def _wait(self) -> None:
-        left = (self._claims.expires_at_ms - self._streaming.node.clock.now()) / 1000
+        left = (self._claims.expires_at_ms - self._streaming.node.context.clock.now()) / 1000
         pause = max(0.0, min(KEEP_ALIVE, left))
         self._timer = asyncio.get_running_loop().call_later(pause, self._turn)
 
     def _turn(self) -> None:
-        if self._streaming.node.clock.now() >= self._claims.expires_at_ms:
+        if self._streaming.node.context.clock.now() >= self._claims.expires_at_ms:
             self.close(Close.UNAUTHORIZED, "token_expired")
         else:
             self.ping()

@@ -1,1 +1,37 @@
-"""TODO."""
+"""WebSockets without presence: the contract between a socket and its handler, the opening handshake, framing, and the two
+implementations (picows, websockets), which are imported only when `protocol_factory` is asked for one.
+"""
+
+from herenow.transport.websocket.close_queue import CloseQueue
+from herenow.transport.websocket.contract import (
+    Accept,
+    Acceptor,
+    CloseOnOpen,
+    Handler,
+    Refuse,
+    Socket,
+    SocketLimits,
+    Upgrade,
+)
+from herenow.transport.websocket.implementations import protocol_factory
+from herenow.transport.websocket.pending import PendingHandler
+from herenow.transport.websocket.pinger import Pinger
+from herenow.transport.websocket.registry import Sockets, descriptors_allowed, sockets_within
+
+__all__ = [
+    "Accept",
+    "Acceptor",
+    "CloseOnOpen",
+    "CloseQueue",
+    "Handler",
+    "PendingHandler",
+    "Pinger",
+    "Refuse",
+    "Socket",
+    "SocketLimits",
+    "Sockets",
+    "Upgrade",
+    "descriptors_allowed",
+    "protocol_factory",
+    "sockets_within",
+]

@@ -1,14 +1,14 @@
-"""What is a WebSocket to the rest of herenow? A `Socket` that a `Handler` holds, and the values that lead to one.
+"""The contract between a WebSocket and the rest of herenow: a `Socket`, its `Handler`, and the values that lead to both.
 
-The contract only: values and protocols, no behaviour but a farewell. Who is here is `sockets`, who is let in is
-`handshake`, what frames mean from the 101 to the end is `framing`; the two implementations (`picows_socket`, fast;
-`websockets_socket`, the slower second) share all of them, so that they cannot differ.
+Values and protocols only; `CloseOnOpen` is the one handler with behaviour. The open sockets are in `registry`, the opening
+handshake is checked in `handshake`, and `framing` says what frames mean from the 101 to the end. The two implementations
+(`picows`, fast; `websockets_socket`, the slower second) share all of them, so that they cannot differ.
 
-Nothing here knows presence, tokens or JSON. The contract towards handlers is the reason to change it.
+Presence, tokens and JSON are not known here. The contract towards handlers is the reason to change it.
 
-    uvicorn ── Front ──────────► Door ──► acceptor(Upgrade) ── Refuse ──► a plain HTTP answer
-                 └──► Http ────►                │
-                                              Accept ──► 101 ──► Socket ◄──► Handler
+    uvicorn ── ProtocolSniffer ─────────► UpgradeCheck ──► acceptor(Upgrade) ── Refuse ──► a plain HTTP answer
+                 └──► HttpProtocol ──►                       │
+                                                           Accept ──► 101 ──► Socket ◄──► Handler
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SocketLimits:
     """Bounds of one connection; bytes and seconds."""
 
     max_message: int = 65536  # whole message, however many frames it came in
@@ -64,7 +64,7 @@ class Socket(Protocol):
         """One PING without payload; its answer is an `on_sign_of_life`."""
 
     def close(self, code: int, reason: str = "") -> None:
-        """Start the closing handshake; it ends within `Limits.close_timeout`, if need be by force.
+        """Start the closing handshake; it ends within `SocketLimits.close_timeout`, if need be by force.
 
         No callback but `on_closed` follows. A reason is cut to 123 bytes.
         """
@@ -86,7 +86,7 @@ class Handler(Protocol):
         """The 101 is out; called first."""
 
     def on_text(self, payload: bytes) -> None:
-        """One whole message: valid UTF-8, at most `Limits.max_message` bytes."""
+        """One whole message: valid UTF-8, at most `SocketLimits.max_message` bytes."""
 
     def on_binary(self) -> None:
         """A whole binary message came, and was dropped."""
@@ -123,8 +123,8 @@ class Accept:
 Acceptor = Callable[[Upgrade], Accept | Refuse]
 
 
-class Farewell:
-    """A handler that lets a connection in only to say why not: a browser cannot read an HTTP refusal."""
+class CloseOnOpen:
+    """A handler that closes the connection as soon as it is open, with a code: a browser cannot read an HTTP refusal."""
 
     __slots__ = ("_code", "_reason")
 

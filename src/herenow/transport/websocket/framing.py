@@ -1,6 +1,6 @@
 """What do frames mean, from the 101 to the end, whoever parses them? RFC 6455, sections 5 to 7.
 
-Whole messages out of fragments, their cap, UTF-8, close codes, and an end in bounded time. `Connection` is also the
+Whole messages out of fragments, their cap, UTF-8, close codes, and an end in bounded time. `WebSocketConnection` is also the
 `Socket`; an implementation is a subclass that only parses and writes frames. The RFC is the reason to change it.
 """
 
@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from herenow.transport.websocket.contract import Farewell, Handler
-from herenow.transport.websocket.handshake import Door
+from herenow.transport.websocket.contract import CloseOnOpen, Handler
+from herenow.transport.websocket.handshake import UpgradeCheck
 
 log = logging.getLogger(__name__)
 HANDLER_FAILED = "a handler failed; its connection is closed with 1011"
@@ -33,13 +33,13 @@ class Opcode(enum.IntEnum):
     PONG = 10
 
 
-class State(enum.Enum):
+class ConnectionState(enum.Enum):
     OPEN = enum.auto()
     CLOSING = enum.auto()  # our CLOSE is out, the peer's has not come
     ENDING = enum.auto()  # no frame goes in or out any more; the connection is on its way down
 
 
-class Connection:
+class WebSocketConnection:
     """From the 101 to the end: what frames mean and how it ends, whoever parses them. It is also the `Socket`.
 
     OPEN ── close() ──► CLOSING ── the peer's CLOSE ──► ENDING: what is unsent goes out, then FIN
@@ -51,13 +51,13 @@ class Connection:
     only exit. A subclass parses and writes frames.
     """
 
-    __slots__ = ("_code", "_deadline", "_door", "_message", "_reason", "_state", "_tcp", "handler", "plain")
+    __slots__ = ("_check", "_code", "_deadline", "_message", "_reason", "_state", "_tcp", "handler", "plain")
 
-    def __init__(self, tcp: asyncio.Transport, door: Door, handler: Handler) -> None:
+    def __init__(self, tcp: asyncio.Transport, check: UpgradeCheck, handler: Handler) -> None:
         self._tcp = tcp
-        self._door = door
+        self._check = check
         self.handler = handler
-        self._state = State.OPEN
+        self._state = ConnectionState.OPEN
         self._message: Message | None = None  # a fragmented one under way
         self.plain = True  # open, and no fragmented message under way: an unfragmented text is in order
         self._code: int | None = None
@@ -86,22 +86,22 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        return self._state is State.OPEN
+        return self._state is ConnectionState.OPEN
 
     def on_opened(self) -> None:
         """The 101 is out."""
         # uvloop's own low mark is 16 bytes (sic): a slow peer would have to take everything first.
-        self._tcp.set_write_buffer_limits(high=self._door.limits.high_water)
-        self._door.sockets.add(self)
+        self._tcp.set_write_buffer_limits(high=self._check.limits.high_water)
+        self._check.sockets.add(self)
         self._tell(lambda: self.handler.on_open(self))
 
     def on_gone(self) -> None:
         """The transport has said so: once."""
-        self._leave(State.ENDING)
+        self._leave(ConnectionState.ENDING)
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        self._door.sockets.discard(self)
+        self._check.sockets.discard(self)
         # The handler holds us: let go of it, or both wait for the garbage collector.
         handler, self.handler = self.handler, _NOBODY
         try:
@@ -112,7 +112,9 @@ class Connection:
     # Frames.
 
     def on_frame(self, opcode: int, payload: bytes, *, fin: bool, reserved: bool) -> None:
-        if self._state is State.ENDING or (self._state is State.CLOSING and opcode != Opcode.CLOSE):
+        if self._state is ConnectionState.ENDING or (
+            self._state is ConnectionState.CLOSING and opcode != Opcode.CLOSE
+        ):
             return
         if reserved:
             self.fail(Fault(PROTOCOL_ERROR, "reserved bits are set"))
@@ -134,7 +136,7 @@ class Connection:
             return
         message = message or Message(is_text=opcode == Opcode.TEXT)
         message.payload += payload
-        if len(message.payload) > self._door.limits.max_message:
+        if len(message.payload) > self._check.limits.max_message:
             self.fail(MESSAGE_TOO_BIG)
             return
         self.plain = fin
@@ -155,24 +157,24 @@ class Connection:
         if isinstance(said, Fault):
             self.fail(said)
             return
-        if self._state is State.OPEN:
+        if self._state is ConnectionState.OPEN:
             self._code, self._reason = said
             self.put_close(payload[:2])  # its code, not its words
             self.handler.on_leaving()
-        self._leave(State.ENDING)
-        self._end_within(self._door.limits.close_timeout)
+        self._leave(ConnectionState.ENDING)
+        self._end_within(self._check.limits.close_timeout)
         self._tcp.close()
 
     # Ends that we choose.
 
     def close(self, code: int, reason: str = "") -> None:
-        if self._state is State.OPEN:
+        if self._state is ConnectionState.OPEN:
             self._say_close(code, reason)
-            self._leave(State.CLOSING)
-            self._end_within(self._door.limits.close_timeout)
+            self._leave(ConnectionState.CLOSING)
+            self._end_within(self._check.limits.close_timeout)
 
     def abort(self) -> None:
-        self._leave(State.ENDING)
+        self._leave(ConnectionState.ENDING)
         self._tcp.abort()
 
     def buffered(self) -> int:
@@ -182,23 +184,23 @@ class Connection:
 
     def fail(self, fault: "Fault") -> None:
         """It broke the protocol: say so, and listen no longer (RFC 6455, 7.1.7)."""
-        if self._state is State.ENDING:
+        if self._state is ConnectionState.ENDING:
             return
-        if self._state is State.OPEN:
+        if self._state is ConnectionState.OPEN:
             self._say_close(fault.code, fault.reason)
-        self._leave(State.ENDING)
+        self._leave(ConnectionState.ENDING)
         # Not a plain close: while data is unread that is an RST, and the peer might never see our code.
         self._tcp.set_protocol(Drain(self._tcp.get_protocol()))
         self._tcp.resume_reading()
         if self._tcp.can_write_eof():
             self._tcp.write_eof()
-        self._end_within(self._door.limits.linger)
+        self._end_within(self._check.limits.linger)
 
     def on_eof(self) -> None:
         """Its FIN. The transport closes itself once everything is sent; it does not get for ever."""
         self._tell(self.handler.on_leaving)
-        self._leave(State.ENDING)
-        self._end_within(self._door.limits.close_timeout)
+        self._leave(ConnectionState.ENDING)
+        self._end_within(self._check.limits.close_timeout)
 
     # Its speed.
 
@@ -212,7 +214,7 @@ class Connection:
         self._tell(self.handler.on_resume)
 
     def _tell(self, callback: Callable[[], None]) -> None:
-        if self._state is State.OPEN:
+        if self._state is ConnectionState.OPEN:
             try:
                 callback()
             except Exception:
@@ -223,7 +225,7 @@ class Connection:
         self._code, self._reason = code, reason
         self.put_close(code.to_bytes(2, "big") + _cut(reason))
 
-    def _leave(self, state: State) -> None:
+    def _leave(self, state: ConnectionState) -> None:
         self._state = state
         self.plain = False
         self._message = None
@@ -300,4 +302,4 @@ def _cut(reason: str) -> bytes:
     return encoded if len(encoded) <= 123 else encoded[:123].decode(errors="ignore").encode()
 
 
-_NOBODY = Farewell(NORMAL)
+_NOBODY = CloseOnOpen(NORMAL)

@@ -1,27 +1,16 @@
-"""Who is let in? From the bytes of an HTTP request to a valid `Upgrade`, and from there to an acceptor's answer.
+"""The opening handshake (RFC 6455, section 4.2): from the bytes of an HTTP request to a valid `Upgrade` or a refusal.
 
-Strict about RFC 6455, section 4.2, and about what a proxy and we might read differently. uvicorn's HTTP is mended here
-where it hands a connection over. What frames mean afterwards is not known here.
+The check is strict also where a proxy and this server might read a header differently. It does not parse HTTP (uvicorn or
+`http.first_bytes` has done so) and does not know what frames mean (`framing`).
 """
 
 import asyncio
 import binascii
-import contextlib
 import logging
-import socket
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
-from weakref import WeakMethod
 
-import httptools
-from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.protocols.utils import is_ssl
-
-from herenow.transport.http.pipe import PIPE, Writer
-from herenow.transport.websocket.contract import Accept, Acceptor, Limits, Refuse, Upgrade
+from herenow.transport.websocket.contract import Accept, Acceptor, Refuse, SocketLimits, Upgrade
 from herenow.transport.websocket.registry import Sockets
 
 log = logging.getLogger(__name__)
@@ -41,16 +30,23 @@ _AT_MOST_ONCE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """What one implementation was built with: who decides, within which bounds, and where those let in are kept."""
+class UpgradeCheck:
+    """Checks opening handshakes for one WebSocket implementation.
+
+    Holds what the implementation was built with: the acceptor that decides, the limits of a connection, and the registry
+    of open sockets.
+    """
 
     acceptor: Acceptor
-    limits: Limits
+    limits: SocketLimits
     sockets: Sockets
 
-    def ask(self, request: bytes, tcp: asyncio.Transport) -> tuple[Accept, str] | Refuse:
-        """The acceptor's answer and the client's key, or a refusal of our own."""
-        upgrade = read_upgrade(request, peer=_peer(tcp), secure=is_ssl(tcp))
+    def decide(self, request: bytes, tcp: asyncio.Transport) -> tuple[Accept, str] | Refuse:
+        """Return the acceptor's answer and the client's key, or a refusal.
+
+        An invalid handshake, a registry without spare room and a failing acceptor are refused here.
+        """
+        upgrade = read_upgrade(request, peer=_peer(tcp), secure=bool(tcp.get_extra_info("sslcontext")))
         if isinstance(upgrade, Refuse):
             return upgrade
         if self.sockets.exhausted:
@@ -66,7 +62,8 @@ class Door:
             return Refuse(500, "internal error")
         return answer, upgrade.header("sec-websocket-key") or ""
 
-    def turn_away(self, refuse: Refuse, tcp: asyncio.Transport) -> None:
+    def refuse(self, refuse: Refuse, tcp: asyncio.Transport) -> None:
+        """Write the HTTP answer of a refusal and close the connection."""
         tcp.write(http_answer(refuse))
         tcp.close()
         if tcp.get_write_buffer_size():  # a peer that does not even read this
@@ -168,152 +165,3 @@ def switching(proof: str, subprotocol: str | None) -> bytes:
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Accept: {proof}\r\n{chosen}\r\n"
     ).encode("latin-1")
-
-
-LONGEST_URL = 32_768  # bytes of an address that are kept: more than anybody takes
-
-
-class Http(HttpToolsProtocol):
-    """uvicorn's HTTP, mended where it hands a connection over to WebSocket; for `uvicorn.Config(http=…)`."""
-
-    _segment = b""
-    _writer: Writer | None = None
-    """Who has been lent the transport."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        with glance(transport) as seen:
-            super().connection_made(seen)
-        self.transport = transport
-        self.flow = FlowControl(transport)
-        # Who connects and says nothing would hold a descriptor for ever: uvicorn's timer starts with its first answer.
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        # Weakly: we hold the scope, and a connection that is closed must not wait for the garbage collector.
-        self.scope["extensions"] = {PIPE: WeakMethod(self._lend)}  # type: ignore[dict-item]
-
-    def on_headers_complete(self) -> None:
-        super().on_headers_complete()
-        cycle: RequestResponseCycle | None = self.cycle
-        # Not for HEAD, where uvicorn writes nothing behind the head; nor again, when this request got no cycle of its own.
-        if cycle is not None and cycle.transport is self.transport and cycle.scope["method"] != "HEAD":
-            cycle.transport = Joining(self.transport)  # type: ignore[assignment]
-
-    def _lend(self, writer: Writer) -> asyncio.Transport:
-        self._writer = writer
-        return self.transport
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        if self._writer is not None:
-            self._writer.on_pause()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        if self._writer is not None:
-            self._writer.on_resume()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        writer, self._writer = self._writer, None
-        super().connection_lost(exc)
-        if (
-            writer is not None
-        ):  # uvicorn tells the newest request, which is another one if the client did not wait
-            writer.on_gone()
-
-    def on_url(self, url: bytes) -> None:
-        # httptools cannot take more than 64 KiB apart, and uvicorn would gather it without end. Whoever reads an address
-        # refuses one that is half as long, in words of their own; so its end need not be kept.
-        self.url = (self.url + url)[:LONGEST_URL]
-
-    def data_received(self, data: bytes) -> None:
-        self._segment = data
-        super().data_received(data)
-        self._segment = b""
-
-    def handle_websocket_upgrade(self) -> None:
-        if self.parser.get_http_version() != "1.1" or self._is_answering():
-            # An answer still under way would be written into the middle of the frames.
-            self.send_400_response(
-                "A WebSocket is opened with HTTP/1.1, and not while a request is answered."
-            )
-            return
-        super().handle_websocket_upgrade()
-        # uvicorn drops what came in one segment with the handshake. It calls us while it handles the parser's
-        # exception, which knows where that begins.
-        exception = sys.exception()
-        if isinstance(exception, httptools.HttpParserUpgrade) and (
-            early := self._segment[exception.args[0] :]
-        ):
-            self.transport.get_protocol().data_received(early)  # type: ignore[attr-defined]
-        # The parser holds our methods and we hold it: without this, 5 KB per socket wait for the garbage collector.
-        self.parser = None  # type: ignore[assignment]
-
-    def _is_answering(self) -> bool:
-        cycle: RequestResponseCycle | None = self.cycle
-        return cycle is not None and not cycle.response_complete
-
-
-@contextlib.contextmanager
-def glance(tcp: asyncio.Transport) -> Iterator[asyncio.Transport]:
-    """What uvicorn takes for the transport while it asks who is at both ends: uvloop's own keeps the two answers for as long
-    as the connection lives, 300 bytes of each. Only while it is open: uvloop's socket keeps its number behind the end."""
-    known: socket.socket | None = tcp.get_extra_info("socket")
-    if known is None or known.fileno() < 0:
-        yield tcp
-        return
-    unkept = socket.socket(known.family, known.type, known.proto, known.fileno())
-    try:
-        yield Glance(tcp, unkept)  # type: ignore[misc]  # as much of a transport as is asked for
-    finally:
-        unkept.detach()
-
-
-class Glance:
-    __slots__ = ("_socket", "_tcp")
-
-    def __init__(self, tcp: asyncio.Transport, socket: socket.socket) -> None:
-        self._tcp = tcp
-        self._socket = socket
-
-    def get_extra_info(self, name: str, default: object = None) -> object:
-        return self._socket if name == "socket" else self._tcp.get_extra_info(name, default)
-
-
-class Joining:
-    """What uvicorn takes for the transport of one answer: its head waits for what comes behind it, and leaves with it.
-
-    uvicorn writes them one after the other, and each is a call to the kernel that wakes the peer: a sixth of a bulk read.
-    """
-
-    __slots__ = ("_head", "_tcp")
-
-    def __init__(self, tcp: asyncio.Transport) -> None:
-        self._tcp = tcp
-        self._head: bytes | None = None  # empty: it is out
-
-    def write(self, data: bytes) -> None:
-        if self._head:
-            if data:
-                self._tcp.writelines((self._head, data))
-            else:
-                self._tcp.write(self._head)
-            self._head = b""
-        elif self._head is None and not data.startswith(_CONTINUE):
-            self._head = data
-        else:
-            self._tcp.write(data)
-
-    def close(self) -> None:
-        if self._head:  # of an answer that broke off
-            self._tcp.write(self._head)
-        self._tcp.close()
-
-    def is_closing(self) -> bool:
-        return self._tcp.is_closing()
-
-
-_CONTINUE = b"HTTP/1.1 100 "

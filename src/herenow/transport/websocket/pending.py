@@ -1,4 +1,4 @@
-"""A connection whose token cannot be judged yet: it is let in, kept waiting, and then treated as if it had just come.
+"""A handler for a connection whose token cannot be verified yet: it keeps what the client sends until it can be.
 
 Browsers cannot read a refusal before the 101, and a client that is told to come back in a second, because an issuer has a
 new key, would have to know why. What it sends meanwhile is kept, within bounds. Knows nothing about keys or tokens.
@@ -18,8 +18,8 @@ MOST = 100
 MOST_BYTES = 65_536
 
 
-class Waiting:
-    """A `Handler` that becomes another one."""
+class PendingHandler:
+    """A `Handler` that passes everything on to the one that `decide` returns, and keeps events until then."""
 
     def __init__(self, tasks: Tasks, decide: Callable[[], Awaitable[Handler]]) -> None:
         self._tasks = tasks

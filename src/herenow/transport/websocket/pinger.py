@@ -25,7 +25,7 @@ class Timer(Protocol):
     def cancel(self) -> None: ...
 
 
-class Sweep(Generic[Member]):
+class Pinger(Generic[Member]):
     """Pings every member that was `quiet` for so long, spread evenly over `period`. Seconds, all of one clock.
 
     For asyncio: `clock=loop.time, call_later=loop.call_later`.

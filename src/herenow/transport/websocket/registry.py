@@ -1,9 +1,8 @@
 """Which sockets are open in this process, and how many may be? uvicorn loses sight of them at the upgrade."""
 
-import asyncio
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from herenow.transport.websocket.contract import Socket
 
@@ -14,17 +13,16 @@ class Sockets:
     """Every open socket of this process, closing ones included; uvicorn loses sight of them at the upgrade.
 
     There are two bounds. At `max_open` the registry is `full`: the acceptor should answer with
-    `Farewell(1013, "retry_after_ms=…")`, which a browser can read but which takes a descriptor for a moment. So many
-    moments may overlap as there are `spare`; beyond them the door answers 503 without asking anybody.
+    `CloseOnOpen(1013, "retry_after_ms=…")`, which a browser can read but which takes a descriptor for a moment. So many
+    moments may overlap as there are `spare`; beyond them `UpgradeCheck` answers 503 without asking the acceptor.
     """
 
-    __slots__ = ("_emptied", "_open", "max_open", "spare")
+    __slots__ = ("_open", "max_open", "spare")
 
     def __init__(self, max_open: int, spare: int = SPARE) -> None:
         self.max_open = max_open
         self.spare = spare
         self._open: dict[Socket, None] = {}  # for ten thousand, half of a set's size
-        self._emptied: list[asyncio.Future[None]] = []
 
     @property
     def count(self) -> int:
@@ -47,27 +45,10 @@ class Sockets:
 
     def discard(self, socket: Socket) -> None:
         self._open.pop(socket, None)
-        if not self._open:
-            for waiter in self._emptied:
-                if not waiter.done():
-                    waiter.set_result(None)
-            self._emptied.clear()
-
-    def close_all(self, code: int, reason: str | Callable[[], str] = "") -> None:
-        """Close every socket; a callable gives each its own reason (a jittered `retry_after_ms=…`)."""
-        for socket in self:
-            socket.close(code, reason if isinstance(reason, str) else reason())
 
     def abort_all(self) -> None:
         for socket in self:
             socket.abort()
-
-    async def emptied(self) -> None:
-        """Wait until nobody is here."""
-        if self._open:
-            waiter = asyncio.get_running_loop().create_future()
-            self._emptied.append(waiter)
-            await waiter
 
 
 def sockets_within(descriptors: int) -> int:

@@ -2,7 +2,7 @@
 
 The second implementation: pure Python where picows is C, several times slower, and switchable, so that a defect or
 an incompatible release of picows is a setting and not an outage. It also keeps us honest: the same table of tests
-runs on both. Only parsing and serialising frames is done here; what they mean is `framing.Connection`.
+runs on both. Only parsing and serialising frames is done here; what they mean is `framing.WebSocketConnection`.
 
 `websockets` lets one thing pass that the RFC forbids, a length in more bytes than needed: that is checked here, too.
 """
@@ -18,16 +18,16 @@ from websockets.exceptions import PayloadTooBig
 from websockets.exceptions import ProtocolError as BrokenFrame
 from websockets.frames import Frame, Opcode
 
-from herenow.transport.websocket.contract import Accept, Acceptor, Handler, Limits, Refuse
+from herenow.transport.websocket.contract import Accept, Acceptor, Handler, Refuse, SocketLimits
 from herenow.transport.websocket.framing import (
     HANDLER_FAILED,
     INTERNAL_ERROR,
     MESSAGE_TOO_BIG,
     PROTOCOL_ERROR,
-    Connection,
     Fault,
+    WebSocketConnection,
 )
-from herenow.transport.websocket.handshake import Door, switching
+from herenow.transport.websocket.handshake import UpgradeCheck, switching
 from herenow.transport.websocket.registry import Sockets
 
 log = logging.getLogger(__name__)
@@ -38,24 +38,24 @@ _LENGTHS = {126: (4, 126, 2**16 - 1), 127: (10, 2**16, 2**63 - 1)}
 
 
 def websockets_protocol(
-    acceptor: Acceptor, limits: Limits, sockets: Sockets
+    acceptor: Acceptor, limits: SocketLimits, sockets: Sockets
 ) -> Callable[..., asyncio.BaseProtocol]:
     """For `uvicorn.Config(ws=…)`."""
-    door = Door(acceptor, limits, sockets)
+    check = UpgradeCheck(acceptor, limits, sockets)
 
     def protocol(**_of_uvicorn: object) -> asyncio.BaseProtocol:
-        return WebsocketsProtocol(door)
+        return WebsocketsProtocol(check)
 
     return protocol
 
 
-class WebsocketsSocket(Connection):
+class WebsocketsSocket(WebSocketConnection):
     """The `Socket`: frames go out through the transport itself."""
 
     __slots__ = ("_talking",)
 
-    def __init__(self, tcp: asyncio.Transport, door: Door, handler: Handler) -> None:
-        super().__init__(tcp, door, handler)
+    def __init__(self, tcp: asyncio.Transport, check: UpgradeCheck, handler: Handler) -> None:
+        super().__init__(tcp, check, handler)
         self._talking = True
 
     def send_text(self, payload: bytes) -> None:
@@ -81,10 +81,10 @@ class WebsocketsSocket(Connection):
 class WebsocketsProtocol(asyncio.Protocol):
     """What uvicorn hands the connection to: first the handshake, then frames, in whatever pieces they come."""
 
-    __slots__ = ("_door", "_frames", "_socket", "_tcp", "_unread")
+    __slots__ = ("_check", "_frames", "_socket", "_tcp", "_unread")
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, check: UpgradeCheck) -> None:
+        self._check = check
         self._socket: WebsocketsSocket | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -97,9 +97,9 @@ class WebsocketsProtocol(asyncio.Protocol):
             self._unread += data
             next(self._frames)
             return
-        answer = self._door.ask(data, self._tcp)
+        answer = self._check.decide(data, self._tcp)
         if isinstance(answer, Refuse):
-            self._door.turn_away(answer, self._tcp)
+            self._check.refuse(answer, self._tcp)
         else:
             self._open(*answer)
 
@@ -121,7 +121,7 @@ class WebsocketsProtocol(asyncio.Protocol):
             self._socket.on_write_resumed()
 
     def _open(self, accept: Accept, key: str) -> None:
-        self._socket = WebsocketsSocket(self._tcp, self._door, accept.handler)
+        self._socket = WebsocketsSocket(self._tcp, self._check, accept.handler)
         self._unread = bytearray()
         self._frames = self._parse(self._socket)
         next(self._frames)
@@ -133,7 +133,7 @@ class WebsocketsProtocol(asyncio.Protocol):
         try:
             while True:
                 yield from self._check_length()
-                frame = yield from Frame.parse(self._read, mask=True, max_size=self._door.limits.max_message)
+                frame = yield from Frame.parse(self._read, mask=True, max_size=self._check.limits.max_message)
                 _hand_over(frame, socket)
         except PayloadTooBig:
             socket.fail(MESSAGE_TOO_BIG)

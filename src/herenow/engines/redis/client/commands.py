@@ -1,9 +1,8 @@
-"""What does it mean when Redis says no, or nothing? (P8)
+"""Commands for the server of a slot, and what it means when that server refuses or does not answer.
 
-A call that was refused before it did anything is `Unavailable`. A call of which nothing more was heard, or which failed on
-its way, is `UnknownOutcome` if it writes. Two refusals are answered here, because nothing can have happened: the server does
-not know the script yet (it is sent in full), or says that another one serves the slot (that one is asked). Nothing else is
-ever repeated.
+A call that was refused before it did anything is `Unavailable`. A call that got no reply, or failed half-way, is
+`UnknownOutcome` if it writes. Two refusals are answered here, because nothing can have happened: the server does not know
+the script yet (it is sent in full), or says that another one serves the slot (that one is asked). Nothing else is repeated.
 
 A script that is refused for lack of memory, by a replica, or for want of one, is refused at its first write: it has done
 nothing either, for every script that must be all or nothing begins with a write that such a server denies.
@@ -17,9 +16,10 @@ from dataclasses import dataclass
 
 import hiredis
 
-from herenow.engines.redis.client.connection import Address, Argument, Command, Lost, Reply, packed
-from herenow.engines.redis.client.scripts import Script, script
-from herenow.engines.redis.client.servers import Server, Servers
+from herenow.engines.redis.client.redis_connection import Address, Argument, Command, Lost, Reply, packed
+from herenow.engines.redis.client.redis_server import Server
+from herenow.engines.redis.client.script import Script
+from herenow.engines.redis.client.servers import Servers
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 
 REDIRECTS = 3
@@ -61,6 +61,10 @@ class Request:
 
     count = 1
 
+    @classmethod
+    def of_script(cls, slot: int, script: Script, keys: list[Argument], arguments: list[Argument]) -> Request:
+        return cls(slot, script.called(keys, arguments), script)
+
     def packed(self) -> bytes:
         return packed(self.command)
 
@@ -69,7 +73,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class Together:
+class Pipeline:
     """Several commands for the server of a slot, which others' may come between."""
 
     slot: int
@@ -89,22 +93,19 @@ class Together:
         return None
 
 
-class Calls:
+class Commands:
+    """Sends requests to the servers that hold their slots."""
+
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
 
-    def run(self, slot: int, name: str, keys: list[Argument], arguments: list[Argument]) -> Request:
-        """A request that calls a script."""
-        called = script(name)
-        return Request(slot, called.called(keys, arguments), called)
-
-    async def one(self, request: Request | Together, *, writes: bool) -> Reply:
+    async def one(self, request: Request | Pipeline, *, writes: bool) -> Reply:
         answer = await self._ask(request, writes=writes)
         if isinstance(answer, HerenowError):
             raise answer
         return answer
 
-    async def all(self, requests: Sequence[Request | Together]) -> list[Reply]:
+    async def all(self, requests: Sequence[Request | Pipeline]) -> list[Reply]:
         """Reads. Every answer, or the first failure."""
         answers = await self.each(requests)
         for answer in answers:
@@ -112,11 +113,11 @@ class Calls:
                 raise answer
         return answers
 
-    async def each(self, requests: Sequence[Request | Together]) -> list[Reply]:
+    async def each(self, requests: Sequence[Request | Pipeline]) -> list[Reply]:
         """Reads: an answer or a failure each, in order. Those for one server travel together."""
         if not requests:
             return []
-        if self.servers.one_for_all or len(requests) == 1:
+        if self.servers.single_server or len(requests) == 1:
             return await self._send(await self._place(requests[0].slot), requests, writes=False)
         # One after the other: who has to look shares what was found, or that nothing was, with those behind.
         by_slot = {slot: await self._place(slot) for slot in dict.fromkeys(r.slot for r in requests)}
@@ -133,7 +134,7 @@ class Calls:
                 answers[index] = reply
         return answers
 
-    async def _ask(self, request: Request | Together, *, writes: bool) -> Reply:
+    async def _ask(self, request: Request | Pipeline, *, writes: bool) -> Reply:
         [answer] = await self._send(await self._place(request.slot), [request], writes=writes)
         return answer
 
@@ -144,7 +145,7 @@ class Calls:
             return error
 
     async def _send(
-        self, server: Server | Unavailable, requests: Sequence[Request | Together], *, writes: bool
+        self, server: Server | Unavailable, requests: Sequence[Request | Pipeline], *, writes: bool
     ) -> list[Reply]:
         if isinstance(server, Unavailable):
             return [server] * len(requests)
@@ -162,10 +163,10 @@ class Calls:
             parts = ((request.packed(), request.count) for request in requests)
             await server.ask_in_parts(parts, sum([request.count for request in requests]), take)
         except Unavailable as error:
-            self.servers.doubt(server)
+            self.servers.suspect(server)
             return [error] * len(requests)
         except Lost as error:
-            self.servers.doubt(server)
+            self.servers.suspect(server)
             failure = UnknownOutcome(str(error)) if writes else Unavailable(str(error))
             return [failure] * len(requests)
         for index, answer in enumerate(answers):
@@ -174,7 +175,7 @@ class Calls:
         return answers
 
     async def _refused(
-        self, server: Server, request: Request | Together, said: str, *, writes: bool
+        self, server: Server, request: Request | Pipeline, said: str, *, writes: bool
     ) -> Reply:
         code, _, rest = said.partition(" ")
         if code == "NOSCRIPT" and isinstance(request, Request) and request.script is not None:
@@ -190,7 +191,7 @@ class Calls:
             request.redirects += 1
             return await self._ask(request, writes=writes)
         if code in LOOK_AGAIN:
-            self.servers.doubt(server)
+            self.servers.suspect(server)
         if code in NOTHING_HAPPENED or not writes:
             return Unavailable(f"{server.address} refuses: {said}")
         return UnknownOutcome(f"{server.address} failed: {said}")

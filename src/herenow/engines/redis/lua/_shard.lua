@@ -1,4 +1,4 @@
--- What the scripts of one shard share. How a value is laid out is told in redis_codec.py, what the keys are in redis_keys.py.
+-- What the scripts of one shard share. How a value is laid out is told in codec.py, what the keys are in keys.py.
 local call, byte, sub, unpack_number = redis.call, string.byte, string.sub, struct.unpack
 -- A wake-up of n bytes and the version it counts from.
 local WAKE = {'>I1xxI6', '>I2xxI6', '>I3xxI6', '>I4xxI6', '>I5xxI6'}

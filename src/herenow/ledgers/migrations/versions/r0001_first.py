@@ -5,7 +5,7 @@ import secrets
 import sqlalchemy as sa
 from alembic import op
 
-from herenow.ledgers.migrations.kinds import ID
+from herenow.ledgers.migrations.column_types import ID
 
 revision = "0001"
 down_revision = None

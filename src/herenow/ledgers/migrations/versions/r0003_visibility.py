@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from herenow.ledgers.migrations.kinds import ID
+from herenow.ledgers.migrations.column_types import ID
 
 revision = "0003"
 down_revision = "0002"

@@ -2,10 +2,10 @@
 
 picows parses and writes frames in C: several times the frames per CPU second of other stacks. Left alone it is not a
 strict server, so this module adds what it leaves out: whole messages out of fragments, their cap, UTF-8, reserved
-bits, close codes, and an end in bounded time. The opening handshake is read by `handshake.Door`; picows gets to see
+bits, close codes, and an end in bounded time. The opening handshake is read by `handshake.UpgradeCheck`; picows gets to see
 a canonical one, so that nothing of the client's headers stays in memory.
 
-picows' protocol class is not public: its constructor is positional and undocumented. `picows_seam` therefore tries
+picows' protocol class is not public: its constructor is positional and undocumented. `picows.self_test` therefore tries
 what we lean on when the server starts, and says so when it is not as we know it. A new picows is the reason to
 change this module.
 """
@@ -33,13 +33,12 @@ from herenow.transport.websocket.framing import (
     INTERNAL_ERROR,
     NORMAL,
     NOT_UTF8,
-    Connection,
     Fault,
     Opcode,
+    WebSocketConnection,
     is_utf8,
 )
-from herenow.transport.websocket.handshake import Door, switching
-from herenow.transport.websocket.picows.loop import given_nothing_to_keep
+from herenow.transport.websocket.handshake import UpgradeCheck, switching
 
 log = logging.getLogger(__name__)
 
@@ -59,17 +58,17 @@ def _with_header_room(payload: bytes) -> bytearray:
     return bytearray(_HEADER_ROOM) + payload
 
 
-class PicowsSocket(Connection):
+class PicowsSocket(WebSocketConnection):
     """The `Socket`: frames go out through picows' transport."""
 
     __slots__ = ("_transport",)
 
-    def __init__(self, tcp: asyncio.Transport, door: Door, handler: Handler) -> None:
-        super().__init__(tcp, door, handler)
-        self._transport: WSTransport | Silence = SILENCE
+    def __init__(self, tcp: asyncio.Transport, check: UpgradeCheck, handler: Handler) -> None:
+        super().__init__(tcp, check, handler)
+        self._transport: WSTransport | NullTransport = NULL_TRANSPORT
 
     def connect(self, transport: WSTransport) -> None:
-        first = self._transport is SILENCE
+        first = self._transport is NULL_TRANSPORT
         self._transport = transport
         if first:
             self.on_opened()
@@ -89,7 +88,7 @@ class PicowsSocket(Connection):
     def renew(self) -> None:
         """Go on with a new protocol, whose read buffer is small; only between frames, with nothing left unread."""
         if self.is_open:
-            self._tcp.set_protocol(PicowsProtocol.in_the_middle(self._door, self._tcp, self))
+            self._tcp.set_protocol(PicowsProtocol.in_the_middle(self._check, self._tcp, self))
 
     def send_text(self, payload: bytes) -> None:
         # A fan-out calls this for every viewer.
@@ -114,11 +113,11 @@ class PicowsSocket(Connection):
 
     def hang_up(self) -> None:
         # Not a flag: send_text stays as short as it is.
-        self._transport = SILENCE
+        self._transport = NULL_TRANSPORT
 
 
-class Silence:
-    """Stands in for picows' transport while nothing may be sent."""
+class NullTransport:
+    """Takes the place of picows' transport while nothing may be sent: every method is a no-op."""
 
     __slots__ = ()
     close_handshake = None
@@ -130,11 +129,11 @@ class Silence:
     def send_close(self, *_frame: object) -> None: ...
 
 
-SILENCE = Silence()
+NULL_TRANSPORT = NullTransport()
 
 
-class Listener(WSListener):
-    """What picows calls with every frame."""
+class FrameListener(WSListener):
+    """The listener that picows calls with every frame."""
 
     __slots__ = ("_socket",)
 
@@ -195,11 +194,11 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
     It overrides nothing that is called per frame.
     """
 
-    __slots__ = ("_door", "_socket", "_tcp")
+    __slots__ = ("_check", "_socket", "_tcp")
 
-    def __init__(self, door: Door) -> None:
-        # picows' own constructor waits until the door has said yes: who is refused costs no buffers.
-        self._door = door
+    def __init__(self, check: UpgradeCheck) -> None:
+        # picows' own constructor waits until the check has said yes: who is refused costs no buffers.
+        self._check = check
         self._socket: PicowsSocket | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -212,9 +211,9 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
         if self._socket is not None:
             self._feed(data)
             return
-        answer = self._door.ask(data, self._tcp)
+        answer = self._check.decide(data, self._tcp)
         if isinstance(answer, Refuse):
-            self._door.turn_away(answer, self._tcp)
+            self._check.refuse(answer, self._tcp)
         else:
             self._open(*answer)
 
@@ -224,30 +223,30 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # Without a listener there is nobody whom picows could tell, and it does not look (`picows_loop`).
-        if self.listener is not None:
+        if self._socket is not None:  # else picows' own constructor has not run
             super().connection_lost(exc)
 
     @classmethod
-    def in_the_middle(cls, door: Door, tcp: asyncio.Transport, socket: PicowsSocket) -> "PicowsProtocol":
+    def in_the_middle(
+        cls, check: UpgradeCheck, tcp: asyncio.Transport, socket: PicowsSocket
+    ) -> "PicowsProtocol":
         """A protocol for a connection that is open already: its handshake is for picows alone."""
-        protocol = cls(door)
+        protocol = cls(check)
         protocol._tcp = tcp
         protocol._attach(socket, None, "AAAAAAAAAAAAAAAAAAAAAA==", muted=True)
         return protocol
 
     def _open(self, accept: Accept, key: str) -> None:
         self._attach(
-            PicowsSocket(self._tcp, self._door, accept.handler), accept.subprotocol, key, muted=False
+            PicowsSocket(self._tcp, self._check, accept.handler), accept.subprotocol, key, muted=False
         )
 
     def _attach(self, socket: PicowsSocket, subprotocol: str | None, key: str, *, muted: bool) -> None:
-        leash = Leash(self._tcp)
+        guard = TransportGuard(self._tcp)
         self._socket = socket
-        with given_nothing_to_keep():
-            self._construct(socket, subprotocol)
-        super().connection_made(leash)
-        leash.muted = muted
+        self._construct(socket, subprotocol)
+        super().connection_made(guard)
+        guard.muted = muted
         self._feed(
             b"GET / HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
             b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %b\r\n\r\n" % key.encode("ascii")
@@ -267,32 +266,32 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
                 return
 
     def _construct(self, socket: PicowsSocket, subprotocol: str | None) -> None:
-        welcome = WSUpgradeResponseWithListener(_switching(subprotocol), Listener(socket))  # type: ignore[arg-type]
+        welcome = WSUpgradeResponseWithListener(_switching(subprotocol), FrameListener(socket))  # type: ignore[arg-type]
         # By name, although picows itself goes by position: a change of order or meaning cannot slip through.
         super().__init__(
             host_port=None,  # for clients
             ws_path=None,  # for clients
             is_client_side=False,
             ws_listener_factory=lambda _request: welcome,
-            logger=Witness(socket),
+            logger=ParserErrorTap(socket),
             disconnect_on_exception=True,  # none gets out of our listener
             websocket_handshake_timeout=None,  # the handshake is here already
-            enable_auto_ping=False,  # it costs a task per connection; see sweep.py
+            enable_auto_ping=False,  # it costs a task per connection; see pinger.py
             auto_ping_idle_timeout=1.0,
             auto_ping_reply_timeout=1.0,
             auto_ping_strategy=WSAutoPingStrategy.PING_WHEN_IDLE,
             enable_auto_pong=False,  # a ping is a sign of life: we want to see it
-            max_frame_size=self._door.limits.max_message,  # the whole message is checked by us
+            max_frame_size=self._check.limits.max_message,  # the whole message is checked by us
             extra_headers=None,  # for clients
-            read_buffer_init_size=self._door.limits.read_buffer,
+            read_buffer_init_size=self._check.limits.read_buffer,
         )
 
 
-class Switching:
-    """What picows takes for its answer: a 101 that is made in one piece.
+class SwitchingResponse:
+    """The 101 that picows gets in place of its own response object; `to_bytes` makes it in one piece.
 
-    One for all who get the same subprotocol, since picows keeps it for life. It puts the proof into the headers and asks for
-    the bytes right behind that.
+    Connections with the same subprotocol share one, because picows keeps it as long as the connection lives. picows puts
+    the proof into the headers and asks for the bytes right behind that.
     """
 
     __slots__ = ("_subprotocol", "headers")
@@ -307,11 +306,11 @@ class Switching:
         return bytearray(switching(self.headers["Sec-WebSocket-Accept"], self._subprotocol))
 
 
-_switching = lru_cache(maxsize=8)(Switching)
+_switching = lru_cache(maxsize=8)(SwitchingResponse)
 
 
-class Leash:
-    """What picows takes for the transport, so that it writes but does not end the connection.
+class TransportGuard:
+    """The transport that picows gets: it can write to the connection but not end it.
 
     After an error of its own it would close gracefully, which a peer that does not read can delay for ever. `muted`,
     it also keeps picows' 101 to itself; frames take the method that picows has looked up before.
@@ -362,8 +361,8 @@ def _to_nobody(_answer: bytes) -> None:
     pass
 
 
-class Witness:
-    """What picows takes for its logger: the only one it tells of a malformed frame, before it acts.
+class ParserErrorTap:
+    """The logger that picows gets: picows reports a malformed frame to its logger only, before it acts.
 
     So the socket fails in our way first, and picows' own CLOSE, being the second, is not sent. The text of a logged
     line is not used, only that there was an error and the close code in its arguments.

@@ -1,0 +1,136 @@
+"""The HTTP application: every endpoint's row becomes a route, behind the few layers that all requests pass.
+
+    Cors ─▶ Problems ─▶ CanonicalPaths ─▶ Starlette's router ─▶ Resource (method, readiness, access) ─▶ the endpoint
+
+Pages that are not of the contract (the demo's) are given by the composition root. A new layer, or another
+way to decide who may call an endpoint, would be a reason to change this module.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from herenow.api.description.operations import Access, Operation
+from herenow.api.description.page import Description
+from herenow.api.endpoints import (
+    beats,
+    blocks,
+    devices,
+    explain,
+    presence,
+    profiles,
+    relation_graph,
+    stream,
+    user_admin,
+    user_settings,
+)
+from herenow.api.http.cors import Cors
+from herenow.api.http.paths import CanonicalPaths
+from herenow.api.http.problems import Problems, Refusal, reraise
+from herenow.api.http.request import Api, Call, WorkerReports
+from herenow.api.ops import dashboard, health, sdk
+from herenow.errors import ProtocolError
+from herenow.node import Node
+from herenow.settings import Settings
+from herenow.transport.auth import Auth
+from herenow.transport.http import Streaming
+from herenow.transport.websocket import Sockets
+
+CONTRACT = (
+    *presence.OPERATIONS,
+    *devices.OPERATIONS,
+    *user_settings.OPERATIONS,
+    *beats.OPERATIONS,
+    *stream.OPERATIONS,
+    *presence.LAST,
+    *blocks.OPERATIONS,
+    *profiles.OPERATIONS,
+    *relation_graph.OPERATIONS,
+    *user_admin.OPERATIONS,
+    *explain.OPERATIONS,
+    *health.OPERATIONS,
+)
+"""Every endpoint; the first path that fits an address gets it."""
+
+
+def make_app(
+    node: Node,
+    auth: Auth,
+    settings: Settings,
+    *,
+    sockets: Sockets | None = None,
+    pages: Iterable[Route] = (),
+    worker_reports: WorkerReports | None = None,
+) -> Starlette:
+    """The ASGI application. The caller starts and stops the node.
+
+    `pages` are routes beside the contract. `sockets` are all that are open in this process: event streams count among them;
+    without `sockets` there is no limit. `worker_reports` asks all workers of this address for their reports, where there are
+    several.
+    """
+    operations = (*CONTRACT, *Description(CONTRACT, max_bulk=settings.max_bulk).operations)
+    streaming = Streaming(node, sockets or Sockets(sys.maxsize), settings.dead_after)
+    api = Api(node, auth, settings, streaming, worker_reports)
+    app = Starlette(
+        routes=[
+            *pages,
+            *sdk.routes(),
+            *dashboard.routes(),
+            *(Route(path, Resource(api, rows), name=path) for path, rows in _by_path(operations)),
+        ],
+        middleware=[
+            Middleware(Cors, origins=settings.origins, metrics=node.context.metrics),
+            Middleware(Problems, metrics=node.context.metrics),
+            Middleware(CanonicalPaths),
+        ],
+        exception_handlers={HTTPException: reraise},
+    )
+    app.router.redirect_slashes = False  # a slash at the end is already gone
+    return app
+
+
+class Resource:
+    """One path and its methods, as an ASGI application."""
+
+    def __init__(self, api: Api, operations: Iterable[Operation]) -> None:
+        self._api = api
+        self.operations = {operation.method: operation for operation in operations}
+        if "GET" in self.operations:
+            self.operations["HEAD"] = self.operations["GET"]
+        self._allow = ", ".join(sorted(self.operations))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        operation = self.operations.get(scope["method"])
+        if operation is None:
+            raise Refusal(
+                "method_not_allowed", f"This address answers to {self._allow}.", [("allow", self._allow)]
+            )
+        call = Call(self._api, Request(scope, receive))
+        await self._authorize(call, operation.access)
+        response = await operation.handle(call)
+        await response(scope, receive, send)
+
+    async def _authorize(self, call: Call, access: Access) -> None:
+        if access is Access.ANYONE or (access is Access.OPERATOR and call.token is None and call.is_local):
+            return
+        await call.identify()
+        if access is not Access.USER and not call.caller.service:
+            raise ProtocolError("forbidden", "This endpoint needs a token with the scope service.")
+        node = self._api.node
+        if access is not Access.OPERATOR and not (node.ready or node.draining):
+            raise ProtocolError("not_ready", "The node is starting.")
+
+
+def _by_path(operations: Iterable[Operation]) -> Iterable[tuple[str, list[Operation]]]:
+    paths: dict[str, list[Operation]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, []).append(operation)
+    return paths.items()

@@ -1,0 +1,287 @@
+"""Who is connected with whom? The application's edges, put, taken away and looked up by its services.
+
+One edge at a time, or rows of an import by the thousand; both are written by `node.viewing.graph`, which makes them felt at
+once. Another kind of edge is the likely reason to change this module.
+"""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from herenow.api.description.operations import Access, BodyDoc, Media, Operation, ResponseDoc
+from herenow.api.http.request import Call, plain_id, user_id
+from herenow.api.http.request_body import Decoder
+from herenow.api.http.responses import json_response, no_content
+from herenow.api.request_shapes import ChangedBody, ContactBody, RelationLine
+from herenow.errors import ProtocolError
+from herenow.ports import LedgerChange, RelationRow
+from herenow.wire.answers import Contact, Follow, Imported, Member
+from herenow.wire.instants import parse_until
+from herenow.wire.relation_rows import BadRow, parse_ndjson, relations_elsewhere
+
+MOST = 10_000
+"""Rows in one import: what the ledger writes well within its deadline."""
+
+MOST_WHOLE = 1_000
+"""Users and rooms of which everything changed, in one request: each is looked for in all that a node knows."""
+
+_changed = Decoder(
+    ChangedBody, "an object of pairs, users, members and rooms, each a list, and no other fields"
+)
+_contact = Decoder(ContactBody, "an object of until, and no other fields")
+
+
+# --- Follows ---------------------------------------------------------------------------------------------------------
+
+
+async def put_follow(call: Call) -> Response:
+    """PUT /follows/{a}/{b}"""
+    a, b = _two_users(call, "follow")
+    return await _write(call, RelationRow("follow", a, b))
+
+
+async def delete_follow(call: Call) -> Response:
+    """DELETE /follows/{a}/{b}"""
+    a, b = _two_users(call, "follow")
+    return await _write(call, RelationRow("follow", a, b, remove=True))
+
+
+async def read_follow(call: Call) -> Response:
+    """GET /follows/{a}/{b}"""
+    a, b = _two_users(call, "follow")
+    if not await call.node.viewing.follows(a, b):
+        raise ProtocolError("not_found", "The one does not follow the other.")
+    return json_response(Follow(a, b))
+
+
+# --- Contacts --------------------------------------------------------------------------------------------------------
+
+
+async def put_contact(call: Call) -> Response:
+    """PUT /contacts/{a}/{b}"""
+    a, b = _two_users(call, "contact")
+    until = parse_until((await call.body(_contact)).until, "until", call.now)
+    return await _write(call, RelationRow("contact", a, b, until))
+
+
+async def delete_contact(call: Call) -> Response:
+    """DELETE /contacts/{a}/{b}"""
+    a, b = _two_users(call, "contact")
+    return await _write(call, RelationRow("contact", a, b, remove=True))
+
+
+async def read_contact(call: Call) -> Response:
+    """GET /contacts/{a}/{b}"""
+    a, b = _two_users(call, "contact")
+    in_contact, until = await call.node.viewing.contact(a, b)
+    if not in_contact:
+        raise ProtocolError("not_found", "They are not in contact.")
+    return json_response(Contact(a, b, until))
+
+
+# --- Members of rooms ------------------------------------------------------------------------------------------------
+
+
+async def put_member(call: Call) -> Response:
+    """PUT /rooms/{room}/members/{user}"""
+    return await _write(call, RelationRow("room", *_room_and_user(call)))
+
+
+async def delete_member(call: Call) -> Response:
+    """DELETE /rooms/{room}/members/{user}"""
+    return await _write(call, RelationRow("room", *_room_and_user(call), remove=True))
+
+
+async def read_member(call: Call) -> Response:
+    """GET /rooms/{room}/members/{user}"""
+    room, user = _room_and_user(call)
+    if not await call.node.viewing.is_member(room, user):
+        raise ProtocolError("not_found", "Not a member of this room, or there is no such room.")
+    return json_response(Member(room, user))
+
+
+# --- Many at once ----------------------------------------------------------------------------------------------------
+
+
+async def import_rows(call: Call) -> Response:
+    """POST /relations: all of them or none."""
+    rows: list[RelationRow] = []
+    for row in parse_ndjson(await call.lines()):
+        if isinstance(row, BadRow):
+            raise ProtocolError(row.code, f"Line {row.line}: {row.message} Nothing was imported.")
+        _kept_here(call, row.kind)
+        rows.append(row)
+        if len(rows) > MOST:
+            raise ProtocolError(
+                "too_many_rows", f"One request has at most {MOST} rows. Nothing was imported."
+            )
+    return json_response(Imported(len(rows), await call.node.viewing.apply_relations(rows)))
+
+
+async def relations_changed(call: Call) -> Response:
+    """POST /relations/changed"""
+    body = await call.body(_changed)
+    changes = [
+        *(LedgerChange("relation", *_different(user_id(a), user_id(b))) for a, b in body.pairs),
+        *(LedgerChange("relations", user_id(user), "") for user in body.users),
+        *(LedgerChange("member", plain_id(room, "room"), user_id(user)) for room, user in body.members),
+        *(LedgerChange("members", plain_id(room, "room"), "") for room in body.rooms),
+    ]
+    if len(changes) > MOST or len(body.users) + len(body.rooms) > MOST_WHOLE:
+        raise ProtocolError(
+            "too_many_rows",
+            f"One request tells of at most {MOST} changes, and of those at most {MOST_WHOLE} are whole users or rooms.",
+        )
+    await call.node.viewing.relations_changed(changes)
+    return no_content()
+
+
+def _room_and_user(call: Call) -> tuple[str, str]:
+    _kept_here(call, "room")
+    return call.path_id("room"), call.path_user()
+
+
+def _two_users(call: Call, kind: str) -> tuple[str, str]:
+    _kept_here(call, kind)
+    return _different(call.path_user("a"), call.path_user("b"))
+
+
+def _kept_here(call: Call, kind: str) -> None:
+    if kind not in call.settings.edges_kept_here:
+        raise ProtocolError("relations_elsewhere", relations_elsewhere(kind, call.settings.relations))
+
+
+def _different(a: str, b: str) -> tuple[str, str]:
+    if a == b:
+        raise ProtocolError("invalid_relation", "A relation needs two different users.")
+    return a, b
+
+
+async def _write(call: Call, row: RelationRow) -> Response:
+    await call.node.viewing.apply_relations([row])
+    return no_content()
+
+
+_SO = {204: ResponseDoc("It is so now.")}
+_ELSEWHERE = "relations_elsewhere"
+_UNTIL_CODES = ("invalid_instant", "instant_in_past", "instant_too_far")
+_FOLLOWS = "/api/v1/follows/{a}/{b}"
+_CONTACTS = "/api/v1/contacts/{a}/{b}"
+_MEMBERS = "/api/v1/rooms/{room}/members/{user}"
+
+OPERATIONS = (
+    Operation(
+        "PUT",
+        _FOLLOWS,
+        put_follow,
+        "a follows b",
+        _SO,
+        about="Two users who follow each other see each other's presence.",
+        access=Access.SERVICE,
+        codes=("invalid_relation", _ELSEWHERE),
+    ),
+    Operation(
+        "DELETE",
+        _FOLLOWS,
+        delete_follow,
+        "a no longer follows b",
+        _SO,
+        access=Access.SERVICE,
+        codes=("invalid_relation", _ELSEWHERE),
+    ),
+    Operation(
+        "GET",
+        _FOLLOWS,
+        read_follow,
+        "Does a follow b?",
+        {200: ResponseDoc("Yes; 404: no.", Follow)},
+        access=Access.SERVICE,
+        codes=("invalid_relation", "not_found", _ELSEWHERE),
+    ),
+    Operation(
+        "PUT",
+        _CONTACTS,
+        put_contact,
+        "a and b are in contact",
+        _SO,
+        about="An open conversation, in both directions; it may have an end.",
+        access=Access.SERVICE,
+        body=BodyDoc(ContactBody, required=False),
+        codes=("invalid_relation", _ELSEWHERE, *_UNTIL_CODES),
+    ),
+    Operation(
+        "DELETE",
+        _CONTACTS,
+        delete_contact,
+        "a and b are no longer in contact",
+        _SO,
+        access=Access.SERVICE,
+        codes=("invalid_relation", _ELSEWHERE),
+    ),
+    Operation(
+        "GET",
+        _CONTACTS,
+        read_contact,
+        "Are a and b in contact?",
+        {200: ResponseDoc("Yes, and until when; 404: no.", Contact)},
+        access=Access.SERVICE,
+        codes=("invalid_relation", "not_found", _ELSEWHERE),
+    ),
+    Operation(
+        "PUT",
+        _MEMBERS,
+        put_member,
+        "The user is a member of the room",
+        _SO,
+        access=Access.SERVICE,
+        codes=(_ELSEWHERE,),
+    ),
+    Operation(
+        "DELETE",
+        _MEMBERS,
+        delete_member,
+        "The user is no longer a member",
+        _SO,
+        access=Access.SERVICE,
+        codes=(_ELSEWHERE,),
+    ),
+    Operation(
+        "GET",
+        _MEMBERS,
+        read_member,
+        "Is the user a member of the room?",
+        {200: ResponseDoc("Yes; 404: no.", Member)},
+        access=Access.SERVICE,
+        codes=("not_found", _ELSEWHERE),
+    ),
+    Operation(
+        "POST",
+        "/api/v1/relations",
+        import_rows,
+        "Put many edges",
+        {200: ResponseDoc("All of them are so now.", Imported)},
+        about=f"One JSON object per line, at most {MOST}; all or nothing. An error names its line.",
+        access=Access.SERVICE,
+        body=BodyDoc(RelationLine, media=Media.NDJSON),
+        codes=(
+            "invalid_relation",
+            "invalid_user_id",
+            "invalid_id",
+            "invalid_instant",
+            "too_many_rows",
+            _ELSEWHERE,
+        ),
+    ),
+    Operation(
+        "POST",
+        "/api/v1/relations/changed",
+        relations_changed,
+        "Something changed where relations come from",
+        {204: ResponseDoc("Noted: this node looks again at once, the others within two seconds.")},
+        about="For an application that is asked who is related (the setting relations): pairs, all of a user, members of "
+        f"rooms, all of a room. At most {MOST} in all, {MOST_WHOLE} of them whole users or rooms. To repeat it is harmless.",
+        access=Access.SERVICE,
+        body=BodyDoc(ChangedBody),
+        codes=("invalid_relation", "invalid_user_id", "invalid_id", "too_many_rows"),
+    ),
+)

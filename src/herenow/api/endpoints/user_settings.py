@@ -1,0 +1,241 @@
+"""What does a user choose? Custom status, mode, preferences; by themselves, or by a service that acts for them.
+
+Values are read by `wire.inputs`, the same as in frames; `node.sessions` sets them. Another preference is the likely
+reason to change this module.
+"""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+from starlette.responses import Response
+
+from herenow.api.description.operations import Access, BodyDoc, Operation, ResponseDoc
+from herenow.api.endpoints.presence import VIEWER
+from herenow.api.http.request import Call
+from herenow.api.http.request_body import Decoder
+from herenow.api.http.responses import json_response, no_content
+from herenow.api.request_shapes import CustomBody, ModeBody, PreferencesBody
+from herenow.core.model import Custom, Presence
+from herenow.core.visibility import Preferences, PreferencesEdit, Visibility
+from herenow.errors import ProtocolError
+from herenow.wire.answers import CustomAnswer, ModeAnswer, PreferencesAnswer
+from herenow.wire.inputs import parse_custom, parse_mode
+from herenow.wire.instants import parse_until
+from herenow.wire.shapes import CustomShape
+
+IDLE_AFTER = (30, 86_400)
+"""Seconds that a user's own `idle_after` may be: half a minute to a day."""
+
+
+_custom = Decoder(CustomBody, "a custom status of text, emoji and expires_at, and no other fields")
+_mode = Decoder(ModeBody, "an object of mode and until, and no other fields")
+_preferences = Decoder(
+    PreferencesBody, "an object of visibility, share_last_seen, idle_after and public, and no other fields"
+)
+
+
+# --- Custom status and mode ------------------------------------------------------------------------------------------
+
+
+async def set_own_custom(call: Call) -> Response:
+    """PUT /presence/status"""
+    return await _set_custom(call, call.caller.user)
+
+
+async def set_custom_of(call: Call) -> Response:
+    """PUT /users/{user}/status"""
+    return await _set_custom(call, call.path_user())
+
+
+async def clear_own_custom(call: Call) -> Response:
+    """DELETE /presence/status"""
+    await call.node.sessions.set_custom(call.caller.user, None)
+    return no_content()
+
+
+async def clear_custom_of(call: Call) -> Response:
+    """DELETE /users/{user}/status"""
+    await call.node.sessions.set_custom(call.path_user(), None)
+    return no_content()
+
+
+async def set_own_mode(call: Call) -> Response:
+    """PUT /presence/mode"""
+    return await _set_mode(call, call.caller.user)
+
+
+async def set_mode_of(call: Call) -> Response:
+    """PUT /users/{user}/mode"""
+    return await _set_mode(call, call.path_user())
+
+
+async def _set_custom(call: Call, user: str) -> Response:
+    body = await call.body(_custom)
+    given = {"text": body.text, "emoji": body.emoji, "expires_at": body.expires_at}
+    presence = await call.node.sessions.set_custom(user, parse_custom(given, call.now))
+    return json_response(CustomAnswer(_shape(presence.custom)))
+
+
+async def _set_mode(call: Call, user: str) -> Response:
+    body = await call.body(_mode)
+    mode = parse_mode(body.mode)
+    presence = await call.node.sessions.set_mode(user, mode, parse_until(body.until, "until", call.now))
+    return json_response(ModeAnswer(presence.mode.word, presence.mode_until))
+
+
+def _shape(custom: Custom | None) -> CustomShape | None:
+    return None if custom is None else CustomShape(custom.text, custom.emoji, custom.until)
+
+
+# --- PreferencesAnswer -----------------------------------------------------------------------------------------------------
+
+
+async def read_preferences(call: Call) -> Response:
+    """GET /presence/preferences"""
+    user = call.myself
+    return _preferred(await call.node.viewing.preferences(user), await call.node.viewing.presence(user))
+
+
+async def set_preferences(call: Call) -> Response:
+    """PUT /presence/preferences: all that is wrong is found before anything changes."""
+    body, user = await call.body(_preferences), call.caller.user
+    edit = PreferencesEdit(
+        None if body.visibility is UNSET else _visibility(body.visibility),
+        None if body.share_last_seen is UNSET else _flag("share_last_seen", body.share_last_seen),
+        None if body.public is UNSET else _flag("public", body.public),
+    )
+    idle_after = None if body.idle_after is UNSET else _idle_after(body.idle_after)
+    if edit == PreferencesEdit():
+        own = await call.node.viewing.preferences(user)
+    else:
+        own = await call.node.viewing.change_preferences(user, edit)
+    if body.idle_after is UNSET:
+        presence = await call.node.viewing.presence(user)
+    else:
+        presence = await call.node.sessions.set_idle_after(user, idle_after)
+    return _preferred(own, presence)
+
+
+def _preferred(own: Preferences, presence: Presence) -> Response:
+    return json_response(
+        PreferencesAnswer(
+            _words[own.visibility], own.share_last_seen, _seconds(presence.idle_after), own.public
+        )
+    )
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    """Whole seconds as an integer: 30 and not 30.0."""
+    if milliseconds is None:
+        return None
+    return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
+
+
+_words = {
+    Visibility.EVERYONE: "everyone",
+    Visibility.CONTACTS: "contacts",
+    Visibility.NOBODY: "nobody",
+}
+
+
+def _visibility(value: object) -> Visibility:
+    for visibility, word in _words.items():
+        if value == word:
+            return visibility
+    raise ProtocolError("invalid_visibility", f"visibility is {', '.join(_words.values())}.")
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ProtocolError("bad_shape", f"{name} is true or false.")
+    return value
+
+
+def _idle_after(value: object) -> int | None:
+    """Milliseconds; None: the server's default."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ProtocolError("bad_shape", "idle_after is a number of seconds, or null for the default.")
+    least, most = IDLE_AFTER
+    if not least <= value <= most:
+        raise ProtocolError("out_of_range", f"idle_after is from {least} to {most} seconds.")
+    return round(value * 1000)
+
+
+_UNTIL_CODES = ("invalid_instant", "instant_in_past", "instant_too_far")
+_CUSTOM_CODES = ("invalid_text", "text_too_long", "invalid_emoji", *_UNTIL_CODES)
+_SET_CUSTOM = ResponseDoc("As it is now.", CustomAnswer)
+_SET_MODE = ResponseDoc("As it is now.", ModeAnswer)
+_CLEARED = ResponseDoc("There is none now.")
+
+OPERATIONS = (
+    Operation(
+        "PUT",
+        "/api/v1/presence/status",
+        set_own_custom,
+        "Set one's custom status",
+        {200: _SET_CUSTOM},
+        body=BodyDoc(CustomBody),
+        codes=_CUSTOM_CODES,
+    ),
+    Operation(
+        "DELETE", "/api/v1/presence/status", clear_own_custom, "Clear one's custom status", {204: _CLEARED}
+    ),
+    Operation(
+        "PUT",
+        "/api/v1/presence/mode",
+        set_own_mode,
+        "Set one's mode",
+        {200: _SET_MODE},
+        about="`auto` has no end: an `until` beside it is ignored.",
+        body=BodyDoc(ModeBody),
+        codes=("invalid_mode", *_UNTIL_CODES),
+    ),
+    Operation(
+        "GET",
+        "/api/v1/presence/preferences",
+        read_preferences,
+        "One's preferences",
+        {200: ResponseDoc("All of them.", PreferencesAnswer)},
+        query=(VIEWER,),
+    ),
+    Operation(
+        "PUT",
+        "/api/v1/presence/preferences",
+        set_preferences,
+        "Change one's preferences",
+        {200: ResponseDoc("All of them, as they are now.", PreferencesAnswer)},
+        about="What is not mentioned stays as it is.",
+        body=BodyDoc(PreferencesBody),
+        codes=("out_of_range", "invalid_visibility"),
+    ),
+    Operation(
+        "PUT",
+        "/api/v1/users/{user}/status",
+        set_custom_of,
+        "Set a user's custom status",
+        {200: _SET_CUSTOM},
+        access=Access.SERVICE,
+        body=BodyDoc(CustomBody),
+        codes=_CUSTOM_CODES,
+    ),
+    Operation(
+        "DELETE",
+        "/api/v1/users/{user}/status",
+        clear_custom_of,
+        "Clear a user's custom status",
+        {204: _CLEARED},
+        access=Access.SERVICE,
+    ),
+    Operation(
+        "PUT",
+        "/api/v1/users/{user}/mode",
+        set_mode_of,
+        "Set a user's mode",
+        {200: _SET_MODE},
+        access=Access.SERVICE,
+        body=BodyDoc(ModeBody),
+        codes=("invalid_mode", *_UNTIL_CODES),
+    ),
+)

@@ -1,0 +1,40 @@
+"""Sentences for the errors of a Redis-like store: what an error means, and what an operator can do about it.
+
+It knows the first word of an error message and nothing of a node, so that `herenow doctor` can use it, too. Another error
+that operators meet is the reason to change this module.
+"""
+
+from __future__ import annotations
+
+STORE_ERRORS = {
+    "OOM": ("It is full and takes no writes.", "Raise its maxmemory, or find out what else fills it."),
+    "READONLY": (
+        "It is a replica and takes no writes.",
+        "Has it failed over? Point the setting engine at the master, or use redis+sentinel:// to follow it.",
+    ),
+    "NOREPLICAS": (
+        "It has too few replicas and takes no writes.",
+        "Bring its replicas back, or lower min-replicas-to-write.",
+    ),
+    "MISCONF": (
+        "It cannot write its snapshot and takes no writes.",
+        "Look at its log and its disk, or set stop-writes-on-bgsave-error no: herenow needs no snapshot.",
+    ),
+    "LOADING": ("It reads its snapshot.", "Wait: it comes back by itself."),
+    "MASTERDOWN": ("It is a replica without its master.", "Bring the master back."),
+    "CLUSTERDOWN": (
+        "The cluster has lost a part of itself.",
+        "See CLUSTER INFO, and bring the masters back.",
+    ),
+    "BUSY": ("A script of somebody else blocks it.", "End it with SCRIPT KILL."),
+    "NOAUTH": ("It wants a password.", "Put the password into the setting engine."),
+    "WRONGPASS": ("It refuses the password.", "Correct the password in the setting engine."),
+    "NOPERM": ("Its ACL forbids what herenow needs.", "Grant the rights that docs/operating.md lists."),
+}
+NO_REPLY = ("It does not answer.", "Is it running and reachable from here? Users stay connected meanwhile.")
+
+
+def explain_store_error(message: str) -> tuple[str, str]:
+    """(what the store's error means, what to do about it), without the store's address and its own words."""
+    words = message.replace(":", " ").split()
+    return next((STORE_ERRORS[word] for word in words if word in STORE_ERRORS), NO_REPLY)

@@ -1,0 +1,131 @@
+"""The shapes of request bodies. Those of answers are in `wire.answers`.
+
+A body is described in full for readers of the OpenAPI document, and decoded as loosely as possible: its values are checked
+by the functions of `wire`, which say in a sentence what is allowed, the same as on the WebSocket. So a field is `Any` with a
+schema beside it. A change of the REST contract is the reason to change this module.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from herenow.core.model import Mode, Platform
+from herenow.core.visibility import Visibility
+from herenow.wire.inputs import MAX_EMOJI, MAX_TEXT, Activity
+
+# --- Fields ----------------------------------------------------------------------------------------------------------
+
+ID_SCHEMA: dict[str, object] = {
+    "description": "1 to 128 bytes of UTF-8 in NFC, without control characters, whitespace or comma.",
+    "anyOf": [{"type": "string", "minLength": 1, "maxLength": 128}, {"type": "integer"}],
+}
+_INSTANT = {
+    "description": "Epoch milliseconds, or RFC 3339 with a zone; in the future, at most 366 days ahead.",
+    "anyOf": [{"type": "integer"}, {"type": "string", "format": "date-time"}, {"type": "null"}],
+}
+
+_PAST = {
+    "description": "Epoch milliseconds, or RFC 3339 with a zone; not in the future.",
+    "anyOf": [{"type": "integer"}, {"type": "string", "format": "date-time"}, {"type": "null"}],
+}
+
+
+def _words(*words: str) -> dict[str, object]:
+    return {"anyOf": [{"enum": list(words)}, {"type": "null"}]}
+
+
+Id = Annotated[Any, Meta(extra_json_schema=ID_SCHEMA)]
+Past = Annotated[Any, Meta(extra_json_schema=_PAST)]
+Until = Annotated[Any, Meta(extra_json_schema=_INSTANT)]
+ModeWord = Annotated[Any, Meta(extra_json_schema={"enum": [mode.word for mode in Mode]})]
+PlatformWord = Annotated[Any, Meta(extra_json_schema=_words(*(platform.word for platform in Platform)))]
+ActivityWord = Annotated[Any, Meta(extra_json_schema=_words(*(activity.value for activity in Activity)))]
+Text = Annotated[Any, Meta(extra_json_schema={"type": ["string", "null"], "maxLength": MAX_TEXT})]
+Emoji = Annotated[Any, Meta(extra_json_schema={"type": ["string", "null"], "maxLength": MAX_EMOJI})]
+Seconds = Annotated[
+    Any, Meta(extra_json_schema={"type": ["number", "null"], "minimum": 30, "maximum": 86_400})
+]
+
+VisibilityWord = Annotated[Any, Meta(extra_json_schema={"enum": [v.word for v in Visibility]})]
+Flag = Annotated[Any, Meta(extra_json_schema={"type": "boolean"})]
+
+# --- Bodies ----------------------------------------------------------------------------------------------------------
+
+
+class RequestBody(Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class UserIds(RequestBody, frozen=True):
+    user_ids: list[Id]
+
+
+class Heartbeat(RequestBody, frozen=True):
+    device_id: Id = None
+    activity_type: ActivityWord = None
+    platform: PlatformWord = None
+
+
+class Beat(RequestBody, frozen=True):
+    """One beat of a batch. Without `device_id`: activity of the user's live sessions. `gone`: that device is lost."""
+
+    user_id: Id
+    device_id: Id = None
+    activity_type: ActivityWord = None
+    platform: PlatformWord = None
+    gone: bool = False
+
+
+class CustomBody(RequestBody, frozen=True):
+    """At least one of text and emoji."""
+
+    text: Text = None
+    emoji: Emoji = None
+    expires_at: Until = None
+
+
+class ModeBody(RequestBody, frozen=True):
+    mode: ModeWord
+    until: Until = None
+
+
+class PreferencesBody(RequestBody, frozen=True):
+    """What is not mentioned stays as it is."""
+
+    visibility: VisibilityWord | UnsetType = UNSET
+    share_last_seen: Flag | UnsetType = UNSET
+    idle_after: Seconds | UnsetType = UNSET
+    public: Flag | UnsetType = UNSET
+
+
+class ContactBody(RequestBody, frozen=True):
+    until: Until = None
+
+
+class DisconnectBody(RequestBody, frozen=True):
+    device_id: Id | None = None
+
+
+class RevokeBody(RequestBody, frozen=True):
+    issued_before: Past = None
+
+
+class RelationLine(RequestBody, frozen=True):
+    """A line of `POST /relations`. Of a room, `a` is the room and `b` the member."""
+
+    kind: Literal["follow", "contact", "room"]
+    a: Id
+    b: Id
+    until: Until = None
+
+
+class ChangedBody(RequestBody, frozen=True):
+    """What an application knows to be different now. `users`: everything about them; `rooms`: all their members."""
+
+    pairs: list[tuple[Id, Id]] = []
+    users: list[Id] = []
+    members: list[tuple[Id, Id]] = []
+    """(room, user)"""
+    rooms: list[Id] = []

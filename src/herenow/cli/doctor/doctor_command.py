@@ -1,0 +1,185 @@
+"""`herenow doctor`: would a node run well here, does the one that runs, and if not, what is to be fixed?
+
+It looks and changes nothing: no ledger is created or migrated, no secret is made. A finding is fine, an advice
+(exit code 0) or a problem (exit code 1). The store and the nodes on it are looked at in `store_check`, the ledger
+in `ledger_check`, the node that runs here is asked in `node_check`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import secrets
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from pydantic import SecretStr
+from rich.console import Console
+from rich.markup import escape
+
+from herenow.cli.doctor.findings import Finding, Weight, advice, fine, problem
+from herenow.cli.doctor.ledger_check import ledger
+from herenow.cli.doctor.node_check import node
+from herenow.cli.doctor.store_check import store
+from herenow.cli.flags import with_settings
+from herenow.errors import ConfigurationError, HerenowError
+from herenow.secret import resolve_secret, secret_path
+from herenow.settings import Settings
+from herenow.settings.model import MIN_SECRET_BYTES, without_password
+
+EXPECTED_FILES = 10_240  # a socket is a file: ten thousand clients on a node, and some for itself
+LEAST_FILES = 1_024  # what every common system grants
+CLOCK_SLACK = 60.0  # seconds by which a file's time may lie ahead (network file systems)
+OLDEST_TIME = datetime(2025, 1, 1, tzinfo=UTC).timestamp()  # no clock is right that says an earlier time
+
+
+@click.command()
+@with_settings()
+@click.pass_context
+def doctor(ctx: click.Context, /, settings: Settings) -> None:
+    """Check configuration, keys, engine, ledger, relations, clock, file limits and the node that runs here, and say what to
+    fix."""
+    findings = [
+        *configuration(settings),
+        *keys(settings),
+        *store(settings),
+        *ledger(settings),
+        *relations(settings),
+        *clock(settings.ledger_path, time.time()),
+        *files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+        *node(settings),
+    ]
+    console = Console(soft_wrap=True)
+    for finding in findings:
+        mark, colour = finding.weight.value
+        console.print(f"[{colour}]{mark:8}[/]{finding.subject:14} {escape(finding.sentence)}")
+    ctx.exit(int(any(finding.weight is Weight.PROBLEM for finding in findings)))
+
+
+def configuration(settings: Settings) -> Iterator[Finding]:
+    # A wrong value has stopped the command before: whoever comes here has settings that fit together.
+    yield fine("configuration", "Every setting is allowed; herenow config shows them.")
+    for warning in settings.warnings:
+        yield advice("configuration", warning)
+    yield _secret(settings)
+
+
+def keys(settings: Settings) -> Iterator[Finding]:
+    """The public keys of an issuer, if tokens are verified with any."""
+    from herenow.transport.auth import BadKeys, describe_keys, key_source
+
+    source = key_source(settings.jwks_url, settings.jwks_file)
+    if source is None:
+        return
+    try:
+        found, left_out = asyncio.run(describe_keys(source))
+    except BadKeys as error:
+        yield problem("jwks", f"{source.where} cannot be used: {error}.")
+        return
+    yield fine("jwks", f"{source.where} has keys: {found}.")
+    for why in left_out:
+        yield advice("jwks", f"Not used: {why}.")
+    if not settings.jwt_issuer or not settings.jwt_audience:
+        yield advice(
+            "jwks",
+            "Tokens that the issuer made for others may be accepted here: set jwt_issuer and jwt_audience.",
+        )
+
+
+def relations(settings: Settings) -> Iterator[Finding]:
+    where = without_password(settings.relations)
+    if settings.relations == "open":
+        yield advice("relations", "Everybody sees everybody (relations = open): is that meant?")
+    if not settings.asks_the_application:
+        return
+    try:
+        strangers_related = asyncio.run(_asked_about_strangers(settings, settings.relations_secret))
+    except HerenowError as error:
+        yield problem("relations", f"{where} does not say who is related: {error}")
+        return
+    if strangers_related:
+        yield problem(
+            "relations",
+            f"{where} says that two made-up users are related: it must say no of ids it does not know.",
+        )
+    else:
+        yield fine("relations", f"{where} answers.")
+    yield _signature_checked(settings, where)
+
+
+def clock(ledger_path: Path | None, now: float) -> Iterator[Finding]:
+    written = _last_written(ledger_path)
+    if now < OLDEST_TIME:
+        yield problem("clock", f"It says {_date(now)}, which is past: set it, and keep it right with NTP.")
+    elif written is not None and written > now + CLOCK_SLACK:
+        yield problem(
+            "clock", f"It says {_date(now)}, but the ledger was written at {_date(written)}: set it right."
+        )
+    else:
+        yield fine("clock", f"It says {_date(now)}.")
+
+
+def files(limit: int) -> Iterator[Finding]:
+    remedy = f"raise it, for example to {EXPECTED_FILES} (ulimit -n, or LimitNOFILE= of the systemd unit)"
+    said = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
+    if limit == resource.RLIM_INFINITY or limit >= EXPECTED_FILES:
+        yield fine("file limit", f"This process may open {said} files; every connection is one.")
+    elif limit >= LEAST_FILES:
+        yield advice("file limit", f"Only {said} files may be open, one per connection: {remedy}.")
+    else:
+        yield problem("file limit", f"Only {said} files may be open, one per connection: {remedy}.")
+
+
+def _secret(settings: Settings) -> Finding:
+    path = secret_path(settings)
+    if not settings.accepts_secret:
+        return fine("secret", "None, and none is needed: tokens are verified with public keys.")
+    if settings.secret is not None:
+        return fine("secret", f"Configured by {settings.source_of('secret')}.")
+    if path is None or not path.exists():
+        return fine("secret", "None is configured: one is generated at the first start.")
+    try:
+        resolve_secret(settings)
+    except ConfigurationError as error:
+        return problem("secret", str(error))
+    return fine("secret", f"Generated earlier, kept in {path}.")
+
+
+def _signature_checked(settings: Settings, where: str) -> Finding:
+    try:
+        asyncio.run(_asked_about_strangers(settings, SecretStr(secrets.token_urlsafe(MIN_SECRET_BYTES))))
+    except HerenowError:
+        return fine("relations", f"{where} refuses a question with a wrong signature.")
+    return problem(
+        "relations",
+        f"{where} answers a question with a wrong signature: anybody may ask it who is related to whom.",
+    )
+
+
+async def _asked_about_strangers(settings: Settings, secret: SecretStr | None) -> bool:
+    """Whether they are related, according to the application."""
+    from herenow.ports import Relation, SourceHealth
+    from herenow.relations.callback import CallbackRelations
+
+    one, other = (f"herenow-doctor-{secrets.token_hex(8)}" for _ in range(2))
+    now = round(time.time() * 1000)
+    key = "" if secret is None else secret.get_secret_value()
+    asked = CallbackRelations(settings.relations, key, now=lambda: now, health=SourceHealth(), silent=True)
+    try:
+        return await asked.between(one, [other], now) != [Relation()]
+    finally:
+        await asked.close()
+
+
+def _last_written(path: Path | None) -> float | None:
+    try:
+        return None if path is None else path.stat().st_mtime
+    except OSError:
+        return None
+
+
+def _date(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(sep=" ", timespec="seconds")

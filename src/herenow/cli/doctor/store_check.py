@@ -1,0 +1,208 @@
+"""How is the store, and who lives on it? For `herenow doctor`.
+
+What a node would find out by failing is found out before: whether the store takes writes, has room, forgets, has lost
+something, keeps the time, whether the nodes whose leases lie there still renew them, and whether one with these settings
+would be let in by them (`terms_check`). Nothing is changed: that it takes writes is
+tried by removing a lease that nobody has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from herenow.cli.doctor.findings import Finding, advice, fine, problem
+from herenow.cli.doctor.terms_check import agreement
+from herenow.errors import ConfigurationError, HerenowError, Unavailable, UnknownOutcome
+from herenow.settings import Settings
+from herenow.settings.model import without_password
+
+if TYPE_CHECKING:
+    from herenow.engines.redis import ServerState
+    from herenow.ports import Due, Engine, Lease
+
+STORE_SLACK = 1.0
+"""Seconds the store's clock may differ from ours before it is worth a word."""
+
+ROOM = 0.9
+"""Of the memory it may use: beyond that it is time to do something."""
+
+LATE = 10_000
+"""Milliseconds: whoever has been due for so long should have been decided by somebody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that was found, as of one moment of the store's clock."""
+
+    now: int
+    refusal: str | None
+    """What it said to a write; None: it took it."""
+    leases: Sequence[Lease]
+    dues: dict[int, Due]
+    servers: Sequence[ServerState]
+    terms: Mapping[str, str]
+    """What the nodes on it agree on."""
+
+
+def store(settings: Settings) -> Iterator[Finding]:
+    place = without_password(settings.engine)
+    try:
+        seen = asyncio.run(_looked(settings))
+    except ConfigurationError as error:
+        yield problem("engine", str(error))
+    except HerenowError as error:
+        yield problem("engine", f"{place} does not answer ({error}): is it running, and reachable?")
+    else:
+        yield from _engine(seen, place)
+        yield from agreement(settings, seen.terms)
+        if settings.engine != "memory://":
+            yield from _nodes(seen, round(settings.node_lease * 1000))
+    if settings.engine != "memory://" and settings.ledger_path is not None:
+        yield advice(
+            "engine",
+            "All nodes on it must use this very ledger, and an SQLite file serves the processes of one machine only.",
+        )
+
+
+async def _looked(settings: Settings) -> Seen:
+    from herenow.app import engine_of
+    from herenow.engines.redis import RedisEngine
+
+    made = engine_of(settings)
+    try:
+        await made.check()
+        refusal = await _refusal(made)
+        leases = await made.leases()
+        now = await made.store_time()  # after the leases: nobody has renewed later than now
+        dues = await made.due(range(made.shards), now - LATE, 1)
+        if not isinstance(made, RedisEngine):  # it lives in one process, and so do its terms
+            return Seen(now, refusal, leases, dues, (), {})
+        return Seen(now, refusal, leases, dues, await made.states(), await made.terms())
+    finally:
+        await made.close()
+
+
+async def _refusal(made: Engine) -> str | None:
+    try:
+        await made.drop_lease(f"herenow-doctor-{secrets.token_hex(8)}")
+    except (Unavailable, UnknownOutcome) as error:
+        return str(error)
+    return None
+
+
+def _engine(seen: Seen, place: str) -> Iterator[Finding]:
+    from herenow.api.ops.store_errors import explain_store_error
+
+    if seen.refusal is None:
+        yield fine("engine", f"{place} answers and takes writes.")
+    else:
+        detail, fix = explain_store_error(seen.refusal)
+        yield problem("engine", f"{place} answers, but takes no writes. {detail} {fix}")
+    for server in seen.servers:
+        yield from _server(server)
+    ahead = seen.now / 1000 - time.time()
+    if abs(ahead) > STORE_SLACK:
+        yield advice(
+            "engine",
+            f"Its clock is {ahead:+.1f} s from this machine's: all nodes follow it, so keep it right with NTP.",
+        )
+
+
+def _server(server: ServerState) -> Iterator[Finding]:
+    full = server.used_memory / server.maxmemory if server.maxmemory else 0.0
+    if full >= 1:
+        yield problem("engine", f"{server.address} is full and takes no new users: raise its maxmemory.")
+    elif full >= ROOM:
+        yield advice(
+            "engine",
+            f"{server.address} uses {full:.0%} of its memory: raise its maxmemory before it is full.",
+        )
+    if server.evicted:
+        yield problem(
+            "engine",
+            f"{server.address} has evicted {server.evicted} keys, and people with them: set maxmemory-policy noeviction, "
+            "then CONFIG RESETSTAT to begin anew.",
+        )
+    if server.volatile:
+        yield advice(
+            "engine",
+            f"{server.address} has maxmemory-policy {server.policy}: what herenow writes never expires, so set noeviction.",
+        )
+    if not server.saves:
+        yield advice(
+            "engine",
+            f"{server.address} could not write its last snapshot: look at its disk, or switch snapshots off; herenow "
+            "needs none.",
+        )
+    if server.watched and not server.replicas:
+        yield advice(
+            "engine",
+            f"{server.address} has no replica that follows it: if it fails now, nobody can take over. Has it just failed "
+            "over?",
+        )
+
+
+def _nodes(seen: Seen, lease: int) -> Iterator[Finding]:
+    """`lease` in milliseconds. The rows are compared with the store's clock, which the nodes follow."""
+    ages = {row.epoch: seen.now - row.renewed_at for row in seen.leases if not row.dead}
+    living = [epoch for epoch, age in ages.items() if age <= lease * 2 / 3]
+    still = {epoch: age for epoch, age in ages.items() if age > lease * 2 / 3}
+    if not seen.leases:
+        yield fine("nodes", "None has a lease there.")
+    elif living:
+        yield fine("nodes", f"{len(living)} of {len(seen.leases)} leases are renewed.")
+    for epoch, age in still.items():
+        yield _still(epoch, age / 1000, lease / 1000, alone=not living)
+    for row in seen.leases:
+        if row.dead:
+            yield advice("nodes", f"{row.epoch} was found dead, and its users are being brought into grace.")
+    for epoch, age in ages.items():
+        if age < -STORE_SLACK * 1000:
+            yield problem(
+                "clock",
+                f"The node {epoch} is {-age / 1000:.1f} s ahead of the store's clock: was that set back? Nodes go there "
+                "slowly; keep it right with NTP.",
+            )
+    if living:
+        yield from _shards(seen)
+
+
+def _still(epoch: str, seconds: float, lease: float, *, alone: bool) -> Finding:
+    if alone:
+        return advice(
+            "nodes",
+            f"{epoch} ended without a farewell, is frozen or cut off: no renewal for {seconds:.0f} s. No other node is "
+            "there; the next one that starts takes over its users.",
+        )
+    soon = (
+        "others are taking over its users"
+        if seconds > lease
+        else "others take over its users if that goes on"
+    )
+    return problem(
+        "nodes",
+        f"{epoch} has not renewed its lease for {seconds:.0f} s: it is frozen, cut off from the store, or ended without "
+        f"a farewell; {soon}. Look at that process.",
+    )
+
+
+def _shards(seen: Seen) -> Iterator[Finding]:
+    lost = sum(not due.settled for due in seen.dues.values())
+    if lost:
+        yield problem(
+            "shards",
+            f"{lost} of {len(seen.dues)} lost what they held and are being written again: views are marked stale for some "
+            "seconds. Was the store emptied, restarted or failed over?",
+        )
+    waiting = [due.wakes[0] for due in seen.dues.values() if due.users and due.wakes]
+    if waiting:
+        yield problem(
+            "shards",
+            f"Somebody has been due for {(seen.now - min(waiting)) / 1000:.0f} s and nobody ends it: let a node reap "
+            "(reap = on), or start herenow reap.",
+        )

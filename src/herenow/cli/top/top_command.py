@@ -1,0 +1,250 @@
+"""`herenow top`: how are the nodes, now and from second to second?
+
+On a terminal the screen is drawn anew as often as asked for, and given back as it was at the end. Anywhere else (a file, a
+pipe, `--once`) the same lines follow each other without colours. What they say is decided in `top_view`, what nodes answer
+is read in `node_client`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import ssl
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import click
+import httpx2
+import msgspec
+
+from herenow.cli.flags import with_settings
+from herenow.cli.node_client import (
+    NoAnswer,
+    NodeAnswer,
+    Token,
+    ask_nodes,
+    checked_url,
+    own_certificate,
+    own_url,
+    tokens,
+)
+from herenow.cli.top.top_view import Line, fitted, lines, printed, problems
+from herenow.errors import ConfigurationError
+from herenow.settings import Settings
+
+SHORTEST = 0.2
+"""Seconds between two looks at the least: nodes have other things to do."""
+
+ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+"""Another screen without a cursor, and back."""
+
+TOP, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+
+
+@dataclass(frozen=True, slots=True)
+class TopOptions:
+    urls: tuple[str, ...]
+    token: Token
+    every: float
+    once: bool
+    json: bool
+
+
+@click.command()
+@click.argument("urls", nargs=-1, metavar="[URL]...")
+@click.option(
+    "--token", help="A token with the scope service; herenow token NAME --scope service prints one."
+)
+@click.option(
+    "--every", type=float, default=1.0, show_default=True, help="Seconds between two looks, at least 0.2."
+)
+@click.option("--once", is_flag=True, help="Look once. Exit code 1: something is wrong.")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each look, for programs.")
+@with_settings(
+    "host",
+    "port",
+    "tls_cert",
+    "tls_key",
+    "ledger",
+    "secret",
+    "token_max_ttl",
+    "jwks_url",
+    "jwks_file",
+    "jwt_issuer",
+    "jwt_audience",
+)
+@click.pass_context
+def top(
+    ctx: click.Context,
+    /,
+    settings: Settings,
+    *,
+    urls: Sequence[str],
+    token: str | None,
+    every: float,
+    once: bool,
+    as_json: bool,
+) -> None:
+    """Watch one node or several, by their URLs; without any, the one that runs here with these settings.
+
+    On the machine of a node no token is needed. For others, one is made with the secret in force, or given."""
+    if not SHORTEST <= every <= 3600:
+        raise ConfigurationError(
+            f"--every = {every:g} is not allowed: it must be from {SHORTEST:g} to 3600 s."
+        )
+    named = tuple(dict.fromkeys(map(checked_url, urls))) or (own_url(settings),)
+    wanted = TopOptions(named, tokens(settings, token), every, once, as_json)
+    verify = True if urls else own_certificate(settings)
+    try:
+        ctx.exit(asyncio.run(_run(wanted, verify=verify)))
+    except KeyboardInterrupt:
+        ctx.exit(0)
+    except BrokenPipeError:  # who read has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        ctx.exit(0)
+
+
+async def _run(wanted: TopOptions, *, verify: ssl.SSLContext | bool) -> int:
+    async with httpx2.AsyncClient(verify=verify, trust_env=False, follow_redirects=False) as client:
+        asked = await ask_nodes(client, wanted.urls, wanted.token)
+        if not any(node.stats for node in asked) and not wanted.json:
+            return _nobody(asked)
+        if wanted.once:
+            _print(asked, wanted)
+            return _verdict(asked)
+        if wanted.json or not (sys.stdout.isatty() and sys.stdin.isatty()):
+            return await _follow(client, wanted, asked)
+        return await _Screen(client, wanted).run(asked)
+
+
+def _nobody(asked: Sequence[NodeAnswer]) -> int:
+    for node in asked:
+        click.echo(f"Error: {node.sentence}", err=True)
+    return _verdict(asked)
+
+
+def _verdict(asked: Sequence[NodeAnswer]) -> int:
+    """0: all is well; 1: something is wrong; 2: somebody was asked in a wrong way."""
+    if any(node.why is NoAnswer.REFUSED for node in asked):
+        return 2
+    return int(bool(problems(asked)))
+
+
+# --- One after the other
+
+
+async def _follow(client: httpx2.AsyncClient, wanted: TopOptions, asked: list[NodeAnswer]) -> int:
+    stop = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    while True:
+        _print(asked, wanted)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wanted.every):
+                await stop.wait()
+        if stop.is_set():
+            return 0
+        asked = await ask_nodes(client, wanted.urls, wanted.token)
+
+
+def _print(asked: Sequence[NodeAnswer], wanted: TopOptions) -> None:
+    """Whole at once, and at once: who reads at the other end of a pipe does not wait for a buffer to fill."""
+    if wanted.json:
+        text = _json(asked)
+    else:
+        width = shutil.get_terminal_size((120, 0)).columns
+        text = "\n".join([*printed([_head(wanted), *lines(asked, width)], colours=False), ""])
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _json(asked: Sequence[NodeAnswer]) -> str:
+    nodes = [{"url": node.url, "stats": node.stats, "error": node.sentence or None} for node in asked]
+    found = [{"nodes": p.where, "problem": p.sentence, "fix": p.fix} for p in problems(asked)]
+    return msgspec.json.encode({"at": round(time.time() * 1000), "problems": found, "nodes": nodes}).decode()
+
+
+def _head(wanted: TopOptions) -> Line:
+    nodes = wanted.urls[0] if len(wanted.urls) == 1 else f"{len(wanted.urls)} nodes"
+    return Line(f"herenow top · {nodes} · {time.strftime('%H:%M:%S')}", "bold")
+
+
+# --- On a terminal
+
+
+class _Screen:
+    """Until q, Ctrl-C or SIGTERM. A terminal that changes its size is drawn again at once."""
+
+    def __init__(self, client: httpx2.AsyncClient, wanted: TopOptions) -> None:
+        self._client = client
+        self._wanted = wanted
+        self._asked: list[NodeAnswer] = []
+        self._stop = asyncio.Event()
+
+    async def run(self, asked: list[NodeAnswer]) -> int:
+        self._asked = asked
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(each, self._stop.set)
+        loop.add_signal_handler(signal.SIGWINCH, self._draw)
+        with _taken_terminal():
+            loop.add_reader(sys.stdin.fileno(), self._key)
+            try:
+                await self._go_on()
+            finally:
+                loop.remove_reader(sys.stdin.fileno())
+                loop.remove_signal_handler(signal.SIGWINCH)
+        return 0
+
+    async def _go_on(self) -> None:
+        while not self._stop.is_set():
+            self._draw()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._wanted.every):
+                    await self._stop.wait()
+                    return
+            asking = asyncio.ensure_future(ask_nodes(self._client, self._wanted.urls, self._wanted.token))
+            stopping = asyncio.ensure_future(self._stop.wait())
+            await asyncio.wait((asking, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if asking.done():
+                self._asked = asking.result()
+            else:
+                asking.cancel()
+
+    def _key(self) -> None:
+        typed = os.read(sys.stdin.fileno(), 64)
+        if not typed or any(key in typed for key in (b"q", b"Q", b"\x03", b"\x04")):
+            self._stop.set()
+
+    def _draw(self) -> None:
+        size = shutil.get_terminal_size()
+        shown = [_head(self._wanted), Line(""), *lines(self._asked, size.columns)]
+        fit = fitted(shown, size.columns, max(1, size.lines - 1))
+        text = "".join(
+            f"{line}{REST_OF_LINE}\n" for line in printed(fit, colours=not os.environ.get("NO_COLOR"))
+        )
+        sys.stdout.write(TOP + text + REST_OF_SCREEN)
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _taken_terminal() -> Iterator[None]:
+    """Keys come at once and are not shown; everything is given back, whatever happens."""
+    keyboard = sys.stdin.fileno()
+    before = termios.tcgetattr(keyboard)
+    sys.stdout.write(ENTER)
+    try:
+        tty.setcbreak(keyboard)
+        yield
+    finally:
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        sys.stdout.write(LEAVE)
+        sys.stdout.flush()

@@ -1,0 +1,114 @@
+"""One Redis process: the connection that all calls share, and connections for those that block or subscribe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import hiredis
+
+from herenow.engines.redis.client.redis_connection import (
+    Address,
+    Command,
+    Login,
+    Lost,
+    RedisConnection,
+    Reply,
+    connect,
+    refusal,
+)
+from herenow.errors import Unavailable
+from herenow.kit.single_flight import SingleFlight
+
+BREATH = 0.05
+"""Seconds between two looks for a server that was not found: callers in between get what the last look found."""
+
+
+class Server:
+    """One Redis process, and the connection to it that all calls share."""
+
+    def __init__(self, address: Address, login: Login, *, must_be_master: bool = False) -> None:
+        self.address = address
+        self._login = login
+        self._must_be_master = must_be_master
+        self._connection: RedisConnection | None = None
+        self._connect = SingleFlight(self._connected, f"connecting to {address}", BREATH)
+        self._closed = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None and self._connection.is_open
+
+    async def ask(self, commands: Sequence[Command]) -> list[Reply]:
+        return await (await self._open_connection()).ask(commands)
+
+    async def ask_in_parts(
+        self, parts: Iterable[tuple[bytes, int]], total: int, take: Callable[[list[Reply]], None]
+    ) -> None:
+        await (await self._open_connection()).ask_in_parts(parts, total, take)
+
+    async def _open_connection(self) -> RedisConnection:
+        connection = self._connection
+        return connection if connection is not None and connection.is_open else await self._connect()
+
+    async def dedicated(self) -> RedisConnection:
+        """A connection of one's own: for calls that block."""
+        return await self._let_in()
+
+    async def subscribed(self, channel: str, listener: Callable[[Reply], None]) -> RedisConnection:
+        """A connection that hears everything that is published there from now on."""
+        connection = await self._let_in()
+        with closed_on_error(connection):
+            await subscribe(connection, channel, listener)
+        return connection
+
+    async def _connected(self) -> RedisConnection:
+        if self._closed:
+            raise Unavailable(f"{self.address} is no longer the one to ask")
+        self._connection = await self._let_in()
+        return self._connection
+
+    async def _let_in(self) -> RedisConnection:
+        connection = await connect(self.address, self._login)
+        if self._must_be_master:
+            with closed_on_error(connection):
+                await self._check(connection)
+        return connection
+
+    async def _check(self, connection: RedisConnection) -> None:
+        try:
+            [role] = await connection.ask([("ROLE",)])
+        except Lost as error:
+            raise Unavailable(str(error)) from None
+        if not isinstance(role, list) or role[0] != b"master":
+            raise Unavailable(f"{self.address} is not a master")
+
+    def drop(self) -> None:
+        """The next call connects anew: what this name leads to may have changed."""
+        if self._connection is not None:
+            self._connection.close("dropped")
+            self._connection = None
+
+    def close(self) -> None:
+        self._closed = True
+        self._connect.end()
+        self.drop()
+
+
+async def subscribe(connection: RedisConnection, channel: str, listener: Callable[[Reply], None]) -> None:
+    try:
+        [reply] = await connection.ask([("SUBSCRIBE", channel)])
+    except Lost as error:
+        raise Unavailable(str(error)) from None
+    if isinstance(reply, hiredis.ReplyError):
+        raise refusal(connection.address, reply)
+    connection.listen(listener)
+
+
+@contextmanager
+def closed_on_error(connection: RedisConnection) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise

@@ -1,0 +1,26 @@
+"""A Lua script as a client sends it: by its SHA-1, and in full to a server that does not know it yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha1
+
+from herenow.engines.redis.client.redis_connection import Argument, Command
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    name: str
+    text: str
+    digest: str
+
+    @classmethod
+    def of(cls, name: str, text: str) -> Script:
+        return cls(name, text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+    def called(self, keys: list[Argument], arguments: list[Argument]) -> Command:
+        return ("EVALSHA", self.digest, len(keys), *keys, *arguments)
+
+    def in_full(self, called: Command) -> Command:
+        """The same call, for a server that does not know it yet."""
+        return ("EVAL", self.text, *called[2:])

@@ -1,0 +1,165 @@
+"""The master that most sentinels name, and that says itself that it is one.
+
+All sentinels are listened to, and the first that tells of another master makes us drop the old one at once: a demoted master
+takes writes for ten seconds more, and loses them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+import hiredis
+import structlog
+
+from herenow.engines.redis.client.redis_connection import (
+    Address,
+    Command,
+    Login,
+    Lost,
+    RedisConnection,
+    Refused,
+    Reply,
+    connect,
+    refusal,
+)
+from herenow.engines.redis.client.redis_server import BREATH, Server, closed_on_error, subscribe
+from herenow.engines.redis.client.redis_url import RedisTarget
+from herenow.errors import Unavailable
+from herenow.kit.single_flight import SingleFlight
+
+LISTEN_AGAIN = 1.0
+"""Seconds until a sentinel that went away is tried again."""
+
+LISTEN_QUIET = 5.0
+"""Seconds without a message after which a sentinel is pinged; after as many more it is taken for gone. A machine that
+vanished closes no connection."""
+
+log = structlog.get_logger(__name__)
+
+
+class Sentinel:
+    single_server = True
+
+    def __init__(self, target: RedisTarget) -> None:
+        self._target = target
+        self._server: Server | None = None
+        self._find = SingleFlight(self._found, f"asking the sentinels of {target.said}", BREATH)
+        self._listening: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        await self._find()
+        loop = asyncio.get_running_loop()
+        if not self._listening:
+            self._listening = [
+                loop.create_task(self._listen(address), name=f"sentinel {address}")
+                for address in self._target.addresses
+            ]
+
+    async def close(self) -> None:
+        self._find.end()
+        for task in self._listening:
+            task.cancel()
+        await asyncio.gather(*self._listening, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
+
+    async def of(self, slot: int) -> Server:
+        if self._server is not None and self._server.is_open:
+            return self._server
+        return await self._find()
+
+    def masters(self) -> Iterable[Server]:
+        return () if self._server is None else (self._server,)
+
+    def suspect(self, server: Server) -> None:
+        server.drop()
+
+    def moved(self, slot: int, address: Address) -> None:
+        return
+
+    async def _found(self) -> Server:
+        question = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._target.master)
+        answers = await asyncio.gather(
+            *(self._ask(address, question) for address in self._target.addresses), return_exceptions=True
+        )
+        heard = [answer for answer in answers if not isinstance(answer, BaseException)]
+        votes = Counter(answer for answer in heard if answer is not None)
+        if votes:
+            return self._use(votes.most_common(1)[0][0])
+        if heard:
+            raise Refused(f"no sentinel knows a master named {self._target.master!r}")
+        refused = next((answer for answer in answers if isinstance(answer, Refused)), None)
+        raise refused or Unavailable(f"no sentinel of {self._target.said} answers ({answers[0]})")
+
+    async def _ask(self, address: Address, question: Command) -> Address | None:
+        connection = await self._connect(address)
+        try:
+            [reply] = await connection.ask([question])
+        finally:
+            connection.close()
+        if isinstance(reply, hiredis.ReplyError):
+            raise refusal(address, reply)
+        return Address(reply[0].decode(), int(reply[1])) if isinstance(reply, list) else None
+
+    async def _connect(self, address: Address) -> RedisConnection:
+        """Without a password first: a sentinel that has none refuses one."""
+        login = Login()
+        connection = await connect(address, login)
+        with closed_on_error(connection):
+            [reply] = await connection.ask([("PING",)])
+        if isinstance(reply, hiredis.ReplyError) and str(reply).startswith("NOAUTH"):
+            connection.close()
+            connection = await connect(address, replace(self._target.login, database=0))
+        return connection
+
+    def _use(self, address: Address) -> Server:
+        if self._server is None or self._server.address != address:
+            if self._server is not None:
+                log.warning("redis.master", was=str(self._server.address), now=str(address))
+                self._server.close()
+            self._server = Server(address, self._target.login, must_be_master=True)
+        return self._server
+
+    async def _listen(self, address: Address) -> None:
+        """For ever: one of many that may tell us first."""
+        while True:
+            try:
+                connection = await self._connect(address)
+                try:
+                    await self._until_unresponsive(connection)
+                finally:
+                    connection.close()
+            except (Unavailable, Lost):
+                pass
+            await asyncio.sleep(LISTEN_AGAIN)
+
+    async def _until_unresponsive(self, connection: RedisConnection) -> None:
+        said = asyncio.Event()
+
+        def heard(message: Reply) -> None:
+            said.set()
+            self._hear(message)
+
+        await subscribe(connection, "+switch-master", heard)
+        asked = False
+        while connection.is_open:
+            try:
+                async with asyncio.timeout(LISTEN_QUIET):
+                    await said.wait()
+                said.clear()
+                asked = False
+            except TimeoutError:
+                if asked:
+                    return
+                connection.send(("PING",))
+                asked = True
+
+    def _hear(self, message: Reply) -> None:
+        match message:
+            case [b"message", _, bytes(said)]:
+                name, _, _, host, port = said.decode().split(" ")
+                if name == self._target.master:
+                    self._use(Address(host, int(port)))

@@ -1,0 +1,340 @@
+"""Hot state in Redis or Valkey: one server, Sentinel or Cluster, for any number of nodes.
+
+Stores and compares; what a record means nobody here knows. Each promise of `herenow.ports.Engine` about a shard is kept by
+one script that touches that shard alone (`lua/`), so it is as atomic as Redis is. The rest has its own modules:
+
+    keys          the whole keyspace                       client/     our Redis client
+    codec         how a record lies in a bucket            scripts     the Lua files
+    script_args   many users in one argument               reads       many users' records at once
+    wakeups       shard headers, and users who are due     log         waiting for the shard logs
+    checks        what is refused at the start             pubsub      direct messages between nodes
+
+A store that was never used is not settled: nobody can tell it from one that has just lost everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+from herenow.engines.redis.checks import ServerState, check, states, unusable
+from herenow.engines.redis.client import Argument, Commands, RedisTarget, Reply, Request, servers_of
+from herenow.engines.redis.codec import body_of, field_of, laid, record_of, user_of
+from herenow.engines.redis.keys import Keys, ShardKeys, buckets_for
+from herenow.engines.redis.log import Logs
+from herenow.engines.redis.pubsub import PubSub
+from herenow.engines.redis.reads import ShardRead, Words, read_of, shard_reads
+from herenow.engines.redis.replies import bytes_of, list_of
+from herenow.engines.redis.script_args import KEPT, SET, TAKEN, Rows, stored, text, time
+from herenow.engines.redis.scripts import script_request
+from herenow.engines.redis.wakeups import Wakeups
+from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
+from herenow.ports import (
+    Batch,
+    Committed,
+    Conflict,
+    Due,
+    Fenced,
+    Lease,
+    Loaded,
+    LogPart,
+    Offer,
+    Page,
+    Write,
+    Written,
+)
+
+LOG_LIMIT = 2_000
+"""Entries kept per shard: with 16 shards, what a node may fall behind by before it has to read again whom it knows."""
+
+RETIRED = 500
+"""Retired epochs remembered per shard: more than can end while one call is under way."""
+
+WALK_BUCKETS = 200
+"""Buckets per page at most: most of them are empty in a store that is larger than its users."""
+
+_WRITTEN = Written()
+_NOTHING = text(b"")
+
+
+class RedisEngine:
+    """One node's handle; see `herenow.ports.Engine` for what each method promises."""
+
+    def __init__(
+        self, target: RedisTarget, *, namespace: str = "herenow", shards: int = 16, capacity: int = 1_000_000
+    ) -> None:
+        self._target = target
+        self._keys = Keys(namespace, shards)
+        self._buckets = buckets_for(capacity, shards)
+        self._words = Words(shards, self._buckets)
+        self._servers = servers_of(target)
+        self._commands = Commands(self._servers)
+        self._wakeups = Wakeups(self._commands, self._keys)
+        self._logs = Logs(self._commands, self._keys.shards, self._heads_of)
+        self._pubsub = PubSub(self._servers, self._keys.slot, self._keys.mail)
+        self._terms: dict[str, str] = {}
+
+    @property
+    def shards(self) -> int:
+        return len(self._keys.shards)
+
+    async def check(self) -> None:
+        await check(self._servers, self._target, self._keys.slots)
+
+    async def states(self) -> list[ServerState]:
+        """For `herenow doctor`, after `check`."""
+        return await states(self._servers, self._target)
+
+    async def terms(self) -> dict[str, str]:
+        """For `herenow doctor`: what the nodes of this store agree on, as the first of them wrote it; empty: nobody did."""
+        reply = list_of(
+            await self._commands.one(Request(self._keys.slot, ("HGETALL", self._keys.terms)), writes=False)
+        )
+        return {
+            bytes_of(n).decode(): bytes_of(v).decode() for n, v in zip(reply[::2], reply[1::2], strict=True)
+        }
+
+    async def open(self, terms: Mapping[str, str]) -> None:
+        try:
+            await self.check()
+            await self._agree(terms)
+            await self._pubsub.open()
+        except (Unavailable, UnknownOutcome) as error:  # what an operator reads who has just started a node
+            raise type(error)(unusable(self._target, str(error))) from None
+
+    async def close(self) -> None:
+        self._logs.close()
+        self._pubsub.close()
+        await self._servers.close()
+        await asyncio.sleep(0)  # connections end in the loop's next turn
+
+    async def store_time(self) -> int:
+        reply = await self._commands.one(Request(self._keys.slot, ("TIME",)), writes=False)
+        assert isinstance(reply, list)
+        return int(reply[0]) * 1000 + int(reply[1]) // 1000
+
+    async def _agree(self, terms: Mapping[str, str]) -> None:
+        pairs = [part for term in sorted(terms.items()) for part in term]
+        reply = await self._on_nodes("agree", self._keys.terms, self._buckets, *pairs)
+        assert isinstance(reply, list)
+        if len(reply) == 2:
+            term, found = (part.decode() for part in reply)
+            raise ConfigurationError(
+                f"{term} is {terms[term]!r} here but {found!r} in the store: nodes that share a store must agree on it."
+            )
+        buckets = int(reply[0])
+        if self._terms and buckets != self._buckets:
+            raise ConfigurationError(
+                f"the store is laid out with {buckets} buckets per shard and was with {self._buckets}: restart this node."
+            )
+        self._buckets = buckets
+        self._words = Words(self.shards, buckets)
+        self._terms |= terms
+
+    # Records
+
+    async def load(self, users: Sequence[str]) -> list[Loaded]:
+        asked, wanted = shard_reads(users, self._keys.shards, self._words)
+        await self._read(asked)
+        return wanted.found
+
+    async def _read(self, asked: Sequence[ShardRead]) -> None:
+        await self._commands.all([read.asked() for read in asked])
+        halves = [read for read in asked if read.halves]
+        wholes = await self._commands.all([self._wholes(read) for read in halves])
+        for read, reply in zip(halves, wholes, strict=True):
+            read.complete(list_of(reply))
+
+    def _wholes(self, read: ShardRead) -> Request:
+        keys = read.keys
+        rows = self._rows(keys, [keys.header, keys.tails])
+        fields = read.fields
+        for index in read.halves:
+            rows.add(fields[index])
+        return script_request(keys.slot, "load", rows.keys, [rows.packed()])
+
+    async def commit(self, batch: Batch) -> Committed | Fenced:
+        keys = self._keys.shards[batch.shard]
+        rows = self._rows(keys, [keys.header, keys.fences, keys.log, keys.wakes, keys.tails, keys.marks])
+        fields = [_add_write(rows, write) for write in batch.writes]
+        arguments: list[Argument] = [batch.epoch, batch.last, batch.next, LOG_LIMIT, rows.packed()]
+        reply = await self._run(batch.shard, "commit", rows.keys, arguments, writes=True)
+        first, *rest = list_of(reply)
+        if first == -1:
+            return Fenced(None if rest[0] is None else int(rest[0]))
+        results: list[Written | Conflict] = [_WRITTEN] * len(fields)
+        for at in range(0, len(rest), 2):
+            index = int(rest[at])
+            results[index] = Conflict(record_of(fields[index], rest[at + 1]))
+        return Committed(tuple(results), first == 1)
+
+    async def offer(self, shard: int, offers: Sequence[Offer], since: int = 0) -> None:
+        keys = self._keys.shards[shard]
+        rows = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
+        for each in offers:
+            field = field_of(each.user)
+            where = laid(field, each.record, body_of(each.user, field, each.record), each.wake_at)
+            mark = SET if each.unsaved else KEPT
+            rows.add(field, time(each.version), stored(where), time(each.wake_at), mark)
+        if offers:
+            await self._run(shard, "offer", rows.keys, [since, rows.packed()], writes=True)
+
+    async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
+        at = 0 if cursor is None else int(cursor)
+        if at < 0:
+            raise ValueError(cursor)
+        keys = self._keys.shards[shard]
+        buckets = [keys.bucket(number) for number in range(at, min(at + WALK_BUCKETS, self._buckets))]
+        reply = await self._run(shard, "walk", [keys.tails, *buckets], [limit], writes=False)
+        read, *rest = list_of(reply)
+        at += read
+        return Page(tuple(_records(rest)), str(at) if at < self._buckets else None)
+
+    async def due(self, shards: Sequence[int], now: int, limit: int) -> dict[int, Due]:
+        return await self._wakeups.due(shards, now, limit)
+
+    # Shard logs
+
+    async def heads(self) -> dict[int, int]:
+        return await self._heads_of(range(self.shards))
+
+    async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
+        return await self._logs.tail(cursors, wait)
+
+    @property
+    def unresponsive(self) -> Set[int]:
+        return self._logs.unresponsive
+
+    async def _heads_of(self, shards: Sequence[int]) -> dict[int, int]:
+        return {shard: header.head for shard, header in (await self._wakeups.headers(shards)).items()}
+
+    # Fences
+
+    async def join(self, shard: int, epoch: str, number: int) -> bool:
+        keys = self._keys.shards[shard]
+        joined = await self._run(shard, "join", [keys.fences, keys.retired], [epoch, number], writes=True)
+        return joined == 1
+
+    async def jump(self, shard: int, epoch: str, number: int) -> int | None:
+        row = await self._run(shard, "jump", [self._keys.shards[shard].fences], [epoch, number], writes=True)
+        return None if row is None else int(bytes_of(row))
+
+    async def retire(self, shard: int, epoch: str) -> None:
+        keys = self._keys.shards[shard]
+        await self._run(shard, "retire", [keys.fences, keys.retired], [epoch, RETIRED], writes=True)
+
+    # Settledness
+
+    async def unsettle(self, shard: int, now: int) -> None:
+        keys = self._keys.shards[shard]
+        await self._run(shard, "unsettle", [keys.header, keys.log, keys.wakes], [now], writes=True)
+
+    async def settle(self, shard: int, now: int, after: int) -> bool:
+        keys = self._keys.shards[shard]
+        return (
+            await self._run(shard, "settle", [keys.header, keys.log, keys.wakes], [now, after], writes=True)
+            == 1
+        )
+
+    # Leases
+
+    async def renew(self, lease: Lease, *, begins: bool = False) -> bool:
+        granted = await self._on_nodes(
+            "renew", self._keys.leases, lease.epoch, lease.counter, lease.renewed_at, int(begins)
+        )
+        if granted == 0:
+            await self._say_terms_again()
+        return granted == 1
+
+    async def _say_terms_again(self) -> None:
+        """Our row is gone: perhaps everything is, and the next node must find what it has to agree with."""
+        try:
+            await self._agree(self._terms)
+        except ConfigurationError as error:
+            raise Unavailable(f"the store was emptied and is used by others now: {error}") from None
+
+    async def leases(self) -> list[Lease]:
+        reply = list_of(
+            await self._commands.one(Request(self._keys.slot, ("HGETALL", self._keys.leases)), writes=False)
+        )
+        return [_lease(epoch, row) for epoch, row in zip(reply[::2], reply[1::2], strict=True)]
+
+    async def mark_dead(self, epoch: str, counter: int) -> bool:
+        return await self._on_nodes("mark_dead", self._keys.leases, epoch, counter) == 1
+
+    async def drop_lease(self, epoch: str) -> None:
+        await self._commands.one(Request(self._keys.slot, ("HDEL", self._keys.leases, epoch)), writes=True)
+
+    # What the ledger does not have yet
+
+    async def unsaved(self, shard: int, limit: int) -> list[tuple[str, bytes]]:
+        keys = self._keys.shards[shard]
+        request = Request(keys.slot, ("SRANDMEMBER", keys.marks, limit))
+        fields = list_of(await self._commands.one(request, writes=False))
+        if not fields:
+            return []
+        read = read_of(fields, keys, self._words)
+        await self._read([read])
+        return list(_records(part for pair in zip(fields, read.bodies, strict=True) for part in pair))
+
+    async def saved(self, shard: int, rows: Sequence[tuple[str, bytes, bool]]) -> None:
+        keys = self._keys.shards[shard]
+        told = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
+        for user, record, drop in rows:
+            field = field_of(user)
+            told.add(field, text(body_of(user, field, record)), drop.to_bytes(1, "big"))
+        if rows:
+            await self._run(shard, "saved", told.keys, [told.packed()], writes=True)
+
+    # Direct messages
+
+    async def send(self, message: bytes) -> None:
+        await self._commands.one(Request(self._keys.slot, ("PUBLISH", self._keys.mail, message)), writes=True)
+
+    async def receive(self, wait: float) -> list[bytes]:
+        return await self._pubsub.receive(wait)
+
+    # How
+
+    async def _run(
+        self, shard: int, name: str, keys: list[Argument], arguments: list[Argument], *, writes: bool
+    ) -> Reply:
+        return await self._commands.one(
+            script_request(self._keys.shards[shard].slot, name, keys, arguments), writes=writes
+        )
+
+    async def _on_nodes(self, name: str, key: str, *arguments: Argument) -> Reply:
+        return await self._commands.one(
+            script_request(self._keys.slot, name, [key], list(arguments)), writes=True
+        )
+
+    def _rows(self, keys: ShardKeys, fixed: list[Argument]) -> Rows:
+        return Rows(keys, fixed, self.shards, self._buckets)
+
+
+def _add_write(rows: Rows, write: Write) -> bytes:
+    user, record, note = write.user, write.record or b"", write.note
+    field = field_of(user)
+    body = body_of(user, field, record)
+    rows.add(
+        field,
+        _NOTHING if write.expected is None else text(body_of(user, field, write.expected)),
+        stored(laid(field, record, body, write.wake_at)),
+        time(write.wake_at),
+        TAKEN if not record else SET if write.unsaved else KEPT,
+        _NOTHING if note is None else text(len(note).to_bytes(2, "big") + note + body),
+    )
+    return field
+
+
+def _records(flat: Iterable[bytes]) -> Iterable[tuple[str, bytes]]:
+    pairs = iter(flat)
+    for field, body in zip(pairs, pairs, strict=True):
+        record = record_of(field, body)
+        if record is not None:
+            yield user_of(field, body), record
+
+
+def _lease(epoch: bytes, row: bytes) -> Lease:
+    counter, renewed_at, state = row.split(b" ")
+    return Lease(epoch.decode(), int(counter), int(renewed_at), dead=state == b"dead")

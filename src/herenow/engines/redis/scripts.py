@@ -1,0 +1,28 @@
+"""The scripts that run inside Redis, one file per operation in `lua/`.
+
+Each touches the keys of one shard (or the leases), compares and stores, and knows neither a clock nor what a record means.
+Those that handle buckets begin with `_shard.lua`, which they share.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from herenow.engines.redis.client import Argument, Request, Script
+
+_ON_BUCKETS = frozenset({"commit", "due", "load", "log", "offer", "saved", "settle", "unsettle", "walk"})
+
+
+def script_request(slot: int, name: str, keys: list[Argument], arguments: list[Argument]) -> Request:
+    """A request that runs the script `lua/<name>.lua` on the server of a slot."""
+    return Request.of_script(slot, _script(name), keys, arguments)
+
+
+@cache
+def _script(name: str) -> Script:
+    folder = files("herenow.engines.redis") / "lua"
+    text = (folder / f"{name}.lua").read_text()
+    if name in _ON_BUCKETS:
+        text = (folder / "_shard.lua").read_text() + text
+    return Script.of(name, text)

@@ -1,0 +1,174 @@
+"""Calls that are made at about the same time become one call for all of them.
+
+A caller asks about a key. The key is put into the open batch; when the batch is sent, one call of `work` answers all its
+keys, and every caller gets the answer to its own key, or the error. A key that is asked twice is in the batch once. A key
+never joins a batch that is under way: its answer may be from before the change that made the caller ask.
+
+An open batch is sent
+
+- after `delay` seconds; 0: in the next iteration of the loop, with everything that was asked in this one;
+- but not within `spacing` seconds of the previous batch;
+- and not for `patience` seconds while another batch is under way, unless that one comes back;
+- in any case when it has `most` keys.
+
+A batch runs in a task of its own: a caller that is cancelled takes nothing from the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+from herenow.errors import HerenowError, Unavailable
+from herenow.kit.tasks import Tasks
+
+Key = TypeVar("Key")
+Answer = TypeVar("Answer")
+Answers = Mapping[Key, Answer | Exception]
+
+
+class Batcher(Generic[Key, Answer]):
+    def __init__(
+        self,
+        work: Callable[[tuple[Key, ...]], Awaitable[Answers[Key, Answer]]],
+        name: str,
+        *,
+        most: int | None = None,
+        delay: float = 0.0,
+        spacing: float = 0.0,
+        patience: float = 0.0,
+    ) -> None:
+        """`work` answers at most `most` keys, each with a value or an exception. If it raises a `HerenowError` instead,
+        that is the answer to every key. Any other error is logged with `name`, and the answer is `Unavailable`."""
+        self._work = work
+        self._name = name
+        self._most = most
+        self._delay = delay
+        self._spacing = spacing
+        self._patience = patience
+        self._tasks = Tasks()
+        self._open: _Batch[Key, Answer] | None = None
+        self._under_way: set[_Batch[Key, Answer]] = set()
+        self._sent_at = float("-inf")
+        self.waiting = 0
+        """Keys that wait for an answer."""
+
+    async def ask(self, key: Key) -> Answer:
+        """Raises the exception that is the answer."""
+        answers = await self._join(key).waiter()
+        answer = answers[key]
+        if isinstance(answer, HerenowError):
+            raise answer.with_traceback(None)  # perhaps shared: it would gather the tracebacks of all callers
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def ask_all(self, keys: Iterable[Key]) -> dict[Key, Answer | Exception]:
+        """The answer to each key, which may be an exception."""
+        joined: dict[_Batch[Key, Answer], list[Key]] = {}
+        for key in keys:
+            joined.setdefault(self._join(key), []).append(key)
+        waiters = [(batch.waiter(), wanted) for batch, wanted in joined.items()]
+        found: dict[Key, Answer | Exception] = {}
+        for waiter, wanted in waiters:
+            answers = await waiter
+            found.update((key, answers[key]) for key in wanted)
+        return found
+
+    async def finish(self) -> None:
+        """Send the open batch and wait until everything that was asked is answered."""
+        self._send_open()
+        for waiter in [batch.waiter() for batch in self._under_way]:
+            await waiter
+
+    async def close(self) -> None:
+        """Cancel all batches; their callers get `Unavailable`."""
+        self._send_open()
+        await self._tasks.end()
+
+    def _send_open(self) -> None:
+        if self._open is not None and not self._open.sent:
+            self._send(self._open)
+
+    def _join(self, key: Key) -> _Batch[Key, Answer]:
+        batch = self._open
+        if batch is None:
+            batch = self._open = _Batch()
+            self._plan(batch, self._patience if self._under_way else 0.0)
+        if key not in batch.keys:
+            batch.keys[key] = None
+            self.waiting += 1
+            if self._most is not None and len(batch.keys) >= self._most:
+                self._open = None
+                if not batch.sent:
+                    self._send(batch)
+        return batch
+
+    def _plan(self, batch: _Batch[Key, Answer], wait: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._spacing:
+            # Never more than the spacing: the previous batch may have been sent on a loop with another time.
+            wait = max(wait, min(self._spacing, self._sent_at + self._spacing - loop.time()))
+        wait = max(wait, self._delay)
+        if wait > 0.0:
+            batch.timer = loop.call_later(wait, self._send, batch)
+        else:
+            self._send(batch)
+
+    def _send(self, batch: _Batch[Key, Answer]) -> None:
+        """The batch stays open until its task starts, which is in the next iteration of the loop."""
+        batch.sent = True
+        if batch.timer is not None:
+            batch.timer.cancel()
+        if self._spacing:
+            self._sent_at = asyncio.get_running_loop().time()
+        self._under_way.add(batch)
+        task = self._tasks.spawn(self._run(batch), self._name)
+        task.add_done_callback(lambda _: self._ended(batch))
+
+    async def _run(self, batch: _Batch[Key, Answer]) -> None:
+        if self._open is batch:
+            self._open = None
+        try:
+            answers = await self._work(tuple(batch.keys))
+        except HerenowError as error:
+            answers = dict.fromkeys(batch.keys, error)
+        self._settle(batch, answers)
+
+    def _ended(self, batch: _Batch[Key, Answer]) -> None:
+        if not batch.answered:  # by cancellation, perhaps before it started, or by a mistake
+            if self._open is batch:
+                self._open = None
+            self._settle(batch, dict.fromkeys(batch.keys, Unavailable(f"{self._name} was given up")))
+
+    def _settle(self, batch: _Batch[Key, Answer], answers: Answers[Key, Answer]) -> None:
+        batch.answer(answers)
+        self._under_way.discard(batch)
+        self.waiting -= len(batch.keys)
+        if self._patience and self._open is not None and not self._open.sent:
+            assert self._open.timer is not None
+            self._open.timer.cancel()
+            self._plan(self._open, 0.0)
+
+
+class _Batch(Generic[Key, Answer]):
+    __slots__ = ("answered", "keys", "sent", "timer", "waiters")
+
+    def __init__(self) -> None:
+        self.keys: dict[Key, None] = {}
+        self.waiters: list[asyncio.Future[Answers[Key, Answer]]] = []
+        self.timer: asyncio.TimerHandle | None = None
+        self.sent = False
+        self.answered = False
+
+    def waiter(self) -> asyncio.Future[Answers[Key, Answer]]:
+        waiter: asyncio.Future[Answers[Key, Answer]] = asyncio.get_running_loop().create_future()
+        self.waiters.append(waiter)
+        return waiter
+
+    def answer(self, answers: Answers[Key, Answer]) -> None:
+        self.answered = True
+        for waiter in self.waiters:
+            if not waiter.done():
+                waiter.set_result(answers)

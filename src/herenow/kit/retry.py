@@ -1,0 +1,60 @@
+"""Repeat a call that failed, with a pause before each attempt that grows from one failure to the next.
+
+`Backoff` is the sequence of pauses and nothing else, for callers that have a loop of their own; `retry` is the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from herenow.errors import Unavailable, UnknownOutcome
+
+T = TypeVar("T")
+
+DOUBLINGS = 30
+"""More would leave the range of a float sooner or later, and no pause is that long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Seconds between attempts: `first`, then twice as long each time, but at most `longest`."""
+
+    first: float
+    longest: float | None = None
+    """None: every pause is `first`."""
+    jitter: float = 0.0
+    """The part of each pause, 0 to 1, that is left to chance: callers that failed together do not come back together."""
+
+    def pause(self, failures: int) -> float:
+        """After so many failures in a row, at least one."""
+        pause = self.first
+        if self.longest is not None:
+            pause = min(pause * 2.0 ** min(failures - 1, DOUBLINGS), self.longest)
+        return pause if self.jitter == 0.0 else pause * (1.0 - self.jitter * random.random())
+
+
+async def retry(
+    call: Callable[[], Awaitable[T]],
+    backoff: Backoff,
+    *,
+    errors: tuple[type[Exception], ...] = (Unavailable, UnknownOutcome),
+    attempts: int | None = None,
+    on_error: Callable[[Exception], object] | None = None,
+) -> T:
+    """Return the result of the first call that succeeds. `on_error` is told of every failure that is followed by another
+    attempt. Raises an error that is not among `errors`, and the error of the last of `attempts` (None: no limit)."""
+    failures = 0
+    while True:
+        try:
+            return await call()
+        except errors as error:
+            failures += 1
+            if failures == attempts:
+                raise
+            if on_error is not None:
+                on_error(error)
+        await asyncio.sleep(backoff.pause(failures))

@@ -1,0 +1,44 @@
+"""What an operator should know of a PostgreSQL before nodes run on it. It only reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from herenow.ledgers.postgres.postgres_url import PostgresUrl
+from herenow.ledgers.postgres.schema_check import check_rights, revision
+from herenow.ledgers.sql import NEWEST
+
+STATE = """
+SELECT current_setting('server_version'),
+       has_database_privilege(current_database(), 'CREATE'),
+       current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on',
+       coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false) OR inet_client_addr() IS NULL
+           OR inet_client_addr() <<= '127.0.0.0/8' OR inet_client_addr() = '::1',
+       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+           - (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
+       extract(epoch FROM clock_timestamp())::float8
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostics:
+    revision: str | None
+    version: str
+    may_create: bool
+    """A schema, that is: only needed where there is none."""
+    survives_power_loss: bool
+    is_private: bool
+    """Nobody on the way can read along."""
+    connections_left: int
+    now: float
+    """Its clock, in seconds."""
+
+
+def diagnose(connection: Connection, url: PostgresUrl) -> Diagnostics:
+    """Raises `ConfigurationError` where the ledger is up to date and cannot be used."""
+    found = revision(connection)
+    if found == NEWEST:
+        check_rights(connection, url)
+    return Diagnostics(found, *connection.exec_driver_sql(STATE).one())

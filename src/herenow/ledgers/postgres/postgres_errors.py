@@ -1,0 +1,140 @@
+"""What PostgreSQL's errors mean to us: whose turn is it to do something?
+
+While opening, a name or a password that is wrong and rights that are missing are the operator's to fix. Everything else (out
+of reach, starting, full, read-only, locked, and any of the former while running) is trouble that may pass: `Unavailable`.
+What can only be a mistake in our statements is left as it is.
+
+At open the server's own words are repeated to the operator. While running they go to the log alone: what is raised then
+reaches strangers. The URL is repeated nowhere: it holds a password.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TypeAlias
+
+import asyncpg
+from sqlalchemy.exc import DBAPIError
+
+from herenow.errors import ConfigurationError, HerenowError, Unavailable
+from herenow.ledgers.postgres.postgres_url import PostgresUrl
+
+
+class Unfit(Exception):  # noqa: N818 - reads as what it is
+    """The database answers, and cannot be a ledger. `why` completes "The ledger …"; `passing` says it of what may pass."""
+
+    def __init__(self, why: str, *, passing: str | None = None) -> None:
+        super().__init__(why)
+        self.passing = passing
+
+
+Failure: TypeAlias = DBAPIError | asyncpg.PostgresError | asyncpg.InterfaceError | OSError | Unfit
+"""What the driver raises, with SQLAlchemy around it or without. A deadline is an OSError too."""
+
+FAILURES = (DBAPIError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, Unfit)
+
+OURS = ("0A", "21", "22", "23", "26", "2F", "34", "38", "39", "42", "44")
+"""Classes of states that only a mistake of ours leads to, but for those below."""
+
+PASSING = {"0A000", "42501", "42P01", "42703", "42P10"}
+"""Rights that were taken away, tables that are no more as they were (somebody is restoring a copy, say)."""
+
+READ_ONLY = "25006"
+NO_CONNECTION_LEFT = "53300"
+
+RIGHTS = "docs/ledger.md says which ones it needs"
+TO_FIX = {
+    "28P01": "refused the password: check the user name and the password",
+    "28000": "does not let this user in: check the user name, and pg_hba.conf on the server",
+    "3D000": "is not there: create the database, or name another one",
+    "42501": f"does not grant its user enough rights: {RIGHTS}",
+    "3F000": f"does not grant its user enough rights: {RIGHTS}",
+    "42704": "does not know a parameter of the URL",
+    READ_ONLY: "is read-only: name a database that can be written, or take default_transaction_read_only from it",
+}
+"""What an operator can do about an error at open."""
+
+LOST = "the connection was lost"
+OTHERWISE = "its tables are not as they were"
+PLAIN = {
+    "08": LOST,
+    "28": "it does not let us in",
+    "3D000": "it is not there",
+    "3F000": OTHERWISE,
+    "42501": "its user may not do that",
+    "42P01": OTHERWISE,
+    "42703": OTHERWISE,
+    "53100": "its disk is full",
+    NO_CONNECTION_LEFT: "it has no connection left",
+    "55P03": "somebody else holds a lock for too long",
+    "57014": "it took too long",
+    "57P01": LOST,
+    "57P02": LOST,
+    "57P03": "it is starting or stopping",
+    READ_ONLY: "it is read-only",
+}
+"""By state, or by its class."""
+
+
+def while_running(error: Failure) -> HerenowError | Failure:
+    state = state_of(error)
+    if state[:2] in OURS and state not in PASSING:
+        return error
+    return Unavailable(f"The ledger cannot be used: {_plain(error)}.")
+
+
+def at_open(error: Failure, url: PostgresUrl) -> HerenowError | Failure:
+    if isinstance(error, Unfit):
+        kind = ConfigurationError if error.passing is None else Unavailable
+        return kind(f"The ledger {url} {error}.")
+    advice = TO_FIX.get(state_of(error))
+    if advice is not None:
+        return ConfigurationError(f"The ledger {url} {advice} ({words(error)}).")
+    explained = while_running(error)
+    if explained is error:
+        return error
+    plain, said = _plain(error), words(error)
+    return Unavailable(f"The ledger {url} cannot be used: {plain if plain == said else f'{plain} ({said})'}.")
+
+
+def may_be_repeated(error: Failure) -> bool:
+    """Nothing happened, and only because two got in each other's way."""
+    return state_of(error) in ("40001", "40P01")
+
+
+def state_of(error: BaseException) -> str:
+    """PostgreSQL's five characters; empty where it did not come to that."""
+    return getattr(_driver(error), "sqlstate", None) or ""
+
+
+def words(error: BaseException) -> str:
+    """The server's, or the system's, in one line and without a full stop."""
+    driver = _driver(error)
+    if isinstance(driver, TimeoutError):
+        return "it did not answer in time"
+    if isinstance(driver, OSError):
+        return _of_the_system(driver)
+    return " ".join(str(driver.args[0] if driver.args else driver).split()).rstrip(".")
+
+
+def _plain(error: Failure) -> str:
+    """Fit for anybody."""
+    state = state_of(error)
+    if isinstance(_driver(error), OSError):
+        return words(error)
+    if isinstance(error, Unfit):
+        return error.passing or "it is not as it was"
+    if not state:
+        return LOST
+    return PLAIN.get(state) or PLAIN.get(state[:2]) or f"it refuses ({state})"
+
+
+def _of_the_system(error: OSError) -> str:
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return error.strerror or " ".join(str(error).split()) or LOST
+    return os.strerror(error.errno)
+
+
+def _driver(error: BaseException) -> BaseException:
+    return (error.orig or error) if isinstance(error, DBAPIError) else error

@@ -1,0 +1,237 @@
+"""The ledger in PostgreSQL: for many nodes, and for who has one already.
+
+Our tables live in a schema of their own. An empty one is made at the first start; an older one is left to `herenow migrate`,
+because other nodes of the former version may be running on it.
+
+Every call has a deadline here, whoever else has one for it: the server is told to give up a statement, and is itself
+given up when it does not even do that (see `pool`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
+
+import structlog
+from sqlalchemy import Connection, NullPool
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
+from herenow.ledgers.postgres.connector import Connector, PostgresSession
+from herenow.ledgers.postgres.pool import URL, Deadlines, Pool
+from herenow.ledgers.postgres.postgres_diagnostics import Diagnostics, diagnose
+from herenow.ledgers.postgres.postgres_dialect import PostgresDialect
+from herenow.ledgers.postgres.postgres_errors import FAILURES, at_open, while_running, words
+from herenow.ledgers.postgres.postgres_process_lock import PostgresProcessLock
+from herenow.ledgers.postgres.postgres_url import PostgresUrl
+from herenow.ledgers.postgres.schema_check import check_rights, make_schema, revision
+from herenow.ledgers.sql import NEWEST, SqlLedger, Statements, read_id, revisions
+from herenow.ports import LedgerChange
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+STATEMENTS = Statements(PostgresDialect())
+
+LOOK = 10.0
+"""Seconds to look at a database that may be anything."""
+
+CONNECTIONS, WRITERS = 6, 3
+"""Per node. What is asked is short and comes in batches; more would only queue inside of the server. Those that write
+wait for each other now and then (see `dialect.LockKind`) and must not take all of them."""
+
+DEADLINES = Deadlines(read=3.0, write=6.0, at_length=300.0)
+"""Somebody may be waiting for what is read: they get on without it. `at_length` is for what goes over a whole table, or over
+all that somebody famous leaves behind."""
+
+MILLISECONDS = {
+    "statement_timeout": 2_500,
+    "lock_timeout": 2_000,
+    "idle_in_transaction_session_timeout": 5_000,
+}
+"""What the server is told: less than our own deadlines, so that its answer comes before (a write may take longer, see
+`pool`). The last one frees the locks of a node that froze."""
+
+MIGRATING = {"statement_timeout": 0, "lock_timeout": 5_000, "idle_in_transaction_session_timeout": 0}
+"""An index over millions takes its time. It waits for no lock for long: everybody else would wait behind it."""
+
+
+class PostgresLedger(SqlLedger):
+    def __init__(self, url: PostgresUrl, *, deadlines: Deadlines = DEADLINES) -> None:
+        super().__init__(STATEMENTS)
+        self._url = url
+        self._deadlines = deadlines
+        self._connector = Connector(url, MILLISECONDS)
+        self._pool: Pool | None = None
+        self._run = PostgresProcessLock(url, self._connector)
+        self._history = ""
+        self._said = ""
+
+    async def open(self) -> None:
+        if self._pool is not None:
+            return
+        self._pool = Pool(
+            self._connector.connect,
+            size=CONNECTIONS,
+            writers=WRITERS,
+            deadlines=self._deadlines,
+        )
+        try:
+            with self._at_open():
+                await self._check_revision(await self._pool.read(revision))
+                self._id, self._history = await self._pool.read(self._first_look)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        pool, self._pool, self._id = self._pool, None, None
+        await self._run.end()
+        if pool is not None:
+            await pool.close()
+
+    async def schema(self) -> tuple[str | None, str]:
+        async with self._apart(LOOK) as connection:
+            return await connection.run_sync(revision), NEWEST
+
+    async def found_id(self) -> str | None:
+        async with self._apart(LOOK) as connection:
+            if await connection.run_sync(revision) is None:
+                return None
+            return await connection.run_sync(read_id)
+
+    async def migrate(self) -> None:
+        async with self._apart() as connection:
+            await _migrated(connection, if_empty=False)
+
+    async def diagnose(self) -> Diagnostics:
+        """For `herenow doctor`. Works without `open`, and changes nothing."""
+        async with self._apart(LOOK) as connection:
+            return await connection.run_sync(diagnose, self._url)
+
+    # Runs: the ledger of an embedded engine serves one process, wherever that is
+
+    async def close_runs(self) -> int:
+        """Raises `ConfigurationError` if one of them is alive."""
+        with self._at_open():
+            await self._run.begin()
+        return await super().close_runs()
+
+    async def stamp_run(self, run: str, at: int) -> None:
+        await self._answered(self._run.keep())
+        await super().stamp_run(run, at)
+
+    # What changed
+
+    async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
+        told, cursor, history = await self._read(
+            lambda c: (*self._changes.after(c, after, limit), _session(c).history)
+        )
+        return (told, cursor) if history == self._history else await self._begin_anew()
+
+    async def _begin_anew(self) -> tuple[list[LedgerChange], int]:
+        """The database went back in time: which changes happened since, nobody can tell."""
+        head, id_, history = await self._read(
+            lambda c: (self._changes.head(c), read_id(c), _session(c).history)
+        )
+        if id_ != self._id:
+            raise Unavailable("The ledger cannot be used: it is another one than at the start.")
+        self._history = history
+        return [LedgerChange("everything", "", "")], head
+
+    # How
+
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        return await self._answered(self._opened().read(work))
+
+    async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
+        return await self._answered(self._opened().write(work, at_length=at_length))
+
+    def _opened(self) -> Pool:
+        if self._pool is None:
+            raise Unavailable("The ledger is not open.")
+        return self._pool
+
+    async def _answered(self, answer: Awaitable[T]) -> T:
+        try:
+            result = await answer
+        except FAILURES as error:
+            explained = while_running(error)
+            if explained is error:
+                raise
+            self._log(words(error))
+            raise explained from error
+        except UnknownOutcome as error:
+            self._log(words(error.__cause__ or error))
+            raise
+        self._said = ""
+        return result
+
+    def _log(self, said: str) -> None:
+        """In the server's words, and not again and again."""
+        if said != self._said:
+            self._said = said
+            log.warning("ledger.refuses", error=said)
+
+    @contextmanager
+    def _at_open(self) -> Iterator[None]:
+        try:
+            yield
+        except FAILURES as error:
+            explained = at_open(error, self._url)
+            if explained is error:
+                raise
+            raise explained from error
+
+    async def _check_revision(self, found: str | None) -> None:
+        if found is None:
+            async with self._apart() as connection:
+                found = await _migrated(connection, if_empty=True)
+        if found < NEWEST:  # revisions are numbered
+            raise ConfigurationError(
+                f"The ledger {self._url} has schema {found!r}, and this herenow needs {NEWEST!r}: "
+                "run herenow migrate first."
+            )
+        if found > NEWEST:
+            raise revisions.unknown(found)
+
+    def _first_look(self, connection: Connection) -> tuple[str, str]:
+        check_rights(connection, self._url)
+        return read_id(connection), _session(connection).history
+
+    @asynccontextmanager
+    async def _apart(self, deadline: float | None = None) -> AsyncIterator[AsyncConnection]:
+        """A connection for a moment, with time to wait: the migration of a large ledger has no deadline."""
+        connector = Connector(self._url, MIGRATING)
+
+        async def connect(*_arguments: object, **_options: object) -> PostgresSession:
+            session = await connector.connect()
+            if deadline is not None:
+                asyncio.get_running_loop().call_later(deadline, session.terminate)
+            return session
+
+        engine = create_async_engine(URL, async_creator=connect, poolclass=NullPool)
+        with self._at_open():
+            async with engine.connect() as connection:
+                yield connection
+
+
+async def _migrated(connection: AsyncConnection, *, if_empty: bool) -> str:
+    """In one transaction, and one process at a time; answers the revision that stands there now."""
+    async with revisions.exclusive():
+        await connection.run_sync(make_schema)
+        found = await connection.run_sync(revision)
+        if found is None or not if_empty:
+            await connection.run_sync(revisions.upgrade_exclusively)
+            await connection.commit()
+            found = NEWEST
+    return found
+
+
+def _session(connection: Connection) -> PostgresSession:
+    session = connection.connection.driver_connection
+    assert isinstance(session, PostgresSession)
+    return session

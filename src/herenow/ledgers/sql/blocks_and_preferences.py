@@ -1,0 +1,151 @@
+"""What users decided about being seen: preferences and blocks.
+
+Statements and the shape of their answers; which connection they run on, and when, is `sql`'s business. What a
+preference becomes is the core's (`visibility.edited`): here it is read, handed there, and written, in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    or_,
+    select,
+    union_all,
+    update,
+)
+
+from herenow.core.visibility import Preferences, PreferencesEdit, Visibility, edited
+from herenow.ledgers.sql.dialect import Dialect, Row, every, rows, upsert
+from herenow.ledgers.sql.schema import blocks, preferences
+from herenow.ports import BlockRow
+
+_OWN = (
+    preferences.c.visibility,
+    preferences.c.share_last_seen,
+    preferences.c.public,
+    preferences.c.hidden_at,
+    preferences.c.hidden_last_seen,
+)
+
+
+class BlocksAndPreferences:
+    def __init__(self, dialect: Dialect) -> None:
+        asked = dialect.batch(preferences.c.user)
+        decided = or_(*(column.is_not(None) for column in _OWN))
+        self._preferences = dialect.query(
+            select(preferences.c.user, *_OWN).where(preferences.c.user.in_(select(asked)), decided)
+        )
+        self._set_preferences = upsert(dialect, preferences, every(dialect.batch(preferences.c.user, *_OWN)))
+        self._blocks = dialect.query(_between(dialect))
+        self._block = upsert(
+            dialect,
+            blocks,
+            every(dialect.batch(*blocks.c)),
+            lambda _new: blocks.c.lifted_at.is_not(None),
+        ).returning(blocks.c.blocker)
+        this = and_(blocks.c.blocker == bindparam("by"), blocks.c.blocked == bindparam("whom"), _in_force())
+        self._unblock = delete(blocks).where(this).returning(blocks.c.blocker)
+        self._lift = (
+            update(blocks).values(lifted_at=bindparam("since")).where(this).returning(blocks.c.blocker)
+        )
+        self._forget = delete(blocks).where(
+            blocks.c.lifted_at.is_not(None),
+            or_(
+                and_(blocks.c.blocker == bindparam("who"), ~blocks.c.blocked.in_(_hidden())),
+                and_(blocks.c.blocked == bindparam("who"), ~blocks.c.blocker.in_(_hidden())),
+            ),
+        )
+
+    def preferences(self, connection: Connection, users: Collection[str]) -> dict[str, Preferences]:
+        found = self._preferences(connection, rows(sorted(users)))
+        return {row[0]: preferences_of(row) for row in found}
+
+    def set_preferences(
+        self, connection: Connection, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
+    ) -> tuple[Preferences, bool]:
+        """The result, and whether it is another than before."""
+        own = select(preferences.c.user, *_OWN).where(preferences.c.user == user)
+        row = connection.execute(own).one_or_none()
+        before = Preferences() if row is None else preferences_of(row)
+        after = edited(before, edit, now, last_seen)
+        if after != before:
+            connection.execute(self._set_preferences, rows([(user, *_columns(after))]))
+            if before.visibility is Visibility.NOBODY and after.visibility is not Visibility.NOBODY:
+                connection.execute(self._forget, {"who": user})
+        return after, after != before
+
+    def blocked(self, connection: Connection, user: str) -> list[str]:
+        asked = select(blocks.c.blocked).where(blocks.c.blocker == user, _in_force())
+        return sorted(connection.scalars(asked))
+
+    def blocks(self, connection: Connection, user: str, others: Collection[str]) -> list[BlockRow]:
+        found = self._blocks(connection, rows(sorted(others)) | {"viewer": user})
+        return [BlockRow(*row) for row in found]
+
+    def block(self, connection: Connection, row: BlockRow) -> bool:
+        values = (
+            row.blocker,
+            row.blocked,
+            row.at,
+            row.blocker_seen,
+            row.blocked_seen,
+            row.lifted_at,
+        )
+        return len(connection.execute(self._block, rows([values])).all()) > 0
+
+    def unblock(self, connection: Connection, blocker: str, blocked: str, lifted_at: int | None) -> bool:
+        pair = {"by": blocker, "whom": blocked}
+        if lifted_at is None:
+            return len(connection.execute(self._unblock, pair).all()) > 0
+        return len(connection.execute(self._lift, pair | {"since": lifted_at}).all()) > 0
+
+
+def _between(dialect: Dialect) -> CompoundSelect[Any]:
+    """Each other by two look-ups in the primary key."""
+    other = dialect.batch(blocks.c.blocked)
+    viewer = bindparam("viewer", type_=blocks.c.blocker.type)
+    placed = select(*blocks.c).join(
+        other, and_(blocks.c.blocker == viewer, blocks.c.blocked == other.c.blocked)
+    )
+    met = select(*blocks.c).join(other, and_(blocks.c.blocker == other.c.blocked, blocks.c.blocked == viewer))
+    return union_all(placed, met)
+
+
+def _hidden() -> Select[Any]:
+    return select(preferences.c.user).where(preferences.c.visibility == int(Visibility.NOBODY))
+
+
+def _in_force() -> ColumnElement[bool]:
+    return blocks.c.lifted_at.is_(None)
+
+
+def preferences_of(row: Row) -> Preferences:
+    """(user, their own columns)."""
+    _, visibility, share_last_seen, public, hidden_at, hidden_last_seen = row
+    return Preferences(
+        Visibility(visibility or 0),
+        share_last_seen is None or bool(share_last_seen),
+        bool(public),
+        hidden_at,
+        hidden_last_seen,
+    )
+
+
+def _columns(own: Preferences) -> tuple[object, ...]:
+    """As the table has them: NULL is the default."""
+    return (
+        int(own.visibility) or None,
+        None if own.share_last_seen else False,
+        own.public or None,
+        own.hidden_at,
+        own.hidden_last_seen,
+    )

@@ -1,0 +1,54 @@
+"""The change table: what nodes poll, so that a lost message never lets somebody see who may not.
+
+A row says *that* something about these two (or this one) changed, never what: readers look again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, bindparam, delete, insert, select
+
+from herenow.ledgers.sql.dialect import Dialect, LockKind, Row, rows
+from herenow.ledgers.sql.schema import changes
+from herenow.ports import LedgerChange
+
+
+class ChangeTable:
+    def __init__(self, dialect: Dialect) -> None:
+        told = (changes.c.kind, changes.c.a, changes.c.b)
+        self._tell = insert(changes).from_select(
+            [column.name for column in told], select(dialect.batch(*told))
+        )
+        self._dialect = dialect
+        self._after = dialect.query(
+            select(changes.c.id, *told)
+            .where(changes.c.id > bindparam("after"))
+            .order_by(changes.c.id)
+            .limit(bindparam("most"))
+        )
+        self._forget = delete(changes).where(changes.c.id <= bindparam("before"))
+
+    def lock(self, connection: Connection) -> None:
+        """The first statement of a transaction that adds changes: rows are seen in the order of their ids, so that
+        whoever has read up to one has missed none before it."""
+        self._dialect.lock(LockKind.CHANGING, connection)
+
+    def tell(self, connection: Connection, told: Sequence[LedgerChange]) -> None:
+        if told:
+            connection.execute(self._tell, rows((change.kind, change.a, change.b) for change in told))
+
+    def head(self, connection: Connection) -> int:
+        return self._dialect.newest_change(connection)
+
+    def after(self, connection: Connection, after: int, limit: int) -> tuple[list[LedgerChange], int]:
+        found = sorted(self._after(connection, {"after": after, "most": limit}), key=_by_id)
+        return [LedgerChange(kind, a, b) for _, kind, a, b in found], found[-1][0] if found else after
+
+    def forget(self, connection: Connection, before: int) -> None:
+        connection.execute(self._forget, {"before": before})
+
+
+def _by_id(row: Row) -> int:
+    number: int = row[0]
+    return number

@@ -1,0 +1,279 @@
+"""A ledger in SQL, whatever the database: the port's methods, each one transaction.
+
+The statements are in `user_rows`, `edges`, `blocks_and_preferences`, `runs`, `voids` and `change_table`; what differs
+between databases is in `dialect`; a subclass knows how its database is reached, locked and found broken. A method is a plain
+function over a connection, handed whole to the subclass: it may run it in a thread, or on an async driver by
+`AsyncConnection.run_sync`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from sqlalchemy import Connection, select
+
+from herenow.core.visibility import Preferences, PreferencesEdit
+from herenow.errors import Unavailable
+from herenow.ledgers.sql.blocks_and_preferences import BlocksAndPreferences
+from herenow.ledgers.sql.change_table import ChangeTable
+from herenow.ledgers.sql.dialect import Dialect, LockKind
+from herenow.ledgers.sql.edges import Edges
+from herenow.ledgers.sql.runs import Runs
+from herenow.ledgers.sql.schema import meta
+from herenow.ledgers.sql.user_rows import UserRows
+from herenow.ledgers.sql.voids import Voids
+from herenow.ports import (
+    BlockRow,
+    Choice,
+    LedgerChange,
+    LedgerFacts,
+    Relation,
+    RelationRow,
+    Remembered,
+    Void,
+)
+
+T = TypeVar("T")
+
+
+class Statements:
+    """All that can be asked, in one dialect. It holds no state and takes some milliseconds to build: do it once."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        self.users = UserRows(dialect)
+        self.edges = Edges(dialect)
+        self.visibility = BlocksAndPreferences(dialect)
+        self.runs = Runs(dialect)
+        self.changes = ChangeTable(dialect)
+        self.voids = Voids(dialect)
+
+
+class SqlLedger(ABC):
+    """Subclasses add `open` (which sets `_id`), `close`, `schema`, `found_id`, `migrate` and the two ways to a connection.
+
+    What the caller gave is copied before it is handed on: the caller may go on filling it while a thread reads.
+    """
+
+    def __init__(self, statements: Statements) -> None:
+        self._dialect = statements.dialect
+        self._users = statements.users
+        self._edges = statements.edges
+        self._visibility = statements.visibility
+        self._runs = statements.runs
+        self._changes = statements.changes
+        self._voids = statements.voids
+        self._id: str | None = None
+
+    @abstractmethod
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        """Run statements that change nothing; raise `Unavailable` for the driver's errors."""
+
+    @abstractmethod
+    async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
+        """Run in one transaction, committed when `work` returns; raise `Unavailable` for the driver's errors, or
+        `UnknownOutcome` where it may have been committed all the same. `at_length`: it may take minutes."""
+
+    async def _save(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
+        """Of what is known of users, unless they are deleted."""
+
+        def save(connection: Connection) -> T:
+            self._dialect.lock(LockKind.SAVING, connection)
+            return work(connection)
+
+        return await self._write(save, at_length=at_length)
+
+    async def _change(
+        self, work: Callable[[Connection], tuple[T, Sequence[LedgerChange]]], *, at_length: bool = False
+    ) -> T:
+        """Something that every node has to hear of: what `work` answers besides its result is told with it."""
+
+        def change(connection: Connection) -> T:
+            self._changes.lock(connection)
+            result, told = work(connection)
+            self._changes.tell(connection, told)
+            return result
+
+        return await self._write(change, at_length=at_length)
+
+    @property
+    def id(self) -> str:
+        if self._id is None:
+            raise Unavailable("The ledger has not been opened.")
+        return self._id
+
+    @abstractmethod
+    async def found_id(self) -> str | None:
+        """For `herenow doctor`. Works without `open`, and changes nothing; None: it has not been created yet."""
+
+    # What a presence starts from, and what it leaves
+
+    async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
+        asked = frozenset(users)
+        return await self._read(lambda c: self._users.remembered(c, asked))
+
+    async def save_last_seen(self, rows: Mapping[str, int]) -> None:
+        seen = dict(rows)
+        if seen:
+            await self._save(lambda c: self._users.save_last_seen(c, seen))
+
+    async def save_choices(self, rows: Sequence[Choice]) -> None:
+        chosen = tuple(rows)
+        if chosen:
+            await self._save(lambda c: self._users.save_choices(c, chosen))
+
+    async def chosen(self, after: str, limit: int) -> list[Choice]:
+        return await self._read(lambda c: self._users.chosen(c, after, limit))
+
+    async def set_idle_after(self, user: str, idle_after: int | None) -> None:
+        def work(connection: Connection) -> tuple[None, list[LedgerChange]]:
+            changed = self._users.set_idle_after(connection, user, idle_after)
+            return None, [LedgerChange("preferences", user, "")] if changed else []
+
+        await self._change(work)
+
+    # Runs
+
+    async def open_marks(self, run: str, here: Iterable[str], gone: Iterable[str]) -> None:
+        came, left = frozenset(here), frozenset(gone)
+        if came or left:
+            await self._write(lambda c: self._runs.mark(c, run, came, left))
+
+    async def stamp_run(self, run: str, at: int) -> None:
+        await self._write(lambda c: self._runs.stamp(c, run, at))
+
+    async def end_run(self, run: str) -> None:
+        await self._write(lambda c: self._runs.end(c, run))
+
+    async def close_runs(self) -> int:
+        return await self._save(self._runs.close, at_length=True)
+
+    # The graph
+
+    async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]:
+        asked = tuple(targets)
+        return await self._read(lambda c: self._edges.between(c, viewer, asked, now))
+
+    async def contacts(self, user: str, now: int) -> list[str]:
+        return await self._read(lambda c: self._edges.contacts(c, user, now))
+
+    async def contact(self, a: str, b: str, now: int) -> tuple[bool, int | None]:
+        [relation] = await self.between(a, [b], now)
+        return relation.contact, relation.contact_until
+
+    async def follows(self, a: str, b: str) -> bool:
+        return await self._read(lambda c: self._edges.follows(c, a, b))
+
+    async def is_member(self, room: str, user: str) -> bool:
+        return await self._read(lambda c: self._edges.is_member(c, room, user))
+
+    async def apply(self, rows: Sequence[RelationRow]) -> int:
+        asked = tuple(rows)
+
+        return await self._change(lambda c: self._edges.apply(c, asked)) if asked else 0
+
+    # Void tokens, deleted users
+
+    async def void(self, row: Void) -> None:
+        def work(connection: Connection) -> tuple[None, list[LedgerChange]]:
+            is_new = self._voids.put(connection, row)
+            return None, [LedgerChange("void", row.user, "")] if is_new else []
+
+        await self._change(work)
+
+    async def erase(self, row: Void) -> list[LedgerChange]:
+        def work(connection: Connection) -> tuple[list[LedgerChange], list[LedgerChange]]:
+            self._dialect.lock(LockKind.ERASING, connection)
+            changes = self._voids.erase(connection, row)
+            return changes, changes
+
+        return await self._change(work, at_length=True)
+
+    async def voids(self, after: str, limit: int) -> list[Void]:
+        return await self._read(lambda c: self._voids.walk(c, after, limit))
+
+    async def void_of(self, user: str) -> Void | None:
+        return await self._read(lambda c: self._voids.of(c, user))
+
+    async def forget_voids(self, now: int) -> None:
+        await self._write(lambda c: self._voids.forget(c, now))
+
+    async def share_rooms(self, user: str, others: Sequence[str]) -> set[str]:
+        asked = frozenset(others)
+        return await self._read(lambda c: self._edges.share_rooms(c, user, asked))
+
+    # What users decided about being seen
+
+    async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
+        asked = frozenset(users)
+        return await self._read(lambda c: self._visibility.preferences(c, asked))
+
+    async def set_preferences(
+        self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
+    ) -> Preferences:
+        def work(connection: Connection) -> tuple[Preferences, list[LedgerChange]]:
+            after, changed = self._visibility.set_preferences(connection, user, edit, now, last_seen)
+            return after, [LedgerChange("preferences", user, "")] if changed else []
+
+        return await self._change(work)
+
+    async def blocked(self, user: str) -> list[str]:
+        return await self._read(lambda c: self._visibility.blocked(c, user))
+
+    async def blocks(self, user: str, others: Sequence[str]) -> list[BlockRow]:
+        asked = frozenset(others)
+        return await self._read(lambda c: self._visibility.blocks(c, user, asked))
+
+    async def block(self, row: BlockRow) -> bool:
+        def work(connection: Connection) -> tuple[bool, list[LedgerChange]]:
+            return _told(row.blocker, row.blocked, self._visibility.block(connection, row))
+
+        return await self._change(work)
+
+    async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
+        def work(connection: Connection) -> tuple[bool, list[LedgerChange]]:
+            return _told(blocker, blocked, self._visibility.unblock(connection, blocker, blocked, lifted_at))
+
+        return await self._change(work)
+
+    async def pair_facts(
+        self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
+    ) -> LedgerFacts:
+        asked, among, whose = tuple(others), frozenset(others), frozenset(users)
+
+        def work(connection: Connection) -> LedgerFacts:
+            return LedgerFacts(
+                self._edges.between(connection, user, asked, now) if asked and related else (),
+                self._visibility.blocks(connection, user, among) if among else (),
+                self._edges.share_rooms(connection, user, among) if among and rooms else frozenset(),
+                self._visibility.preferences(connection, whose) if whose else {},
+            )
+
+        return await self._read(work)
+
+    # What changed
+
+    async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
+        noted = tuple(changes)
+        if noted:
+            await self._change(lambda _: (None, noted))
+
+    async def changes_head(self) -> int:
+        return await self._read(self._changes.head)
+
+    async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
+        return await self._read(lambda c: self._changes.after(c, after, limit))
+
+    async def forget_changes(self, before: int) -> None:
+        await self._write(lambda c: self._changes.forget(c, before))
+
+
+def _told(a: str, b: str, changed: bool) -> tuple[bool, list[LedgerChange]]:  # noqa: FBT001 - it is the answer
+    return changed, [LedgerChange("relation", a, b)] if changed else []
+
+
+def read_id(connection: Connection) -> str:
+    found: str = connection.execute(select(meta.c.value).where(meta.c.key == "id")).scalar_one()
+    return found

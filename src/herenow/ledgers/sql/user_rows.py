@@ -1,0 +1,123 @@
+"""What the ledger knows of single users: last seen, what they chose, what they prefer.
+
+Statements and the shape of their answers; which connection they run on, and when, is `sql`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from sqlalchemy import Connection, null, or_, select, update
+
+from herenow.core.model import Custom, Mode
+from herenow.ledgers.sql.dialect import Dialect, Row, every, rows, upsert
+from herenow.ledgers.sql.schema import choices, last_seen, preferences
+from herenow.ledgers.sql.voids import outlived
+from herenow.ports import Choice, Remembered
+
+
+class UserRows:
+    def __init__(self, dialect: Dialect) -> None:
+        asked = dialect.batch(last_seen.c.user)
+        self._remembered = dialect.query(
+            select(last_seen.c.at, preferences.c.idle_after, choices.c.version, asked.c.user, *_CHOSEN)
+            .select_from(
+                asked.outerjoin(last_seen, last_seen.c.user == asked.c.user)
+                .outerjoin(preferences, preferences.c.user == asked.c.user)
+                .outerjoin(choices, choices.c.user == asked.c.user)
+            )
+            .where(
+                or_(
+                    last_seen.c.at.is_not(None),
+                    preferences.c.idle_after.is_not(None),
+                    choices.c.version.is_not(None),
+                )
+            )
+        )
+        seen, chosen = dialect.batch(*last_seen.c), dialect.batch(*choices.c)
+        self._save_last_seen = upsert(
+            dialect,
+            last_seen,
+            select(seen).where(outlived(seen, seen.c.at)),
+            lambda new: new.at > last_seen.c.at,
+        )
+        self._save_choices = upsert(
+            dialect,
+            choices,
+            select(chosen).where(outlived(chosen, chosen.c.version)),
+            lambda new: new.version > choices.c.version,
+        )
+        self._set_idle_after = upsert(
+            dialect,
+            preferences,
+            every(dialect.batch(preferences.c.user, preferences.c.idle_after)),
+            lambda new: new.idle_after.is_distinct_from(preferences.c.idle_after),
+        ).returning(preferences.c.user)
+        self._unset_idle_after = (
+            update(preferences)
+            .values(idle_after=None)
+            .where(
+                preferences.c.user.in_(select(dialect.batch(preferences.c.user))),
+                preferences.c.idle_after.is_not(None),
+            )
+            .returning(preferences.c.user)
+        )
+
+    # What is asked or saved is in the order of the keys: neighbours share a page.
+
+    def remembered(self, connection: Connection, users: Collection[str]) -> dict[str, Remembered]:
+        return {row[3]: _remembered(row) for row in self._remembered(connection, rows(sorted(users)))}
+
+    def save_last_seen(self, connection: Connection, seen: Mapping[str, int]) -> None:
+        connection.execute(self._save_last_seen, rows(sorted(seen.items())))
+
+    def save_choices(self, connection: Connection, chosen: Sequence[Choice]) -> None:
+        # The newest of each user: a database may refuse to touch a row twice in one statement.
+        newest: dict[str, Choice] = {}
+        for choice in chosen:
+            if choice.user not in newest or choice.version > newest[choice.user].version:
+                newest[choice.user] = choice
+        connection.execute(self._save_choices, rows(_columns(newest[user]) for user in sorted(newest)))
+
+    def chosen(self, connection: Connection, after: str, limit: int) -> list[Choice]:
+        more_than_default = or_(choices.c.mode != int(Mode.AUTO), choices.c.custom_text.is_not(None))
+        walk = (
+            select(null(), null(), choices.c.version, choices.c.user, *_CHOSEN)
+            .where(choices.c.user > after, more_than_default)
+            .order_by(choices.c.user)
+            .limit(limit)
+        )
+        return [_choice(row) for row in connection.execute(walk)]
+
+    def set_idle_after(self, connection: Connection, user: str, idle_after: int | None) -> bool:
+        """Answers whether that changed something."""
+        if idle_after is None:
+            changed = connection.execute(self._unset_idle_after, rows([user]))
+        else:
+            changed = connection.execute(self._set_idle_after, rows([(user, idle_after)]))
+        return len(changed.all()) > 0
+
+
+_CHOSEN = (
+    choices.c.mode,
+    choices.c.mode_until,
+    choices.c.custom_text,
+    choices.c.custom_emoji,
+    choices.c.custom_until,
+)
+
+
+def _remembered(row: Row) -> Remembered:
+    return Remembered(row[0], None if row[2] is None else _choice(row), row[1])
+
+
+def _choice(row: Row) -> Choice:
+    _, _, version, user, mode, mode_until, text, emoji, until = row
+    return Choice(user, version, Mode(mode), mode_until, None if text is None else Custom(text, emoji, until))
+
+
+def _columns(choice: Choice) -> tuple[object, ...]:
+    """As the table has them."""
+    custom = choice.custom
+    own = (None, None, None) if custom is None else (custom.text, custom.emoji, custom.until)
+    return (choice.user, choice.version, int(choice.mode), choice.mode_until, *own)

@@ -1,0 +1,237 @@
+"""The ledger in an SQLite file, or in memory: nothing to install, nothing to run.
+
+WAL: readers never wait for the writer, nor it for them. Writers queue here for one thread instead of fighting for the
+file's lock; other processes (an import, a second worker) do fight for it, for at most `busy_timeout`.
+
+`synchronous=FULL`: what a person chose may not be lost. NORMAL would survive a kill -9, but not the machine losing its
+power. The price is one sync of the disk per transaction, and transactions are batches: a handful per second.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import URL, Connection, Engine, QueuePool, StaticPool, create_engine, event, inspect
+from sqlalchemy.exc import DBAPIError
+
+from herenow.errors import ConfigurationError, Unavailable
+from herenow.ledgers.sql import NEWEST, VERSION_TABLE, SqlLedger, Statements, read_id, revisions
+from herenow.ledgers.sqlite.pair_facts_query import pair_facts
+from herenow.ledgers.sqlite.sqlite_dialect import MINIMUM, SqliteDialect
+from herenow.ledgers.sqlite.sqlite_errors import at_open, is_locked, while_running
+from herenow.ledgers.sqlite.sqlite_process_lock import SqliteProcessLock
+from herenow.ledgers.sqlite.worker_threads import WorkerThreads
+from herenow.ports import LedgerFacts
+
+T = TypeVar("T")
+
+STATEMENTS = Statements(SqliteDialect())
+
+READERS = 3
+"""Threads. Reads are short; more of them would only share the interpreter lock."""
+
+CACHE = 8_000
+"""KiB per connection. The default of 2 000 makes reading 1 000 of half a million users a third slower; more gives
+nothing further."""
+
+BUSY_TIMEOUT = 2.0
+"""Seconds to wait for another process that writes. The longest to expect is a batch of an import: about 0.1 s."""
+
+
+class SqliteLedger(SqlLedger):
+    """`path` None: in memory, gone when closed."""
+
+    def __init__(self, path: str | Path | None, *, busy_timeout: float = BUSY_TIMEOUT) -> None:
+        super().__init__(STATEMENTS)
+        self._path = None if path is None else Path(path).absolute()
+        self._busy_timeout = busy_timeout
+        self._writer: WorkerThreads | None = None
+        self._readers: WorkerThreads | None = None
+        self._in_vain = 0
+        self._run = None if self._path is None else SqliteProcessLock(self._path)
+
+    async def open(self) -> None:
+        if self._writer is not None:
+            return
+        _check_library()
+        self._check_place()
+        await self.schema()  # refuses a file of something else before anything in it is touched
+        self._writer = WorkerThreads(self._engine(1, wal=True), 1, "herenow-ledger-writer")
+        self._readers = self._writer if self._path is None else self._reader_threads()
+        try:
+            self._id = await self._on(self._writer, self._alone(_prepare), self._at_open)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        for threads in (self._readers, self._writer):
+            if threads is not None:
+                await threads.close()
+        self._readers = self._writer = self._id = None
+        if self._run is not None:
+            self._run.end()
+
+    async def close_runs(self) -> int:
+        """Raises `ConfigurationError` if one of them is alive."""
+        if self._run is not None:
+            self._run.begin()
+        return await super().close_runs()
+
+    async def pair_facts(
+        self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
+    ) -> LedgerFacts:
+        asked, whose = tuple(others), tuple(users)
+
+        def work(connection: Connection) -> LedgerFacts:
+            found = pair_facts(connection, user, asked, whose, now, related=related)
+            relations, blocks, preferences = found
+            mates = self._edges.share_rooms(connection, user, asked) if asked and rooms else frozenset[str]()
+            return LedgerFacts(relations, blocks, mates, preferences)
+
+        return await self._read(work)
+
+    async def schema(self) -> tuple[str | None, str]:
+        self._check_place()
+        if self._writer is None and (self._path is None or not self._path.exists()):
+            return None, NEWEST
+        async with self._any_threads() as threads:
+            return await self._on(threads, self._revision, self._at_open), NEWEST
+
+    async def found_id(self) -> str | None:
+        if (await self.schema())[0] is None:
+            return None
+        async with self._any_threads() as threads:
+            return await self._on(threads, read_id, self._at_open)
+
+    async def migrate(self) -> None:
+        self._check_place()
+        async with self._any_threads() as threads:
+            await self._on(threads, self._alone(revisions.upgrade), self._at_open)
+
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        return await self._on(self._readers, work, while_running, together=True)
+
+    async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
+        return await self._on(self._writer, self._alone(work), while_running)
+
+    async def _on(
+        self,
+        threads: WorkerThreads | None,
+        work: Callable[[Connection], T],
+        explain: Callable[[Exception], Exception],
+        *,
+        together: bool = False,
+    ) -> T:
+        if threads is None:
+            raise Unavailable("The ledger is not open.")
+        try:
+            return await (threads.ask(work) if together else threads.run(work))
+        except (DBAPIError, sqlite3.Error) as error:
+            explained = explain(error)
+            if explained is error:
+                raise
+            raise explained from error
+
+    def _alone(self, work: Callable[[Connection], T]) -> Callable[[Connection], T]:
+        """In a transaction that has the right to write from its start, so that it cannot fail for it half-way.
+
+        Who queued behind a writer that has just waited its whole time in vain has waited long enough too: otherwise
+        the tenth in the queue would wait ten times.
+        """
+        asked = self._in_vain
+
+        def alone(connection: Connection) -> T:
+            if asked != self._in_vain:
+                raise Unavailable("The ledger is locked by another process.")
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            except DBAPIError as error:
+                self._in_vain += is_locked(error)
+                raise
+            return work(connection)
+
+        return alone
+
+    def _at_open(self, error: Exception) -> Exception:
+        return at_open(error, self._path)
+
+    def _revision(self, connection: Connection) -> str | None:
+        # The names in one look: another process may be creating the ledger, which shows all of it at once.
+        tables = inspect(connection).get_table_names()
+        if tables and VERSION_TABLE not in tables:
+            raise ConfigurationError(
+                f"The ledger {self._path} is the database of something else (it has a table {tables[0]!r}): "
+                "name another file."
+            )
+        return revisions.found(connection) if tables else None
+
+    def _check_place(self) -> None:
+        if self._path is None:
+            return
+        if not self._path.parent.is_dir():
+            raise ConfigurationError(
+                f"The ledger {self._path} has no place: create the directory {self._path.parent}, "
+                "or name a file in another one."
+            )
+        if self._path.is_dir():
+            raise ConfigurationError(f"The ledger {self._path} is a directory: name a file in it.")
+
+    @asynccontextmanager
+    async def _any_threads(self) -> AsyncIterator[WorkerThreads]:
+        """The writer's, or one for a moment where the ledger is not open."""
+        if self._writer is not None:
+            yield self._writer
+            return
+        threads = WorkerThreads(self._engine(1), 1, "herenow-ledger-look")
+        try:
+            yield threads
+        finally:
+            await threads.close()
+
+    def _reader_threads(self) -> WorkerThreads:
+        return WorkerThreads(self._engine(READERS), READERS, "herenow-ledger-reader")
+
+    def _engine(self, connections: int, *, wal: bool = False) -> Engine:
+        arguments = {"timeout": self._busy_timeout, "check_same_thread": False}
+        if self._path is None:
+            engine = create_engine("sqlite://", poolclass=StaticPool, connect_args=arguments)
+        else:
+            engine = create_engine(
+                URL.create("sqlite", database=str(self._path)),
+                poolclass=QueuePool,
+                pool_size=connections,
+                max_overflow=0,
+                pool_use_lifo=True,  # the last one used has the warmest cache
+                connect_args=arguments,
+            )
+        event.listen(engine, "connect", partial(_set_up, wal=wal))
+        return engine
+
+
+def _prepare(connection: Connection) -> str:
+    """Migrate where that is due; answers the ledger's id."""
+    if revisions.found(connection) != NEWEST:
+        revisions.upgrade(connection)
+    return read_id(connection)
+
+
+def _set_up(connection: sqlite3.Connection, _record: object, *, wal: bool) -> None:
+    connection.isolation_level = None  # the driver begins no transaction by itself: reads need none
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(f"PRAGMA cache_size = -{CACHE}")
+    if wal:
+        connection.execute("PRAGMA journal_mode = WAL")  # kept in the file: readers need not say it again
+
+
+def _check_library() -> None:
+    if sqlite3.sqlite_version_info < MINIMUM:
+        raise ConfigurationError(
+            f"SQLite {sqlite3.sqlite_version} is too old for the ledger: Python must be linked to "
+            f"{'.'.join(map(str, MINIMUM))} or newer."
+        )

@@ -1,0 +1,113 @@
+"""One session as the node that holds it knows it: time stamps in memory that are fresher than any stored record.
+
+A heartbeat moves two stamps here and does nothing else. `docs/objects.md` lists who writes each field.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from herenow.core.model import UNLEASED, Platform, Session
+from herenow.core.settle import Held
+
+if TYPE_CHECKING:
+    from herenow.node.people.connection import Connection
+    from herenow.node.people.people import Person
+
+
+class LocalSession:
+    __slots__ = (
+        "active_at",
+        "asserted",
+        "asserted_by",
+        "beat_at",
+        "check_at",
+        "connections",
+        "device",
+        "ended_by_deletion",
+        "fresh_until",
+        "idle",
+        "idle_at",
+        "issued_at",
+        "lost_at",
+        "person",
+        "platform",
+        "seen_at",
+        "since",
+        "unleased",
+    )
+
+    def __init__(
+        self, person: Person, device: str, platform: Platform, now: int, *, unleased: bool = False
+    ) -> None:
+        self.person = person
+        self.device = device
+        self.platform = platform
+        self.unleased = unleased
+        """True: a session by REST heartbeats. It belongs to no node; its deadline is in the record."""
+        self.since = now
+        self.seen_at = now
+        self.active_at = 0
+        self.beat_at = 0
+        self.idle = False
+        self.idle_at = 0
+        """When the device last reported that it is idle."""
+        self.lost_at: int | None = None
+        """When the session was lost; None while it is live."""
+        self.fresh_until = 0
+        """Activity before this time changes nothing in the record. 0: the record says idle, any activity changes it."""
+        self.check_at: int | None = None
+        """Time of its liveness check in the wheel; None: no check is scheduled."""
+        self.asserted = 0
+        """Version of the record that last contained this session as live; 0: unknown, or not committed yet."""
+        self.asserted_by = ""
+        """Epoch under which it was committed; empty: never."""
+        self.connections: tuple[Connection, ...] = ()
+        self.issued_at = 0
+        """Issue time of the newest token that was presented for it."""
+        self.ended_by_deletion = False
+        """True: ended because the user was deleted after `issued_at`."""
+
+    def facts(self, epoch: str) -> Held:
+        """This session as input of the core. A lost session is reported under the epoch it was committed under, which may be
+        an earlier one."""
+        holder = self.asserted_by if self.lost_at is not None and self.asserted_by else epoch
+        return Held(
+            device=self.device,
+            holder=UNLEASED if self.unleased else holder,
+            since=self.since,
+            seen_at=self.seen_at,
+            active_at=self.active_at,
+            platform=self.platform,
+            idle=self.idle,
+            lost_at=self.lost_at,
+            asserted=self.asserted,
+            asserted_by=self.asserted_by,
+            idle_at=self.idle_at if self.idle else None,
+        )
+
+    def in_record(self, epoch: str) -> Session | None:
+        """The entry of this session in the user's record under `epoch`, if there is one."""
+        holder = UNLEASED if self.unleased else epoch
+        for session in self.person.record.presence.sessions:
+            if session.device == self.device and session.holder == holder:
+                return session
+        return None
+
+    @property
+    def is_committed(self) -> bool:
+        """True if the record contains it as live under the epoch it was committed under. A leased session that was never
+        committed counts as committed: it cannot be missing."""
+        if not self.asserted_by and not self.unleased:
+            return True
+        found = self.in_record(self.asserted_by)
+        return found is not None and found.live
+
+    @property
+    def must_be_in_record(self) -> bool:
+        """True if only this node can have ended it: its absence from the store then means that the store lost data."""
+        return not self.unleased and self.lost_at is None and self.asserted > 0 and self.is_committed
+
+    def forget_assertion(self) -> None:
+        """Call when the store may have lost what was committed: absence in the record no longer means that it was ended."""
+        self.asserted = 0

@@ -1,0 +1,198 @@
+"""Users this node knows: those with a session or a connection here, and those whom a connection here watches.
+
+A `Person` is kept while it is needed and followed by the log reader meanwhile; there is no cache to invalidate. Its
+state is divided among the parts of the node: `record` is written by `records`, `held` by `sessions`, `watchers` by
+`delivery`, `refs` by this module (`tests/test_owners.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+from herenow.core.model import Presence
+from herenow.core.shards import shard_of
+from herenow.kit.clock import Clock
+from herenow.kit.lru import ExpiringLru
+from herenow.node.people.local_session import LocalSession
+from herenow.node.people.record_state import RecordState
+
+if TYPE_CHECKING:
+    from herenow.node.people.channel import Channel
+    from herenow.node.people.outbox import Outbox
+
+REMEMBER_RELEASED = 120_000
+"""Milliseconds for which the record of a released user is kept: it can be offered to a store that lost it."""
+
+RELEASED = 100_000
+"""Released users kept at most, about 60 MB. The oldest are dropped first."""
+
+
+Thing = TypeVar("Thing")
+
+
+def without(things: tuple[Thing, ...], gone: Thing) -> tuple[Thing, ...]:
+    """A copy without one element. Tuples are used because nearly all have one element, and a list takes twice the memory."""
+    return tuple([thing for thing in things if thing is not gone])
+
+
+class Watchers:
+    """Connections of this node that get frames because of this user. Written by `delivery` only."""
+
+    __slots__ = ("changed_at", "channels", "outboxes", "own_view", "published")
+
+    def __init__(self) -> None:
+        self.channels: tuple[Channel, ...] = ()
+        """One per view scope through which a connection here watches this user."""
+        self.outboxes: tuple[Outbox, ...] = ()
+        """Of the user's own connections and streams, in which the user is the viewer."""
+        self.own_view: int | None = None
+        """Hash of the view that the user's own devices were last sent; None: none of them was sent one."""
+        self.published = 0
+        """`RecordState.revision` that the channels were last updated to."""
+        self.changed_at = 0.0
+        """Monotonic time of the last change, for the latency histogram."""
+
+
+class Person:
+    """One user as this node knows them."""
+
+    __slots__ = ("held", "record", "refs", "shard", "user", "watchers")
+
+    def __init__(self, user: str, shard: int, store_lacks: Presence | None = None) -> None:
+        self.user = user
+        self.shard = shard
+        self.record = RecordState(store_lacks)
+        self.held: tuple[LocalSession, ...] = ()
+        """Sessions of this node: the live ones, and lost ones until their loss is committed."""
+        self.watchers = Watchers()
+        self.refs = 0
+        """Number of callers that are using this object across an await (`People.keeping`)."""
+
+    @property
+    def unpublished(self) -> bool:
+        """True if the record changed visibly since viewers were told."""
+        return self.record.revision != self.watchers.published
+
+    @property
+    def matches_record(self) -> bool:
+        """True if the record contains everything that this node holds and knows better. If not, decide before showing it."""
+        if self.record.store_lacks is not None:
+            return False
+        return all(session.is_committed for session in self.held if session.lost_at is None)
+
+    def session(self, device: str, *, unleased: bool = False) -> LocalSession | None:
+        """The live session of this device that this node holds."""
+        for session in self.held:
+            if session.device == device and session.unleased is unleased and session.lost_at is None:
+                return session
+        return None
+
+    @property
+    def unfinished(self) -> bool:
+        """True if something is not committed yet, or a session that ends with this node is not handed over."""
+        record = self.record
+        return record.dirty or record.deciding or any(not session.unleased for session in self.held)
+
+    @property
+    def needed(self) -> bool:
+        watchers, record = self.watchers, self.record
+        return bool(
+            self.refs
+            or watchers.channels
+            or self.held
+            or watchers.outboxes
+            or record.dirty
+            or record.deciding
+        )
+
+
+class People:
+    def __init__(self, shards: int, clock: Clock) -> None:
+        self._shards = shards
+        self._clock = clock
+        self._people: dict[str, Person] = {}
+        self.find: Callable[[str], Person | None] = self._people.get
+        """The known user of this id, or None. The dictionary's own method, since a bulk read calls it a thousand times."""
+        self._released: ExpiringLru[str, Person] = ExpiringLru(RELEASED)
+
+    def __len__(self) -> int:
+        return len(self._people)
+
+    def __iter__(self) -> Iterator[Person]:
+        return iter(list(self._people.values()))
+
+    @property
+    def remembered(self) -> int:
+        """Number of released users whose record is still kept."""
+        return len(self._released)
+
+    def get(self, user: str) -> Person:
+        """The user of this id, created if unknown. Before its next await the caller must enter `keeping`, or give the person
+        something that makes it `needed`."""
+        person = self._people.get(user)
+        if person is None:
+            released = self._released.peek(user)  # what was known then counts until the user is read
+            known = None if released is None else released.record.presence
+            person = self._people[user] = Person(user, self.shard_of(user), known)
+        return person
+
+    def keeping(self, *people: Person) -> Keeping:
+        """A context in which these users are not released."""
+        return Keeping(self, people)
+
+    def shard_of(self, user: str) -> int:
+        return shard_of(user, self._shards)
+
+    def spelled(self, users: Iterable[str]) -> list[str]:
+        """Each id once, as the string object this node already has for it: a holder of the id then keeps no copy."""
+        people = self._people
+        return [people[user].user if user in people else user for user in dict.fromkeys(users)]
+
+    def release(self, person: Person) -> None:
+        """Drop the user unless it is needed, and keep its record for a while."""
+        if person.needed or self._people.get(person.user) is not person:
+            return
+        del self._people[person.user]
+        if person.record.stored is not None:
+            self._released.put(person.user, person, self._clock.now() + REMEMBER_RELEASED)
+        self.forget_old()
+
+    def in_shard(self, shard: int) -> list[Person]:
+        return [person for person in self._people.values() if person.shard == shard]
+
+    def to_offer(self, shard: int) -> Iterable[Person]:
+        """Users whose record can be given back to a shard that lost it: watched ones first, then held, then released."""
+        self.forget_old()
+        here = [person for person in self.in_shard(shard) if person.record.stored is not None]
+        yield from sorted(here, key=lambda person: not person.watchers.channels)
+        for user, person in self._released.items():
+            # A user who was released during a read has no record if that read found none.
+            if person.shard == shard and person.record.stored is not None and user not in self._people:
+                yield person
+
+    def forget_old(self) -> None:
+        """Drop records that were released long ago. Call now and then, also when no user comes or goes."""
+        self._released.expire(self._clock.now())
+
+
+class Keeping:
+    """Counts a reference to users for the time of a `with` block, then releases them."""
+
+    __slots__ = ("_people", "_persons")
+
+    def __init__(self, people: People, persons: tuple[Person, ...]) -> None:
+        self._people = people
+        self._persons = persons
+
+    def __enter__(self) -> None:
+        for person in self._persons:
+            person.refs += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for person in self._persons:
+            person.refs -= 1
+            self._people.release(person)

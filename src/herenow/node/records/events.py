@@ -1,0 +1,55 @@
+"""Calls from `records` to the parts above it. Each of those parts subscribes once, when it is built."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from herenow.core.settle import Edit
+from herenow.node.people import LocalSession, Person
+
+
+class SessionEvents(Protocol):
+    """Implemented by `sessions`, which owns the sessions of this node."""
+
+    def on_committed(self, session: LocalSession) -> None:
+        """The record contains this session as live."""
+
+    def on_ended(self, session: LocalSession, why: str) -> None:
+        """The record no longer contains it: `signed_out` elsewhere, or `refused` because there are too many."""
+
+    def on_loss_committed(self, session: LocalSession) -> None:
+        """The record knows that this session was lost: it need not be held any longer."""
+
+
+class StoreEvents(Protocol):
+    """Implemented by `cluster`, which recovers shards and follows the log."""
+
+    def on_loss(self, shard: int, row: int | None, asked: float | None = None) -> None:
+        """The shard lacks something that it had. `row`: number in our fence, if the fence showed it. `asked`: monotonic time
+        of the request whose answer showed it; the answer may have been under way for long."""
+
+    def on_remote_change(self, person: Person) -> None:
+        """A read returned a newer record of a watched user before the log did."""
+
+
+class DeletionRule(Protocol):
+    """Implemented by `admin`, which knows the deleted users."""
+
+    def enforce_deletion(self, person: Person) -> list[Edit]:
+        """Before every decision: end sessions from before a deletion; return the edits that erase what is left."""
+
+
+class RecordEvents:
+    """The subscribed listeners, by event."""
+
+    def subscribe_sessions(self, listener: SessionEvents) -> None:
+        self.on_committed = listener.on_committed
+        self.on_ended = listener.on_ended
+        self.on_loss_committed = listener.on_loss_committed
+
+    def subscribe_store(self, listener: StoreEvents) -> None:
+        self.on_loss = listener.on_loss
+        self.on_remote_change = listener.on_remote_change
+
+    def subscribe_deletions(self, rule: DeletionRule) -> None:
+        self.enforce_deletion = rule.enforce_deletion

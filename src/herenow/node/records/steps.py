@@ -1,0 +1,147 @@
+"""The steps of one decision: compute the outcome, prepare the write, apply the result. Used for single users and batches."""
+
+from __future__ import annotations
+
+from herenow.core.record import encode
+from herenow.core.settle import droppable, settle
+from herenow.errors import Unavailable
+from herenow.node.context import Context
+from herenow.node.delivery import Delivery
+from herenow.node.people import InFlightCommit, PendingEdit, Person
+from herenow.node.records.decision import Decision, differ_in_stamps_only, log_note, restored
+from herenow.node.records.events import RecordEvents
+from herenow.node.records.ledger_writer import LedgerWriter
+from herenow.node.records.reader import Reader
+from herenow.ports import Conflict, Write
+
+
+class DecisionSteps:
+    def __init__(
+        self,
+        context: Context,
+        reader: Reader,
+        ledger_writer: LedgerWriter,
+        delivery: Delivery,
+        events: RecordEvents,
+    ) -> None:
+        self._clock = context.clock
+        self._timings = context.timings
+        self._metrics = context.metrics
+        self._authority = context.authority
+        self._reader = reader
+        self._ledger_writer = ledger_writer
+        self._delivery = delivery
+        self._events = events
+
+    def decide(self, person: Person) -> Decision:
+        """Call the core with the record as known, the sessions held now and the edits that were requested."""
+        record = person.record
+        record.dirty = False  # everything that was marked until now is considered now
+        for pending in record.pending_edits:
+            pending.in_flight = False
+        first = self._events.enforce_deletion(person)
+        epoch = self._authority.epoch
+        edits = record.pending_edits
+        held = [(session, session.facts(epoch)) for session in person.held]
+        outcome = settle(
+            record.presence,
+            self._clock.now(),
+            self._timings,
+            epoch=epoch,
+            held=[facts for _, facts in held],
+            edits=[*first, *restored(person), *[pending.edit for pending in edits]],
+        )
+        return Decision(person, outcome, epoch, held, edits)
+
+    def prepare(self, decision: Decision) -> None:
+        """Encode the write and mark it as in flight; the caller clears `committing` when the store has answered."""
+        person, before, outcome = decision.person, decision.before, decision.outcome
+        record = encode(outcome.presence)
+        decision.unsaved = outcome.unsaved or droppable(outcome.presence)
+        unlogged = not outcome.news and differ_in_stamps_only(before, outcome.presence)
+        note = None if unlogged else log_note(before, outcome.presence)
+        decision.write = Write(
+            person.user, decision.expected, record, outcome.wake_at, note, decision.unsaved
+        )
+        person.record.committing = InFlightCommit(record, outcome.presence, visible=outcome.news)
+        for pending in decision.edits:
+            pending.in_flight = True
+        if outcome.news:
+            self._delivery.mark_changed(person)
+
+    def take_effect(self, decision: Decision) -> None:
+        """The store has committed the write."""
+        person, outcome, record = decision.person, decision.outcome, decision.write.record
+        assert record is not None
+        if outcome.presence.version > person.record.presence.version:  # else the log came before the answer
+            person.record.adopt(record, outcome.presence, visible=outcome.news)
+        self._reader.forget(person.user)
+        self._ledger_writer.note(
+            person.user, person.shard, decision.before, outcome.presence, record, unsaved=decision.unsaved
+        )
+        if outcome.change is not None:
+            self._metrics.changes += 1
+        if person.unpublished:
+            self._delivery.publish(person)
+
+    def conclude(self, decision: Decision) -> None:
+        """The record says what was decided: tell the sessions, and answer the callers whose edits are in it."""
+        person = decision.person
+        self._note_held(decision)
+        if decision.outcome.applied:
+            person.record.store_lacks = None
+            self._answer(person, decision.edits)
+
+    async def adopt_conflict(self, decision: Decision, conflict: Conflict) -> None:
+        """The commit found another record than expected."""
+        self._metrics.conflicts += 1
+        self.check_whole(decision.person)
+        await self._reader.adopt_conflict(decision.person, decision.expected, conflict.current)
+
+    async def load(self, person: Person) -> None:
+        await self._reader.load_batched(person)
+        self.check_whole(person)
+
+    async def is_behind(self, person: Person) -> bool:
+        """True if the store has a newer record. A commit finds that out by itself; an answer without a commit must ask."""
+        changed = bool(await self._reader.refresh([person]))
+        self.check_whole(person)
+        return changed
+
+    def check_whole(self, person: Person) -> None:
+        if not self._authority.may_decide(person.shard):
+            raise Unavailable(f"shard {person.shard} is not whole")
+
+    def give_up(self, person: Person, error: Exception) -> None:
+        """Answer every caller that waits for this user with an error."""
+        edits, person.record.pending_edits = person.record.pending_edits, ()
+        for pending in edits:
+            if not pending.done.done():
+                pending.done.set_exception(error)
+                pending.done.exception()
+
+    def _note_held(self, decision: Decision) -> None:
+        outcome = decision.outcome
+        live = {(s.device, s.holder) for s in outcome.presence.sessions if s.live}
+        for session, facts in decision.held:
+            if facts.lost_at is not None:
+                if not outcome.more:
+                    self._events.on_loss_committed(session)
+            elif (session.device, facts.holder) in live:
+                session.asserted = outcome.presence.version
+                session.asserted_by = facts.holder
+                if session.lost_at is None and session in decision.person.held:
+                    self._events.on_committed(session)
+            elif session.device in outcome.signed_out:
+                self._events.on_ended(session, "signed_out")
+            elif session.device in outcome.refused:
+                self._events.on_ended(session, "refused")
+
+    def _answer(self, person: Person, edits: tuple[PendingEdit, ...]) -> None:
+        pending = person.record.pending_edits
+        person.record.pending_edits = (
+            () if pending is edits else tuple([edit for edit in pending if edit not in edits])
+        )
+        for edit in edits:
+            if not edit.done.done():
+                edit.done.set_result(None)

@@ -1,0 +1,63 @@
+"""The steps of a stopping node, each with a deadline: hand over sessions, save, leave the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from herenow.errors import HerenowError
+from herenow.node.cluster import Cluster
+from herenow.node.context import Context
+from herenow.node.records import Records
+from herenow.node.sessions import Sessions
+
+CLIENTS_LEAVE = 5.0
+"""Seconds for which a stopping node waits for its clients to go, and once more for its last commits."""
+
+LAST_CALLS = 5.0
+"""Seconds it then has for the ledger, and for its lease. Other nodes find what is left undone."""
+
+log = structlog.get_logger(__name__)
+
+
+async def hand_over(context: Context, sessions: Sessions) -> bool:
+    """True: every session of this node is committed as lost. If not, the lease row must stay: others find it dead then."""
+    people = context.people
+    stamps = context.tasks.spawn(sessions.hand_over(), "hand-over")
+    if await within(CLIENTS_LEAVE, lambda: stamps.done() and not any(p.unfinished for p in people)):
+        return True
+    log.warning("stop.unfinished", users=sum(p.unfinished for p in people))
+    return not any(p.unfinished for p in people)
+
+
+async def save(context: Context, records: Records) -> None:
+    """An embedded store ends with this process, so everything must be saved; another one keeps its marks."""
+    try:
+        async with asyncio.timeout(None if context.settings.embedded else LAST_CALLS):
+            await records.finish()
+    except TimeoutError:
+        log.warning("ledger.unavailable", backlog=records.backlog)
+
+
+async def leave(cluster: Cluster) -> None:
+    """Tell the other nodes, then give up the lease."""
+    await cluster.leave()
+    try:
+        async with asyncio.timeout(LAST_CALLS):
+            await cluster.end_lease()
+    except (HerenowError, TimeoutError) as error:
+        log.warning("lease.left", error=str(error))
+
+
+async def within(seconds: float, done: Callable[[], bool]) -> bool:
+    """Wait until `done()` is true; False: it was not within this time."""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                if done():
+                    return True
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        return False

@@ -1,0 +1,55 @@
+"""Protocols of what lies outside the process: the engine (hot state), the ledger (durable facts), the source of relations.
+
+`RelationRow` is defined by `wire`, which parses it, and is re-exported here because `Ledger.apply` takes it.
+"""
+
+from herenow.ports.engine import (
+    Batch,
+    Committed,
+    Conflict,
+    Due,
+    Engine,
+    Entry,
+    Fenced,
+    Lease,
+    Loaded,
+    LogPart,
+    Offer,
+    Page,
+    Write,
+    Written,
+)
+from herenow.ports.ledger import BlockRow, Choice, Ledger, LedgerChange, LedgerFacts, Remembered, Void
+from herenow.ports.relations import IN_CONTACT, MUTUAL, STRANGERS, Relation, Relations, SourceHealth
+from herenow.wire.relation_rows import RelationRow
+
+__all__ = [
+    "IN_CONTACT",
+    "MUTUAL",
+    "STRANGERS",
+    "Batch",
+    "BlockRow",
+    "Choice",
+    "Committed",
+    "Conflict",
+    "Due",
+    "Engine",
+    "Entry",
+    "Fenced",
+    "Lease",
+    "Ledger",
+    "LedgerChange",
+    "LedgerFacts",
+    "Loaded",
+    "LogPart",
+    "Offer",
+    "Page",
+    "Relation",
+    "RelationRow",
+    "Relations",
+    "Remembered",
+    "SourceHealth",
+    "Void",
+    "Write",
+    "Written",
+]

@@ -1,0 +1,36 @@
+"""The public keys of an issuer, for callers that must not load cryptography and an HTTP client without need.
+
+Both functions import the modules that do the work when they are called. Another kind of source is the reason to change
+this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from herenow.transport.auth.key_sources import Source
+
+
+def key_source(url: str | None, file: Path | None) -> Source | None:
+    """Return the source of a JWKS document; None if neither a URL nor a file is given."""
+    if url is None and file is None:
+        return None
+    from herenow.transport.auth.key_sources import FileSource, UrlSource
+
+    if url is not None:
+        return UrlSource(url)
+    return None if file is None else FileSource(file)
+
+
+async def describe_keys(source: Source) -> tuple[str, Sequence[str]]:
+    """Read the document once; return which keys it has, in words, and why others were left out. Raises `BadKeys`."""
+    from herenow.transport.auth.jwks import parse_jwks
+    from herenow.transport.auth.keyring import what_keys
+
+    read = await source.read()
+    assert read is not None  # the first read of a source always returns the document
+    document = parse_jwks(read.raw)
+    return what_keys(document), document.left_out

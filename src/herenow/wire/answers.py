@@ -1,0 +1,182 @@
+"""The bodies of REST answers, defined once: the server encodes and documents them, the Python client decodes them.
+
+A class name is the name of the schema in the OpenAPI document, and so public (`api.description.openapi` has the exceptions).
+A field with a fixed set of words is a `str`
+whose schema lists them: an older client must be able to read a word that a newer server adds. Nothing here knows which
+endpoint answers with which shape. A change of the REST contract is the reason to change this module.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from herenow.wire.shapes import CustomShape, DeviceShape, SelfShape, StatusShape
+
+
+def _words(*words: str) -> Meta:
+    return Meta(extra_json_schema={"enum": sorted(words)})
+
+
+Count = Annotated[int, Meta(ge=0)]
+
+
+class StatusAnswer(StatusShape, frozen=True, kw_only=True):
+    status: Annotated[str, _words("online", "away", "busy", "offline")]
+    as_of: int
+
+
+class Myself(SelfShape, frozen=True):
+    pass
+
+
+class Counts(Struct, frozen=True):
+    online: Count
+    busy: Count
+    away: Count
+    offline: Count
+
+
+class Leaderboard(Struct, frozen=True):
+    friends: list[StatusAnswer]
+
+
+class Devices(Struct, frozen=True):
+    devices: tuple[DeviceShape, ...]
+
+
+class Beaten(Struct, frozen=True):
+    """What to send with the next beat, and when."""
+
+    device_id: str
+    beat_every: float
+    """Seconds."""
+
+
+class BadBeat(Struct, frozen=True):
+    index: Count
+    code: str
+
+
+class BatchAnswer(Struct, frozen=True):
+    accepted: Count
+    dropped: Count
+    """Too soon after the one before, or about nothing that is there."""
+    errors: list[BadBeat]
+
+
+class CustomAnswer(Struct, frozen=True):
+    custom_status: CustomShape | None
+
+
+class ModeAnswer(Struct, frozen=True):
+    mode: str
+    until: int | None
+
+
+class PreferencesAnswer(Struct, frozen=True):
+    visibility: Annotated[str, _words("everyone", "contacts", "nobody")]
+    share_last_seen: bool
+    """False: nobody gets exact times of one's last seen, and one gets none of others."""
+    idle_after: float | None
+    """Seconds; null: the server's default."""
+    public: bool
+    """Whether anybody at all may read `GET /public/{user}`."""
+
+
+class Blocked(Struct, frozen=True):
+    user_id: str
+
+
+class BlockList(Struct, frozen=True):
+    blocked: list[str]
+
+
+class UserPage(Struct, frozen=True):
+    users: list[StatusAnswer]
+    cursor: str | None
+    """Where to go on; null: that was all. A page may be empty before the end."""
+
+
+class FactsShape(Struct, frozen=True):
+    """What is known about viewer and target."""
+
+    same_user: bool
+    blocked: bool
+    """Either by the other."""
+    mutual_follow: bool
+    contact: bool
+    shares_room: bool
+    visibility: str
+    share_last_seen: bool
+    viewer_shares_last_seen: bool
+    invisible: bool
+
+
+class SessionShape(Struct, frozen=True):
+    device_id: str
+    platform: str
+    state: Annotated[str, _words("live", "grace")]
+    by: Annotated[str, _words("socket", "rest")]
+    idle: Annotated[str, _words("no", "timed_out", "said")]
+    since: int
+    seen_at: int
+    active_at: int
+    lost_at: int | None
+
+
+class TruthShape(Struct, frozen=True):
+    """How the target truly is, and why."""
+
+    status: str
+    since: int | None
+    last_seen: int | None
+    because: Annotated[str, _words("no_session", "all_in_grace", "mode", "active", "idle")]
+    device_id: str | None
+    """The device that made it so, if one did."""
+    mode: str
+    mode_until: int | None
+    hidden: bool
+    look_at: int | None
+    """When something of it ends or falls due by itself."""
+    sessions: list[SessionShape]
+
+
+class Explanation(Struct, frozen=True):
+    viewer: str
+    target: str
+    rule: str
+    sight: Annotated[str, _words("truth", "full", "blurred", "offline")]
+    facts: FactsShape
+    truth: TruthShape
+    shown: StatusAnswer
+    """What the viewer gets."""
+
+
+class Follow(Struct, frozen=True):
+    a: str
+    b: str
+
+
+class Contact(Struct, frozen=True):
+    a: str
+    b: str
+    until: int | None
+
+
+class Member(Struct, frozen=True):
+    room: str
+    user: str
+
+
+class Imported(Struct, frozen=True):
+    rows: Count
+    changed: Count
+    """Those that were not so before."""
+
+
+class Revoked(Struct, frozen=True):
+    user_id: str
+    issued_before: int
+    """Tokens issued before this are void."""

@@ -1,0 +1,48 @@
+"""Waiting for news: everybody wakes once, in order, and nobody is left behind."""
+
+import asyncio
+import math
+
+import pytest
+
+from herenow.kit.notifier import Notifier
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_everybody_who_waits_wakes_in_the_order_they_came():
+    notifier, woken = Notifier(), []
+
+    async def wait(name):
+        assert await notifier.wait(math.inf)
+        woken.append(name)
+
+    waiting = [asyncio.create_task(wait(name)) for name in "abcdefgh"]
+    await asyncio.sleep(1)
+    notifier.notify()
+    notifier.notify()
+    await asyncio.gather(*waiting)
+    assert woken == list("abcdefgh")
+
+
+async def test_a_ring_is_not_kept_for_whoever_comes_later(looptime):
+    notifier = Notifier()
+    notifier.notify()
+    assert not await notifier.wait(5)
+    assert looptime == 5
+
+
+async def test_a_wait_that_is_over_ends_at_once(looptime):
+    assert not await Notifier().wait(-1)
+    assert looptime == 0
+
+
+async def test_whoever_was_cancelled_or_gave_up_leaves_nothing_behind():
+    notifier = Notifier()
+    cancelled = asyncio.create_task(notifier.wait(math.inf))
+    await asyncio.sleep(1)
+    cancelled.cancel()
+    assert not await notifier.wait(2)
+    assert cancelled.cancelled()
+    assert not notifier._waiting
+    notifier.notify()

@@ -1,0 +1,282 @@
+"""What an SQLite ledger does when the file, the disk or another process stands in the way."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from herenow.errors import ConfigurationError, Unavailable
+from herenow.ledgers.sqlite import SqliteLedger
+from herenow_testing.contracts.ledger import NOW, follow, seen
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "herenow.db"
+
+
+@pytest.fixture
+async def ledger(path):
+    ledger = SqliteLedger(path, busy_timeout=0.05)
+    await ledger.open()
+    yield ledger
+    await ledger.close()
+
+
+# --- The disk
+
+
+async def limit_pages(ledger, pages):
+    """What a full disk looks like to SQLite."""
+    await ledger._write(lambda c: c.exec_driver_sql(f"PRAGMA max_page_count = {pages}").scalar())
+
+
+async def test_a_full_disk_is_unavailable_and_harms_nothing(ledger):
+    await ledger.save_last_seen({"ana": NOW})
+    await limit_pages(ledger, 1)  # SQLite takes the present size for the least
+    many = {f"user-{number}": NOW for number in range(5_000)}
+    with pytest.raises(Unavailable, match="full"):
+        await ledger.save_last_seen(many)
+    with pytest.raises(Unavailable, match="full"):
+        await ledger.apply([follow("me", user) for user in many])
+    assert await ledger.remembered(list(many)) == {}
+    assert await ledger.changes(0, 10) == ([], 0)
+    assert await seen(ledger, "ana") == NOW
+
+    await limit_pages(ledger, 1_000_000)
+    await ledger.save_last_seen(many)
+    assert len(await ledger.remembered(list(many))) == 5_000
+
+
+async def test_damage_found_while_running_is_unavailable(ledger, path):
+    await ledger.save_last_seen({f"user-{number}": NOW for number in range(20_000)})
+    await ledger.close()
+    await ledger.open()
+    damage(path, after_page=4)
+    with pytest.raises(Unavailable, match="malformed"):
+        await ledger.remembered([f"user-{number}" for number in range(20_000)])
+
+
+# --- Other processes
+
+
+@pytest.fixture
+def other(ledger, path):
+    """Another process's connection, as far as SQLite can tell."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        yield connection
+
+
+async def test_a_lock_held_elsewhere_makes_writes_unavailable_and_leaves_reads_alone(ledger, other):
+    await ledger.save_last_seen({"ana": NOW})
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match="locked"):
+        await ledger.save_last_seen({"ana": NOW + 1})
+    with pytest.raises(Unavailable, match="locked"):
+        await ledger.apply([follow("ana", "bo")])
+    assert await seen(ledger, "ana") == NOW
+    other.execute("ROLLBACK")
+    await ledger.save_last_seen({"ana": NOW + 1})
+    assert await seen(ledger, "ana") == NOW + 1
+
+
+async def test_a_queue_of_writers_waits_for_the_lock_together(path):
+    ledger = SqliteLedger(path, busy_timeout=0.2)
+    await ledger.open()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        answers = await asyncio.gather(
+            *(ledger.save_last_seen({f"user-{number}": NOW}) for number in range(50)), return_exceptions=True
+        )
+        assert time.monotonic() - began < 5  # one after another: 10 s
+    assert [type(answer) for answer in answers] == [Unavailable] * 50
+    await ledger.save_last_seen({"ana": NOW})
+    await ledger.close()
+
+
+async def test_a_lock_that_is_given_back_in_time_is_waited_for(path):
+    ledger = SqliteLedger(path, busy_timeout=30)
+    await ledger.open()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        writing = [
+            asyncio.ensure_future(ledger.save_last_seen({f"user-{number}": NOW})) for number in range(3)
+        ]
+        await asyncio.sleep(0)
+        other.execute("COMMIT")
+    await asyncio.gather(*writing)
+    assert len(await ledger.remembered(["user-0", "user-1", "user-2"])) == 3
+    await ledger.close()
+
+
+async def test_a_lock_at_open_is_no_mistake_of_the_operator(ledger, other, path):
+    other.execute("BEGIN IMMEDIATE")
+    late = SqliteLedger(path, busy_timeout=0.05)
+    with pytest.raises(Unavailable, match="locked"):
+        await late.open()
+    other.execute("ROLLBACK")
+    await late.open()
+    await late.close()
+
+
+# --- A file that is not what it should be
+
+
+async def refused(ledger):
+    with pytest.raises(ConfigurationError) as refusal:
+        await ledger.open()
+    with pytest.raises(Unavailable):
+        await ledger.remembered(["ana"])
+    await ledger.close()
+    return str(refusal.value)
+
+
+async def test_a_file_that_is_no_database_is_refused(path):
+    path.write_text("Dear diary, " * 1_000)
+    sentence = await refused(SqliteLedger(path))
+    assert f"{path} is not an SQLite database" in sentence
+    assert path.read_text().startswith("Dear diary")
+
+
+async def test_a_damaged_file_is_refused(ledger, path):
+    await ledger.close()
+    damage(path, after_page=0)
+    assert f"{path} is damaged: restore a copy" in await refused(SqliteLedger(path))
+
+
+async def test_a_file_cut_short_is_refused(ledger, path):
+    await ledger.close()
+    os.truncate(path, 4_096)
+    assert f"{path} is damaged: restore a copy" in await refused(SqliteLedger(path))
+
+
+async def test_the_database_of_something_else_is_refused_untouched(path):
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE auth_user (id INTEGER)")
+    before = path.read_bytes()
+    sentence = await refused(SqliteLedger(path))
+    assert str(path) in sentence
+    assert "'auth_user'" in sentence
+    with pytest.raises(ConfigurationError):
+        await SqliteLedger(path).schema()
+    assert path.read_bytes() == before
+
+
+async def test_a_missing_directory_is_named(tmp_path):
+    path = tmp_path / "not" / "there" / "herenow.db"
+    sentence = await refused(SqliteLedger(path))
+    assert str(path) in sentence
+    assert f"create the directory {path.parent}" in sentence
+    for ask in (SqliteLedger(path).schema, SqliteLedger(path).migrate):
+        with pytest.raises(ConfigurationError):
+            await ask()
+
+
+async def test_a_directory_is_no_ledger(tmp_path):
+    assert f"{tmp_path} is a directory" in await refused(SqliteLedger(tmp_path))
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a directory where nobody may create files")
+async def test_a_place_where_no_file_can_be_created_is_named():
+    sentence = await refused(SqliteLedger("/proc/herenow.db"))
+    assert "/proc/herenow.db cannot be written or created" in sentence
+
+
+OPEN_AS_NOBODY = """
+import asyncio, os, sys
+from herenow.errors import ConfigurationError
+from herenow.ledgers.sqlite import SqliteLedger
+if os.getuid() == 0:
+    os.setuid(65534)
+try:
+    asyncio.run(SqliteLedger(sys.argv[1]).open())
+except ConfigurationError as error:
+    print(error)
+"""
+
+
+async def test_a_file_without_the_right_to_write_is_refused():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "herenow.db")
+        await SqliteLedger(path).migrate()
+        said = open_as_nobody(path)
+    assert f"{path} cannot be written or created: give the user" in said
+
+
+def open_as_nobody(path):
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    opening = subprocess.run([sys.executable, "-c", OPEN_AS_NOBODY, path], capture_output=True, text=True)
+    path.parent.chmod(0o755)
+    return opening.stdout + opening.stderr
+
+
+def damage(path, after_page):
+    """Overwrite pages; the header of the file (its first 100 bytes) stays good."""
+    content = bytearray(path.read_bytes())
+    start = max(100, after_page * 4_096)
+    content[start:] = b"\xa5" * (len(content) - start)
+    path.write_bytes(content)
+
+
+# --- kill -9
+
+WRITE_UNTIL_KILLED = """
+import asyncio, sys
+from herenow.ledgers.sqlite import SqliteLedger
+from herenow.ports import RelationRow
+
+async def main():
+    ledger = SqliteLedger(sys.argv[1])
+    await ledger.open()
+    batch = 0
+    while True:
+        batch += 1
+        users = [f"user-{batch}-{number}" for number in range(100)]
+        await ledger.save_last_seen({user: batch for user in users})
+        await ledger.apply([RelationRow("follow", "me", user) for user in users]
+                         + [RelationRow("follow", user, "me") for user in users])
+        print(batch, flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_kill_9_loses_nothing_acknowledged_and_leaves_nothing_half(path):
+    await SqliteLedger(path).migrate()
+    acknowledged = write_until_killed(path, batches=15)
+    assert acknowledged >= 15
+    ledger = SqliteLedger(path)
+    await ledger.open()
+    batches = [[f"user-{batch}-{number}" for number in range(100)] for batch in range(1, acknowledged + 3)]
+    known = [len(await ledger.remembered(users)) for users in batches]
+    assert known[:acknowledged] == [100] * acknowledged
+    assert set(known[acknowledged:]) <= {0, 100}
+    friends = await ledger.contacts("me", NOW)
+    assert set(friends) >= {user for users in batches[:acknowledged] for user in users}
+    assert len(friends) % 100 == 0
+    told, _ = await ledger.changes(0, 1_000_000)
+    assert {change.b if change.a == "me" else change.a for change in told} == set(friends)
+    await ledger.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def write_until_killed(path, batches):
+    """Answers how many batches were acknowledged."""
+    command = [sys.executable, "-c", WRITE_UNTIL_KILLED, path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        for _ in range(batches):
+            assert writer.stdout.readline()
+        writer.send_signal(signal.SIGKILL)
+        return batches + len(writer.stdout.read().splitlines())

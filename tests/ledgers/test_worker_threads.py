@@ -1,0 +1,104 @@
+"""Questions that share a thread."""
+
+import asyncio
+import threading
+from functools import partial
+
+import pytest
+from sqlalchemy import Connection, StaticPool, create_engine
+from sqlalchemy.exc import OperationalError
+
+from herenow.errors import Unavailable
+from herenow.ledgers.sqlite.worker_threads import TOGETHER, WorkerThreads
+
+
+@pytest.fixture
+async def threads():
+    """With one thread."""
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    threads = WorkerThreads(engine, 1, "threads")
+    yield threads
+    await threads.close()
+
+
+async def test_who_has_given_up_is_not_answered_before_those_who_wait(threads):
+    held_up, answered = threading.Event(), []
+    first = asyncio.ensure_future(threads.ask(lambda _: held_up.wait()))
+    await asyncio.sleep(0.05)
+    asked = [asyncio.ensure_future(threads.ask(answered.append)) for _ in range(3 * TOGETHER)]
+    await asyncio.sleep(0.05)  # they are on their way to the thread
+    for each in asked:
+        each.cancel()
+    await asyncio.gather(*asked, return_exceptions=True)
+    held_up.set()
+    assert await threads.ask(lambda _: "fresh") == "fresh"
+    assert await first
+    assert answered == []
+
+
+async def test_a_question_that_fails_is_told_so_and_the_next_ones_are_answered(threads):
+    answers = await asyncio.gather(
+        threads.ask(lambda c: c.exec_driver_sql("SELECT 1").scalar()),
+        threads.ask(lambda c: c.exec_driver_sql("SELECT nonsense").scalar()),
+        threads.ask(lambda c: c.exec_driver_sql("SELECT 2").scalar()),
+        return_exceptions=True,
+    )
+    assert (answers[0], answers[2]) == (1, 2)
+    assert isinstance(answers[1], OperationalError)
+    assert await threads.ask(lambda c: c.exec_driver_sql("SELECT 3").scalar()) == 3
+
+
+async def test_questions_and_transactions_take_turns_on_one_connection(threads):
+    await threads.run(lambda c: c.exec_driver_sql("CREATE TABLE seen (at INTEGER)"))
+    for at in range(3):
+        insert = f"INSERT INTO seen VALUES ({at})"
+        await threads.run(partial(Connection.exec_driver_sql, statement=insert))
+        assert await threads.ask(lambda c: c.exec_driver_sql("SELECT max(at) FROM seen").scalar()) == at
+
+
+async def test_what_is_asked_soon_after_a_hop_goes_there_together(threads, monkeypatch):
+    monkeypatch.setattr(threads._questions, "_spacing", 0.5)
+    sizes, answer = [], threads._answer
+
+    def answered(together):
+        sizes.append(len(together))
+        return answer(together)
+
+    monkeypatch.setattr(threads, "_answer", answered)
+    assert await threads.ask(lambda _: "first") == "first"
+    asked = []
+    for number in range(3):  # in a turn of the loop each, as arrivals come
+        asked.append(asyncio.ensure_future(threads.ask(partial(number_itself, number))))
+        await asyncio.sleep(0)
+    assert await asyncio.gather(*asked) == [0, 1, 2]
+    assert sizes == [1, 3]
+
+
+async def test_who_gives_up_before_it_has_begun_writes_nothing(threads):
+    held_up = threading.Event()
+    first = asyncio.ensure_future(threads.run(lambda _: held_up.wait()))
+    begun = []
+    second = asyncio.ensure_future(threads.run(begun.append))
+    await asyncio.sleep(0.01)
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+    held_up.set()
+    assert await first
+    assert await threads.run(lambda _: "next") == "next"
+    assert begun == []
+
+
+async def test_a_closed_lane_has_answered_everybody_and_left_no_thread():
+    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
+    threads = WorkerThreads(engine, 2, "closing")
+    asked = [asyncio.ensure_future(threads.ask(partial(number_itself, n))) for n in range(2 * TOGETHER)]
+    await asyncio.sleep(0)
+    await threads.close()
+    assert await asyncio.gather(*asked) == list(range(2 * TOGETHER))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("closing")]
+    with pytest.raises(Unavailable):
+        await threads.ask(lambda _: None)
+
+
+def number_itself(number, _connection):
+    return number

@@ -1,0 +1,111 @@
+"""Thousands of ends leave the event loop its turns, and each of them is done once, in order."""
+
+import asyncio
+from functools import partial
+
+import pytest
+from structlog.testing import capture_logs
+from tests.transport.test_expiry import a_door
+from tests.transport.test_leaving import come, lost_at
+
+from herenow.transport.websocket.close_queue import BUDGET, CloseQueue
+from herenow.wire.codes import Close
+
+pytestmark = pytest.mark.looptime(noop_cycles=0)
+
+
+async def test_a_few_are_done_at_once():
+    queue, gone = CloseQueue(), list[object]()
+    for number in range(BUDGET):
+        queue.take(partial(gone.append, number))
+    assert gone == list(range(BUDGET))
+
+
+async def test_of_thousands_so_many_are_done_in_a_turn_of_the_loop_and_all_in_their_order():
+    queue, gone, per_turn = CloseQueue(), list[object](), list[int]()
+    for number in range(3 * BUDGET):
+        queue.take(partial(gone.append, number))
+    while len(gone) < 3 * BUDGET:
+        before = len(gone)
+        await asyncio.sleep(0)
+        per_turn.append(len(gone) - before)
+    assert gone == list(range(3 * BUDGET))
+    assert max(per_turn) <= BUDGET
+    assert len(per_turn) >= 2
+
+
+async def test_who_goes_while_others_wait_does_not_overtake_them():
+    queue, gone = CloseQueue(), list[object]()
+    for number in range(BUDGET + 1):
+        queue.take(partial(gone.append, number))
+    await asyncio.sleep(0)
+    queue.take(partial(gone.append, "later"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert gone == [*range(BUDGET + 1), "later"]
+
+
+async def test_one_that_fails_takes_no_other_with_it():
+    queue, gone = CloseQueue(), list[object]()
+    for number in range(BUDGET):
+        queue.take(partial(gone.append, number))
+    queue.take(lambda: 1 // 0)
+    queue.take(partial(gone.append, "behind it"))
+    with capture_logs() as logs:
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert gone[-1] == "behind it"
+    assert [line["event"] for line in logs] == ["departure.failed"]
+
+
+async def test_a_gateway_that_stops_leaves_nobody_waiting():
+    queue, gone = CloseQueue(), list[object]()
+    for number in range(3 * BUDGET):
+        queue.take(partial(gone.append, number))
+    queue.finish()
+    assert gone == list(range(3 * BUDGET))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert len(gone) == 3 * BUDGET
+
+
+def fill(door):
+    """So many others go in this turn that who goes next waits."""
+    for _ in range(BUDGET):
+        door.gateway.close_queue.take(lambda: None)
+
+
+async def test_a_fin_that_waits_stays_a_sign_of_life_when_the_node_drains_meanwhile():
+    async with a_door() as door:
+        ana = come(door)
+        await door.world.sleep(20)
+        fill(door)
+        ana.on_closed(None, "")
+        left = door.gateway.node.context.clock.now()
+        door.gateway.node.sessions.end_all(Close.DRAINING, lambda: "")  # as a drain does
+        assert await lost_at(door) == left
+        [session] = door.world.stored("ana").sessions
+        assert session.seen_at == left
+
+
+async def test_an_end_that_waits_is_not_counted_as_a_close_of_ours():
+    async with a_door() as door:
+        ana = come(door)
+        await door.world.sleep(1)
+        fill(door)
+        ana.on_closed(None, "")
+        before = door.gateway.node.context.metrics.closes[Close.DRAINING]
+        door.gateway.node.sessions.end_all(Close.DRAINING, lambda: "")
+        assert door.gateway.node.context.metrics.closes[Close.DRAINING] == before
+
+
+async def test_who_comes_back_is_not_refused_for_connections_that_are_gone():
+    async with a_door() as door:
+        limit = door.gateway.node.sessions._max_connections
+        tabs = [come(door) for _ in range(limit)]
+        await door.world.sleep(1)
+        fill(door)
+        for tab in tabs:
+            tab.on_closed(None, "")
+        again = come(door)
+        assert again._connection is not None, dict(door.gateway.node.context.metrics.refusals)

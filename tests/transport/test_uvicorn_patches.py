@@ -1,0 +1,90 @@
+"""How an HTTP answer leaves: its head with what comes behind it, in one write, and never later than it would otherwise."""
+
+import asyncio
+
+import pytest
+from tests.transport.test_websocket_rig import Client, Server, lines, running, server
+
+from herenow.transport.http.uvicorn_patches import CoalescingTransport
+
+__all__ = ["running", "server"]
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n"
+
+
+class Tcp(asyncio.Transport):
+    def __init__(self):
+        super().__init__()
+        self.written = []
+        self.closed = False
+
+    def write(self, data):
+        self.written.append(bytes(data))
+
+    def writelines(self, list_of_data):
+        self.written.append(b"".join(list_of_data))
+
+    def close(self):
+        self.closed = True
+
+    def is_closing(self):
+        return self.closed
+
+
+@pytest.fixture
+def tcp():
+    return Tcp()
+
+
+def test_a_head_leaves_with_what_comes_behind_it_and_the_rest_as_it_comes(tcp):
+    answer = CoalescingTransport(tcp)
+    for data in (HEAD, b"on", b"ce", b"HTTP/1.1 is only words here"):
+        answer.write(data)
+    assert tcp.written == [HEAD + b"on", b"ce", b"HTTP/1.1 is only words here"]
+
+
+def test_a_head_with_nothing_behind_it_leaves_too(tcp):
+    answer = CoalescingTransport(tcp)
+    answer.write(HEAD)
+    answer.write(b"")
+    assert tcp.written == [HEAD]
+
+
+def test_who_waits_to_be_told_to_go_on_is_told_at_once(tcp):
+    answer = CoalescingTransport(tcp)
+    answer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    assert tcp.written == [b"HTTP/1.1 100 Continue\r\n\r\n"]
+    answer.write(HEAD)
+    answer.write(b"body")
+    assert tcp.written[1:] == [HEAD + b"body"]
+
+
+@pytest.mark.parametrize("written", [[], [HEAD], [HEAD, b"bo"]])
+def test_an_answer_that_breaks_off_keeps_nothing_back(tcp, written):
+    answer = CoalescingTransport(tcp)
+    for data in written:
+        answer.write(data)
+    answer.close()
+    assert b"".join(tcp.written) == b"".join(written)
+    assert answer.is_closing()
+
+
+def test_an_answer_is_one_segment(server: Server):
+    with Client(server.port) as client:
+        client.send(lines("GET /whole HTTP/1.1", "Host: here"))
+        assert client.tcp.recv(65536).endswith(b"\r\n\r\n/whole")
+
+
+def test_head_is_answered_and_the_connection_goes_on(server: Server):
+    with Client(server.port) as client:
+        client.send(lines("HEAD /nothing HTTP/1.1", "Host: here"))
+        assert "content-length: 8" in client.read_head()
+        client.send(lines("GET /next HTTP/1.1", "Host: here"))
+        assert client.read_answer()[1] == "/next"
+
+
+def test_requests_that_did_not_wait_are_answered_one_after_the_other(server: Server):
+    paths = [f"/{number}" for number in range(20)]
+    with Client(server.port) as client:
+        client.send(b"".join(lines(f"GET {path} HTTP/1.1", "Host: here") for path in paths))
+        assert [client.read_answer()[1] for _ in paths] == paths

@@ -1,0 +1,228 @@
+"""Are silent peers pinged, evenly, and only they? The wheel is turned by hand."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from herenow.transport.websocket.pinger import Pinger
+
+
+@dataclass
+class Hand:
+    """A clock and a timer, moved by the test."""
+
+    now: float = 1000.0
+    due: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+
+    def call_later(self, delay: float, call: Callable[[], None]) -> "Hand":
+        assert not self.due, "one timer for all"
+        self.due.append((self.now + delay, call))
+        return self
+
+    def cancel(self) -> None:
+        self.due.clear()
+
+    def turn(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.due and self.due[0][0] <= until + 1e-9:
+            at, call = self.due.pop()
+            self.now = max(self.now, at)
+            call()
+        self.now = until
+
+
+class Peer:
+    def __init__(self, hand: Hand) -> None:
+        self.life = hand.now
+        self.pinged_at: list[float] = []
+
+
+class Rig:
+    def __init__(self, period: float = 30.0, **options: float) -> None:
+        self.hand = Hand()
+        self.pinger: Pinger[Peer] = Pinger(
+            period,
+            last_life=lambda peer: peer.life,
+            ping=self.ping,
+            clock=lambda: self.hand.now,
+            call_later=self.hand.call_later,
+            **options,
+        )
+        self.answers = True
+        self.pinger.start()
+
+    def ping(self, peer: Peer) -> None:
+        peer.pinged_at.append(self.hand.now)
+        if self.answers:
+            peer.life = self.hand.now
+
+    def join(self) -> tuple[Peer, int]:
+        peer = Peer(self.hand)
+        return peer, self.pinger.add(peer)
+
+
+def test_a_silent_peer_that_answers_is_pinged_once_per_period():
+    rig = Rig()
+    peer, _ = rig.join()
+    rig.hand.turn(301)
+    gaps = [b - a for a, b in zip(peer.pinged_at, peer.pinged_at[1:], strict=False)]
+    assert len(peer.pinged_at) in (9, 10)
+    assert gaps == pytest.approx([30] * len(gaps))
+
+
+def test_a_peer_that_does_not_answer_is_pinged_again_one_period_later():
+    rig = Rig()
+    rig.answers = False
+    peer, _ = rig.join()
+    rig.hand.turn(91)
+    assert 2 <= len(peer.pinged_at) <= 3
+
+
+def test_who_shows_life_often_is_never_pinged():
+    rig = Rig()
+    peer, _ = rig.join()
+    for _ in range(100):
+        rig.hand.turn(10)
+        peer.life = rig.hand.now
+    assert peer.pinged_at == []
+
+
+def test_no_live_peer_is_unheard_for_two_periods():
+    rig = Rig()
+    peers = [rig.join()[0] for _ in range(300)]
+    longest = 0.0
+    for step in range(2000):
+        rig.hand.turn(0.1)
+        longest = max(longest, *(rig.hand.now - peer.life for peer in peers))
+        speaker = peers[step % 300]
+        speaker.life = rig.hand.now
+    assert longest <= 30 + 22.5 + 0.2
+
+
+def test_pings_are_spread_evenly_over_the_period():
+    rig = Rig()
+    peers = [rig.join()[0] for _ in range(3000)]  # all at the same moment
+    rig.hand.turn(60.05)
+    second_round = Counter(round(at, 1) for peer in peers for at in peer.pinged_at if at > 1030.05)
+    assert set(second_round.values()) == {10}
+    assert len(second_round) == 300
+
+
+def test_who_left_is_not_pinged():
+    rig = Rig()
+    (left, slot), (stayed, _) = rig.join(), rig.join()
+    rig.pinger.discard(left, slot)
+    rig.pinger.discard(left, slot)
+    rig.hand.turn(61)
+    assert left.pinged_at == []
+    assert stayed.pinged_at
+
+
+def test_a_peer_may_leave_while_its_slot_is_walked():
+    rig = Rig(period=1.0, tick=1.0)
+    members = [rig.join() for _ in range(3)]
+
+    def leave(_peer: Peer) -> None:
+        for member, slot in members:
+            rig.pinger.discard(member, slot)
+
+    rig.pinger._ping = leave
+    rig.hand.turn(2.5)
+
+
+def test_a_busy_loop_catches_up_without_walking_a_slot_twice():
+    rig = Rig()
+    rig.answers = False
+    peers = [rig.join()[0] for _ in range(300)]
+    at, call = rig.hand.due.pop()
+    rig.hand.now = at + 95  # three rounds and more were missed
+    call()
+    assert [len(peer.pinged_at) for peer in peers] == [1] * 300
+    rig.hand.turn(0.05)
+    assert sum(len(peer.pinged_at) for peer in peers) == 300
+
+
+@pytest.mark.parametrize("step", [-100_000, -31, -0.05, 0.05, 31, 100_000])
+def test_a_clock_that_is_set_does_not_stop_the_wheel(step: float):
+    rig = Rig()
+    peer, _ = rig.join()
+    rig.hand.turn(100)
+    [(at, call)] = rig.hand.due
+    rig.hand.now += step
+    rig.hand.due = [(at + step, call)]  # a timer waits for a time to pass, not for a time of day
+    peer.life = rig.hand.now
+    already = len(peer.pinged_at)
+    rig.hand.turn(301)
+    assert 9 <= len(peer.pinged_at) - already <= 11
+
+
+def test_a_ping_that_fails_does_not_stop_the_wheel():
+    rig = Rig(period=1.0)
+    rig.join()
+
+    def fail(_peer: Peer) -> None:
+        raise OSError
+
+    rig.pinger._ping = fail
+    with pytest.raises(OSError):
+        rig.hand.turn(3)
+    assert rig.hand.due
+
+
+def test_it_stops_and_starts_again():
+    rig = Rig()
+    rig.answers = False
+    peer, _ = rig.join()
+    rig.pinger.stop()
+    rig.pinger.stop()
+    assert rig.hand.due == []
+    rig.hand.turn(1000)
+    assert peer.pinged_at == []
+    rig.pinger.start()
+    rig.hand.turn(30)
+    assert len(peer.pinged_at) == 1
+
+
+@pytest.mark.parametrize("period", [0.05, 0.1, 0.5, 2.0, 30.0, 600.0])
+def test_any_period_will_do(period: float):
+    rig = Rig(period)
+    peer, _ = rig.join()
+    rig.hand.turn(period * 4.5)
+    assert 3 <= len(peer.pinged_at) <= 4
+
+
+def test_while_nobody_is_here_nothing_turns():
+    rig = Rig(period=30.0)
+    assert not rig.hand.due
+    peer = Peer(rig.hand)
+    slot = rig.pinger.add(peer)
+    assert rig.hand.due
+    rig.pinger.discard(peer, slot)
+    rig.pinger.discard(peer, slot)
+    rig.hand.turn(1.0)
+    assert not rig.hand.due
+
+
+def test_who_comes_after_a_long_rest_is_pinged_like_anybody():
+    rig = Rig(period=30.0)
+    peers = []
+    for _ in range(3):
+        rig.hand.turn(1234.5)
+        peer = Peer(rig.hand)
+        came, slot = rig.hand.now, rig.pinger.add(peer)
+        rig.hand.turn(120.0)
+        assert came + 30.0 * 0.75 <= peer.pinged_at[0] <= came + 30.0 * 1.75 + 0.2
+        gaps = [b - a for a, b in zip(peer.pinged_at, peer.pinged_at[1:], strict=False)]
+        assert all(gap == pytest.approx(30.0, abs=0.2) for gap in gaps)
+        rig.pinger.discard(peer, slot)
+        peers.append(peer)
+    assert all(len(peer.pinged_at) >= 3 for peer in peers)
+
+
+def test_a_sweep_that_was_stopped_does_not_begin_by_itself():
+    rig = Rig()
+    rig.pinger.stop()
+    rig.pinger.add(Peer(rig.hand))
+    assert not rig.hand.due
