@@ -1,4 +1,4 @@
-"""DESIGN section 3, rules 1 to 5: what a record amounts to, since when, and what of it is shown."""
+"""The rules of docs/what-a-status-means.md: what a record amounts to, since when, and what of it is shown."""
 
 from tests.core.story import M, S, Story, ms, table
 

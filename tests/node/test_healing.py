@@ -257,11 +257,11 @@ async def test_an_old_record_offered_by_somebody_who_missed_the_end_does_not_las
     """The newest record has left the store, for the ledger has it; an older one is still remembered by n2."""
     n1, n2, ana, bob, far = await cast(world)
     old = n2.node.context.people.find("ana")
-    record, presence = old.record, old.presence
+    record, presence = old.record.stored, old.record.presence
     await ana.bye()
     await world.sleep(5)
     assert world.stored("ana") is None
-    old.record, old.presence = record, presence
+    old.record.stored, old.record.presence = record, presence
     world.store.empty()
     await world.sleep(7)
     assert world.stored("ana") is not None

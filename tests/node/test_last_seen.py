@@ -159,7 +159,7 @@ async def test_who_could_not_be_signed_out_was_seen_until_they_were_closed(world
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("commit",))):
         asked = world.now
         with pytest.raises((Unavailable, UnknownOutcome)):
-            await world.nodes[where].node.users.disconnect("ana", "d1")
+            await world.nodes[where].node.admin.disconnect("ana", "d1")
         assert not ana.connected
     await world.sleep(60)
     assert far.saw("ana") == bob.saw("ana") == ["online", "offline"]

@@ -128,7 +128,7 @@ async def test_e5_who_is_cut_off_for_less_than_lease_and_grace_is_not_missed_whe
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
         await world.sleep((world.lease + world.timings.grace) / 1000 - 1)
     await world.sleep(30)
-    assert nodes[0].node.standing.holds_lease
+    assert nodes[0].node.context.authority.holds_lease
     assert bob.saw("ana") == ["online"]
 
 
@@ -354,7 +354,7 @@ async def test_an_epoch_is_told_before_anything_is_written_under_it(world):
     n1, ana, _ = await meet(world)
     await world.start("n2")
     told = []
-    n1.node.on_epoch = lambda epoch: told.append((epoch, world.stored("ana").sessions[0].holder))
+    n1.node.cluster._on_epoch = lambda epoch: told.append((epoch, world.stored("ana").sessions[0].holder))
     await world.sleep(5)
     old = n1.node.context.authority.epoch
     n1.freeze()
@@ -375,7 +375,7 @@ async def test_e4_what_is_refused_to_a_node_that_leaves_was_not_lost(world):
 
     async def retire_and_look(shard, epoch):
         await retire(shard, epoch)
-        await n1.node.records.writer.verify_lately()
+        await n1.node.records.writer.verify_recent()
 
     async def drop_and_keep(epoch):
         await drop_lease(epoch)

@@ -212,7 +212,8 @@ async def test_thousands_who_fall_silent_at_once_are_lost_a_portion_in_a_turn_of
             abort=lambda: None,
         )
         assert connected.user == f"user{number}"
-    loop, lose, turns = asyncio.get_running_loop(), node.node.sessions.liveness.on_silent, [0]
+    connections = node.node.sessions.connections
+    loop, lose, turns = asyncio.get_running_loop(), connections.on_silent, [0]
 
     def noted(session, at):
         if not turns[-1]:
@@ -220,7 +221,7 @@ async def test_thousands_who_fall_silent_at_once_are_lost_a_portion_in_a_turn_of
         turns[-1] += 1
         lose(session, at)
 
-    node.node.sessions.liveness.on_silent = noted
+    connections.on_silent = noted
     await world.sleep(91)
     assert sum(turns) == 3 * BUDGET
     assert max(turns) <= BUDGET

@@ -375,18 +375,18 @@ async def test_what_the_ledger_said_before_something_happened_is_not_kept_beside
         return found
 
     ledger.remembered = slowly
-    first = asyncio.create_task(reader.look(["zoe"]))
+    first = asyncio.create_task(reader.read(["zoe"]))
     await world.sleep(0.1)
     await ledger.save_last_seen({"zoe": world.now})
     reader.forget("zoe")
-    second = asyncio.create_task(reader.look(["zoe"]))
+    second = asyncio.create_task(reader.read(["zoe"]))
     await world.sleep(0.1)
     asks[0].set()
     [(old, _)] = await first
     asks[1].set()
     [(new, _)] = await second
     ledger.remembered = remembered
-    [(kept, _)] = await reader.look(["zoe"])
+    [(kept, _)] = await reader.read(["zoe"])
     assert old.last_seen is None
     assert kept.last_seen == new.last_seen is not None
 
@@ -400,5 +400,5 @@ async def test_who_asks_for_many_while_the_ledger_is_away_leaves_nothing_behind(
 
     world.ledger.remembered = away
     for number in range(20):
-        await reader.look([f"{number}-{other}" for other in range(100)])
-    assert not reader._asking
+        await reader.read([f"{number}-{other}" for other in range(100)])
+    assert not reader._cold._asking

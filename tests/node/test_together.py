@@ -90,9 +90,9 @@ async def test_what_goes_wrong_with_one_is_told_to_who_asked_and_to_nobody_else(
 
     decider = node.node.records.decider
     asked = [
-        asyncio.ensure_future(decider.ask("user000", set_mode(Mode.BUSY, None))),
-        asyncio.ensure_future(decider.ask("user001", mistake)),
-        asyncio.ensure_future(decider.ask("user002", set_mode(Mode.BUSY, None))),
+        asyncio.ensure_future(decider.apply("user000", set_mode(Mode.BUSY, None))),
+        asyncio.ensure_future(decider.apply("user001", mistake)),
+        asyncio.ensure_future(decider.apply("user002", set_mode(Mode.BUSY, None))),
     ]
     first, second, third = asked
     with pytest.raises(RuntimeError, match="a mistake"):

@@ -42,7 +42,7 @@ async def test_a_disconnected_user_is_signed_out_everywhere_without_grace(world,
     tablet = world.client("ana", "tablet")
     await tablet.connect(n2)
     await world.sleep(1)
-    await world.nodes[through].run(world.nodes[through].node.users.disconnect("ana", None))
+    await world.nodes[through].run(world.nodes[through].node.admin.disconnect("ana", None))
     await world.sleep(0.5)
     assert codes(ana) == codes(tablet) == [4409]
     assert bob.saw("ana") == ["online", "offline"]

@@ -167,7 +167,7 @@ async def test_a_loss_is_found_out_without_a_write(desk):
     desk.faults.remember(0)
     await desk.write(record(1), record(2))
     desk.faults.roll_back(0)
-    await desk.writer.verify_lately()
+    await desk.writer.verify_recent()
     assert desk.losses == [(0, 1)]
 
 
@@ -177,7 +177,7 @@ async def test_shards_that_nobody_wrote_to_lately_are_left_alone(desk):
     row = desk.row
     await asyncio.sleep(31)
     renew(desk)
-    await desk.writer.verify_lately()
+    await desk.writer.verify_recent()
     assert desk.row == row
 
 
