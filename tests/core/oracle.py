@@ -1,4 +1,5 @@
-"""A second opinion on what a presence is: the rules of docs/what-a-status-means.md played slowly, without records, stamps, flags or wake-ups.
+"""A second opinion on what a presence is: the rules of docs/what-a-status-means.md played slowly, without records, stamps,
+flags or wake-ups.
 
 It is told what happened, and when. Idleness is a comparison of times; what is due is found by looking at every instant
 that could matter. It shares no code with `herenow.core`, only the words for statuses.
