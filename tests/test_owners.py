@@ -104,11 +104,11 @@ def writes(found: list[ast.AST]) -> Iterator[tuple[int, str, str]]:
                 continue
             case _:
                 continue
-        for target in flat:
-            if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store | ast.Del):
-                owner = owner_of(target)
+        for each in flat:
+            if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store | ast.Del):
+                owner = owner_of(each)
                 if owner is not None:
-                    yield target.lineno, ast.unparse(target), owner
+                    yield each.lineno, ast.unparse(each), owner
 
 
 def owner_of(target: ast.Attribute) -> str | None:

@@ -105,10 +105,16 @@ class Client:
         return await websockets.connect(address, additional_headers=headers)
 
 
+def name_this_task():
+    task = asyncio.current_task()
+    assert task is not None
+    task.set_name("test")
+
+
 @asynccontextmanager
 async def server(folder):
     """A real one, in this process, with Ana and Bo who follow each other and Bo connected."""
-    asyncio.current_task().set_name("test")
+    name_this_task()
     settings = Settings(ledger=f"sqlite:///{folder}/herenow.db", secret=SECRET, host="127.0.0.1", port=0)
     with Listener(settings) as listener:
         async with running(settings, listener):
@@ -184,7 +190,7 @@ async def test_a_block(tmp_path):
 @pytest.mark.looptime(noop_cycles=0)
 async def test_a_change_that_another_node_shows():
     """Played by two nodes in this process; the second stands still while the first commits."""
-    asyncio.current_task().set_name("test")
+    name_this_task()
     world = World()
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bo")
@@ -206,7 +212,7 @@ async def test_a_change_that_another_node_shows():
 
 @pytest.mark.looptime(noop_cycles=0)
 async def test_a_node_that_dies():
-    asyncio.current_task().set_name("test")
+    name_this_task()
     world = World()
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bo")

@@ -32,8 +32,7 @@ def settings(store, request):
 async def nodes(settings, tmp_path):
     pair = [Server(tmp_path, settings) for _ in range(2)]
     try:
-        for node in pair:
-            await node.start()
+        await asyncio.gather(*(node.start() for node in pair))
         yield pair
     finally:
         for node in pair:
