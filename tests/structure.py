@@ -151,7 +151,7 @@ def parameters(function: ast.FunctionDef) -> int:
 def fields_of_person() -> list[str]:
     [person] = [
         it
-        for it in nodes(modules()[f"{NODE}.people"])
+        for it in nodes(modules()[f"{NODE}.people.people"])
         if isinstance(it, ast.ClassDef) and it.name == "Person"
     ]
     declared = [

@@ -98,7 +98,7 @@ LAYERS: Mapping[str, str] = {
 """Package or module → what it may import. A name stands for what lies in it too; `*` for all but `cli` and `app`."""
 
 FACES: Mapping[str, str] = {
-    "herenow.workers": "link supervisor worker",
+    "herenow.workers": "supervisor worker worker_link",
     "herenow.node": "admin viewing access cluster sessions records delivery people context authority metrics deadlines",
     "herenow.transport": "server session http websocket auth address",
     "herenow.api": "application endpoints ops description http request_shapes",
@@ -252,7 +252,7 @@ def test_the_rule_of_faces_finds_an_import_of_the_inside(importer, imported):
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [
-        ("herenow.app", "herenow.workers.link"),
+        ("herenow.app", "herenow.workers.worker_link"),
         ("herenow.app", "herenow.client"),
         ("herenow.client.link", "herenow.client.rest"),
         ("herenow.cli.doctor.store", "herenow.cli.options"),

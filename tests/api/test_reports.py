@@ -16,7 +16,7 @@ from herenow.api.ops.stats_merge import merge_metrics, merge_reports
 from herenow.core.model import Mode
 from herenow.errors import Unavailable
 from herenow.ports import Lease
-from herenow.workers.link import Told
+from herenow.workers.worker_link import Told
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

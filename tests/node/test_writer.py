@@ -10,7 +10,7 @@ from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import NodeClock
 from herenow.node import NodeSettings, make_context
-from herenow.node.records.events import RecordEvents
+from herenow.node.records.record_events import RecordEvents
 from herenow.node.records.writer import BATCH, Writer
 from herenow.ports import Batch, Conflict, Fenced, Write, Written
 from herenow_testing.contracts.engine import record, user_of, users_of

@@ -25,7 +25,8 @@ from typing import Any
 import structlog
 
 from herenow.errors import ConfigurationError, HerenowError
-from herenow.workers.link import (
+from herenow.workers.restarts import Restarts
+from herenow.workers.worker_link import (
     Alive,
     Answer,
     Buried,
@@ -40,7 +41,6 @@ from herenow.workers.link import (
     Report,
     Told,
 )
-from herenow.workers.restarts import Restarts
 
 AWAY = os.EX_TEMPFAIL
 """Exit code of a worker that could not start because a service is out of reach."""

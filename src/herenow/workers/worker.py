@@ -14,7 +14,7 @@ from itertools import count
 import structlog
 
 from herenow.errors import ConfigurationError, Unavailable
-from herenow.workers.link import (
+from herenow.workers.worker_link import (
     Alive,
     Answer,
     Buried,

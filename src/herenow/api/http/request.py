@@ -22,7 +22,7 @@ from herenow.settings import Settings
 from herenow.transport.auth import Auth, Claims, find_token
 from herenow.transport.http import Streaming
 from herenow.wire.ids import parse_id
-from herenow.workers.link import Told
+from herenow.workers.worker_link import Told
 
 MAX_PARAMETERS = 100
 """Parameters of a query; a list is one parameter, so nobody needs more than a few."""

@@ -28,7 +28,7 @@ from herenow.api.ops.stats_collect import TARGETS, TOTALS, ProcessReport, Proces
 from herenow.errors import Unavailable
 from herenow.node.admin import COUNTED, STEP, Sample
 from herenow.node.metrics import quantile
-from herenow.workers.link import Told
+from herenow.workers.worker_link import Told
 
 LATELY = 10_000
 """Milliseconds that "now" means for rates and latency."""

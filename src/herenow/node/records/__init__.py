@@ -16,10 +16,10 @@ from herenow.node.people import Person
 from herenow.node.records.cold_cache import ColdCache
 from herenow.node.records.decider import Decider
 from herenow.node.records.decision import NO_EDIT, kept_after_deletion
-from herenow.node.records.events import DeletionRule, RecordEvents, SessionEvents, StoreEvents
 from herenow.node.records.ledger_writer import STAMP_EVERY, LedgerWriter
 from herenow.node.records.paging import page_of, pages
 from herenow.node.records.reader import PART, Reader, is_at_hand
+from herenow.node.records.record_events import DeletionRule, RecordEvents, SessionEvents, StoreEvents
 from herenow.node.records.restore import restore_from_ledger
 from herenow.node.records.steps import DecisionSteps
 from herenow.node.records.writer import Writer

@@ -30,7 +30,7 @@ from herenow.kit.lru import Lru
 from herenow.node.context import Context
 from herenow.node.people import Person
 from herenow.node.records.cold_cache import UNKNOWN_USER, ColdCache
-from herenow.node.records.events import RecordEvents
+from herenow.node.records.record_events import RecordEvents
 from herenow.ports import Loaded
 
 DECODED = 50_000

@@ -9,9 +9,9 @@ from herenow.node.context import Context
 from herenow.node.delivery import Delivery
 from herenow.node.people import InFlightCommit, PendingEdit, Person
 from herenow.node.records.decision import Decision, differ_in_stamps_only, log_note, restored
-from herenow.node.records.events import RecordEvents
 from herenow.node.records.ledger_writer import LedgerWriter
 from herenow.node.records.reader import Reader
+from herenow.node.records.record_events import RecordEvents
 from herenow.ports import Conflict, Write
 
 

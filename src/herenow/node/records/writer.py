@@ -17,7 +17,7 @@ import asyncio
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.kit.deadline import DEADLINE, write_within
 from herenow.node.context import Context
-from herenow.node.records.events import RecordEvents
+from herenow.node.records.record_events import RecordEvents
 from herenow.ports import Batch, Conflict, Fenced, Write, Written
 
 BATCH = 500
