@@ -27,7 +27,7 @@ from herenow.client import (
     UserPage,
     mint,
 )
-from herenow.client.calls import RestCalls
+from herenow.client.rest.calls import RestCalls
 from herenow.transport.auth import verify
 
 HOUR = 3_600_000

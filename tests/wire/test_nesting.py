@@ -12,7 +12,7 @@ from herenow.api.http.request_body import Decoder
 from herenow.errors import ProtocolError
 from herenow.transport.auth import verify
 from herenow.wire.decode import decode_frame, readable_id
-from herenow.wire.nesting import MAX_DEPTH, is_too_deep
+from herenow.wire.json_text.nesting import MAX_DEPTH, is_too_deep
 from herenow.wire.relation_rows import BadRow, parse_ndjson
 
 ARRAYS = (b"[", b"]")

@@ -4,7 +4,6 @@ It knows the wire and nothing else of the server, and imports nothing heavy: a b
 presence server. The protocol's promises on the client's side are in `spec/`.
 """
 
-from herenow.client.calls import Beat, Relation
 from herenow.client.errors import Closed, HerenowError, ProtocolError, RestError, Unavailable
 from herenow.client.live import Herenow, Watch
 from herenow.client.presence import (
@@ -20,6 +19,7 @@ from herenow.client.presence import (
     UserPage,
 )
 from herenow.client.rest import AsyncRest, Rest
+from herenow.client.rest.calls import Beat, Relation
 from herenow.client.tokens import mint
 
 __all__ = [

@@ -14,8 +14,8 @@ import msgspec
 from herenow.errors import ProtocolError
 from herenow.wire.frames import MAX_ECHO, Active, Away, Command, Frame, FrameId, HeartbeatCommand
 from herenow.wire.inputs import Activity
-from herenow.wire.nesting import is_too_deep
-from herenow.wire.strict_json import StrictDecoder
+from herenow.wire.json_text.nesting import is_too_deep
+from herenow.wire.json_text.strict_json import StrictDecoder
 
 MAX_ID = 64  # characters of a frame's `id` when printed
 COMMON_LENGTH = 80  # bytes; no key of COMMON is longer, so that large frames need not be hashed

@@ -18,7 +18,7 @@ import msgspec
 from herenow.errors import ProtocolError
 from herenow.wire.ids import parse_id
 from herenow.wire.instants import parse_instant
-from herenow.wire.nesting import is_too_deep
+from herenow.wire.json_text.nesting import is_too_deep
 
 KINDS = ("follow", "contact", "room")
 KEYS = ("kind", "a", "b", "until")

@@ -1,7 +1,7 @@
 """What does the body say? Read up to a limit, as the content type promised, into exactly the expected shape.
 
 A body is refused before it is buffered when it says how long it is, and as soon as it is too long when it does not.
-JSON is read as strictly as on the WebSocket (`wire.strict_json`). Values are checked by whoever asked for the shape.
+JSON is read as strictly as on the WebSocket (`wire.json_text`). Values are checked by whoever asked for the shape.
 Another content type would be a reason to change this module.
 """
 
@@ -13,7 +13,7 @@ import msgspec
 from starlette.requests import Request
 
 from herenow.errors import ProtocolError
-from herenow.wire.strict_json import StrictDecoder
+from herenow.wire.json_text.strict_json import StrictDecoder
 
 T = TypeVar("T")
 

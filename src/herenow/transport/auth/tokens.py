@@ -23,7 +23,7 @@ from functools import cache, lru_cache
 from herenow.errors import ProtocolError
 from herenow.transport.auth.public_keys import ALGORITHMS, MAX_KID, PublicKeys
 from herenow.wire.ids import parse_id
-from herenow.wire.nesting import is_too_deep
+from herenow.wire.json_text.nesting import is_too_deep
 
 ALGORITHM = "HS256"
 MAX_BYTES = 8192  # a token travels in a header or a URL; common servers stop there too

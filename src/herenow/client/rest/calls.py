@@ -15,9 +15,9 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from herenow.client.asks import Ask
 from herenow.client.choices import Until, instant
 from herenow.client.presence import Custom, Device, Explanation, Me, Preferences, Presence, UserPage
+from herenow.client.rest.asks import Ask
 from herenow.wire import answers
 from herenow.wire.answers import BatchAnswer, Beaten, Counts, Imported, ModeAnswer, Revoked
 

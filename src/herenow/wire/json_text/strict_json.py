@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from herenow.errors import ProtocolError
-from herenow.wire.nesting import is_too_deep
+from herenow.wire.json_text.nesting import is_too_deep
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 
 import httpx2
 
-from herenow.client.asks import Ask
-from herenow.client.calls import RestCalls
 from herenow.client.errors import Unavailable
+from herenow.client.rest.asks import Ask
+from herenow.client.rest.calls import RestCalls
 
 P = ParamSpec("P")
 T = TypeVar("T")
