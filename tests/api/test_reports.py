@@ -58,7 +58,7 @@ async def test_numbers_for_people_are_added_up_and_who_is_silent_is_named():
         await one.connect("ana")
         await two.connect("bo")
         await two.connect("cy")
-        two.node.records.save_late = True
+        two.node.records.ledger_writer.is_late = True
         stats = (await one.get("/api/v1/stats", by=SERVICE)).json()
     assert (stats["workers"], stats["connections"], stats["sessions"], stats["ready"]) == (2, 3, 3, True)
     assert [trouble["what"] for trouble in stats["degraded"]] == ["workers", "ledger_backlog"]
@@ -218,7 +218,7 @@ async def test_nodes_that_share_the_store_are_told_of_with_how_they_are():
 )
 async def test_what_the_store_says_becomes_a_sentence_without_its_address(said, word):
     async with serving() as world:
-        world.node.cluster.lease_trouble = said
+        world.node.cluster.lease.trouble = said
         answer = await world.get("/readyz")
         [trouble] = answer.json()["degraded"]
         assert word in trouble["detail"]

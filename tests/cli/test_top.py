@@ -62,8 +62,10 @@ async def begun(*arguments, **options):
 
 async def test_a_node_that_is_well_is_said_to_be_and_its_numbers_follow(server):
     async with server.client("ana"), server.client("bo"):
-        while (await server.rest("GET", "/stats"))["users"]["online"] != 2:
+        stats = await server.rest("GET", "/stats")
+        while stats["users"]["online"] != 2 or stats["degraded"]:  # a busy machine makes it late for a moment
             await asyncio.sleep(0.05)
+            stats = await server.rest("GET", "/stats")
         code, out, err = await top(server.url, "--once")
     assert (code, err) == (0, "")
     head, verdict, *rest = out.splitlines()

@@ -101,7 +101,7 @@ async def test_an_end_that_waits_is_not_counted_as_a_close_of_ours():
 
 async def test_who_comes_back_is_not_refused_for_connections_that_are_gone():
     async with a_door() as door:
-        limit = door.gateway.node.sessions._max_connections
+        limit = door.gateway.node.sessions.connections._max_connections
         tabs = [come(door) for _ in range(limit)]
         await door.world.sleep(1)
         fill(door)

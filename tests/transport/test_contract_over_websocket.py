@@ -371,15 +371,15 @@ async def test_a_sign_out_during_a_subscribe_ends_it_without_a_failure(
     here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await here.befriend("ana", "bo")
-    subscribe = Subscriptions.subscribe
+    grant = Subscriptions.grant
     subscribed = asyncio.Event()
 
-    async def late(self: Subscriptions, outbox: Outbox, targets: Any) -> Granted:
+    async def late(self: Subscriptions, outbox: Outbox, targets: Any, **how: Any) -> Granted:
         await here.put("/presence/devices/pc", "DELETE", headers={"authorization": f"Bearer {token('ana')}"})
         subscribed.set()  # the client may hear of its end before we go on here
-        return await subscribe(self, outbox, targets)
+        return await grant(self, outbox, targets, **how)
 
-    monkeypatch.setattr(Subscriptions, "subscribe", late)
+    monkeypatch.setattr(Subscriptions, "grant", late)
     with capture_logs() as logs:
         async with here.client("ana", "?device_id=pc") as ana:
             await ana.send("presence.subscribe", target_user_id="bo", id=1)
@@ -396,7 +396,7 @@ async def test_a_command_that_fails_is_answered_and_those_behind_it_are_done(
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a mistake")
 
-    monkeypatch.setattr(Modes, "set_mode", broken)
+    monkeypatch.setattr(Modes, "_choose", broken)
     with capture_logs() as logs:
         async with here.client("ana") as ana:
             await ana.send("presence.set", mode="busy", id=1)

@@ -126,18 +126,18 @@ class _BatchRun:
     async def _beat(self, user: str, beat: Beat) -> bool:
         """Whether it did anything. Everything is checked before anything is done."""
         activity, platform = parse_activity(beat.activity_type), parse_platform(beat.platform)
-        beats = self._node.sessions.rest_beats
+        sessions = self._node.sessions
         if beat.device_id is None:
             if beat.gone:
                 raise ProtocolError("bad_shape", "Only a device can be gone: there is no device_id.")
             if activity is Activity.IDLE:
                 raise ProtocolError("invalid_activity", "Only a device can be idle: there is no device_id.")
-            return await beats.acted(user)
+            return await sessions.act_by_rest(user)
         device = plain_id(beat.device_id, "device")
         if beat.gone:
-            await beats.gone(user, device)
+            await sessions.lose_by_rest(user, device)
             return True
-        return await beats.beat(user, device, platform, activity)
+        return await sessions.beat_by_rest(user, device, platform, activity)
 
 
 OPERATIONS = (
