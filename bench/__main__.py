@@ -92,27 +92,21 @@ def _peers(_context: click.Context, _parameter: click.Parameter, value: str | No
 
 @click.command()
 @click.argument("scenarios", nargs=-1, type=click.Choice(list(SCENARIOS)))
-@click.option(
-    "--quick", is_flag=True, help="One repeat with fewer people: does it work, and roughly where are we?"
-)
+@click.option("--quick", is_flag=True, help="One repeat with fewer people: does it work, and roughly where are we?")
 @click.option(
     "--peer",
     "peers",
     callback=_peers,
     help=f"Also by others, in {', '.join(WORKS)}: {', '.join(PEERS)}, several with commas, quick or all.",
 )
-@click.option(
-    "--repeats", type=click.IntRange(1, 20), default=3, show_default=True, help="Of every measurement."
-)
+@click.option("--repeats", type=click.IntRange(1, 20), default=3, show_default=True, help="Of every measurement.")
 @click.option("--large", is_flag=True, help="Also five million people in Redis: 5 GB and some minutes.")
 @click.option(
     "--huge",
     is_flag=True,
     help="After `redis` also fifty million people, as a result of their own: 5 GB and half an hour.",
 )
-@click.option(
-    "--limit", type=click.IntRange(1), default=15, show_default=True, help="Minutes a scenario may take."
-)
+@click.option("--limit", type=click.IntRange(1), default=15, show_default=True, help="Minutes a scenario may take.")
 @click.option("--save", "keep", is_flag=True, help="Write to bench/results instead of bench/results/last.")
 @click.option("--guard", is_flag=True, help="Compare ratios with the committed ones; exit 1 if one is worse.")
 def main(
@@ -143,9 +137,7 @@ def main(
         if peers and name in WORKS:
             run.measure(f"{name}-peers", partial(beside, name, peers, effort), guard=guard)
         if huge and name == "redis":
-            run.measure(
-                "redis-huge", partial(redis_huge.run, effort), guard=guard, minutes=redis_huge.MINUTES
-            )
+            run.measure("redis-huge", partial(redis_huge.run, effort), guard=guard, minutes=redis_huge.MINUTES)
     sys.exit(run.end(guard=guard))
 
 
@@ -162,9 +154,7 @@ class Run:
     def begin(self) -> None:
         cores = machine.cores()
         if cores.shared:
-            self._console.print(
-                "There is one core for server and load: the figures below say little.", style="bold"
-            )
+            self._console.print("There is one core for server and load: the figures below say little.", style="bold")
         machine.raise_descriptor_limit()
         machine.pin(os.getpid(), cores.load)
         self._say(", ".join(f"{name} {value}" for name, value in machine.described().items()))

@@ -75,9 +75,7 @@ def run(effort: Effort) -> Result:
         "city",
         [
             Figure("changes borne", "per s", [each.changes for each in best]),
-            Figure(
-                "the same, by what a city of that size does", "times", [each.changes / start for each in best]
-            ),
+            Figure("the same, by what a city of that size does", "times", [each.changes / start for each in best]),
             Figure("values delivered then", "per s", [each.deliveries for each in best]),
             Figure("change to viewer then, p50", "ms", [each.viewer_p50 for each in best]),
             Figure("change to viewer then, p99", "ms", [each.viewer_p99 for each in best]),

@@ -98,9 +98,7 @@ def bare_crowd(viewers: int, frame: bytes) -> Iterator[tuple[Server, Crowd, Chan
         yield server, crowd, lambda: crowd.send(clients[0], order)
 
 
-def _measure(
-    server: Server, crowd: Crowd, change: Change, viewers: int, frames: int, rounds: int
-) -> Measured:
+def _measure(server: Server, crowd: Crowd, change: Change, viewers: int, frames: int, rounds: int) -> Measured:
     """`frames`: how many a change brings, those included that are not for viewers."""
     for _ in range(WARM_UP):
         _round(crowd, change, frames)

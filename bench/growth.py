@@ -77,9 +77,7 @@ def _line(name: str, unit: str, found: dict[int, list[float]]) -> Line:
 
 def _measure(people: int, effort: Effort) -> Cost:
     users, dice = names(people), Random(7)
-    watched = [
-        [users[(number + step) % people] for step in range(1, WATCHED + 1)] for number in range(people)
-    ]
+    watched = [[users[(number + step) % people] for step in range(1, WATCHED + 1)] for number in range(people)]
     with herenow(relations="open") as server, Crowd(server) as crowd:
         before = server.resident_bytes
         clients = crowd.join(map(handshake, users), frames_each=2)

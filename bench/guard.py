@@ -31,8 +31,7 @@ class Verdict:
     def __str__(self) -> str:
         word = "fine" if self.fine else "WORSE"
         return (
-            f"{word}: {self.figure}: ratio {self.now:.3g}, committed {self.committed:.3g}, "
-            f"allowed {self.allowed:.3g}"
+            f"{word}: {self.figure}: ratio {self.now:.3g}, committed {self.committed:.3g}, allowed {self.allowed:.3g}"
         )
 
 

@@ -34,9 +34,7 @@ class Measured:
 
 def run(effort: Effort) -> Result:
     crowds = [effort.people(people) for people in PEOPLE]
-    quiet = {
-        people: [_look(people, effort, UNPINGED).cpu for _ in range(effort.repeats)] for people in crowds
-    }
+    quiet = {people: [_look(people, effort, UNPINGED).cpu for _ in range(effort.repeats)] for people in crowds}
     least, most = (
         crowds[1],
         crowds[-1],

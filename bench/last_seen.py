@@ -53,9 +53,7 @@ def run(effort: Effort) -> Result:
             Figure(f"{name}, {READ} people who are not here, p50", "ms", [each[0] for each in reads]),
             Figure(f"{name}, {READ} people who are not here, p99", "ms", [each[1] for each in reads]),
         ]
-    return Result(
-        "last-seen", figures, [f"{people} people in the ledger; {PART} in a batch, one in ten is new"]
-    )
+    return Result("last-seen", figures, [f"{people} people in the ledger; {PART} in a batch, one in ten is new"])
 
 
 @contextmanager
@@ -81,9 +79,7 @@ async def _measure(url: str, people: int, effort: Effort) -> tuple[float, tuple[
     try:
         dice = random.Random(1)
         for start in range(0, people, PART):
-            await ledger.save_last_seen(
-                {_name(number): NOW for number in range(start, min(start + PART, people))}
-            )
+            await ledger.save_last_seen({_name(number): NOW for number in range(start, min(start + PART, people))})
         return await _writes(ledger, people, effort, dice), await _reads(ledger, people, effort, dice)
     finally:
         await ledger.close()

@@ -50,9 +50,7 @@ def run(effort: Effort) -> Result:
         for how, each in pairs.items():
             ratios[how].append(statistics.median(during / before for before, during in each))
     figures = [Figure("change to socket, p99, ledger up", "ms", up)]
-    figures += [
-        Figure(f"the same while it is {how}", "times", each, at_most=1.1) for how, each in ratios.items()
-    ]
+    figures += [Figure(f"the same while it is {how}", "times", each, at_most=1.1) for how, each in ratios.items()]
     return Result(
         "ledger-down",
         figures,
@@ -70,9 +68,7 @@ def _measured(effort: Effort) -> tuple[dict[str, list[tuple[float, float]]], flo
     postgres = PostgresServer(quick=False)
     try:
         postgres.make().start()
-        machine.pin(
-            postgres.pid, machine.cores().load
-        )  # it is small beside the load, and must not use the node's
+        machine.pin(postgres.pid, machine.cores().load)  # it is small beside the load, and must not use the node's
         with (
             herenow(itertools.product(watching, changing), ledger=postgres.url()) as server,
             Crowd(server) as crowd,
@@ -105,9 +101,7 @@ class Watch:
 
     def __init__(self, crowd: Crowd, targets: dict[str, int], viewers: list[int]) -> None:
         self._crowd = crowd
-        self._changes = itertools.cycle(
-            [(user, socket, mode) for mode in MODES for user, socket in targets.items()]
-        )
+        self._changes = itertools.cycle([(user, socket, mode) for mode in MODES for user, socket in targets.items()])
         self._sent: dict[str, float] = {}
         self._late: list[float] = []
         for viewer in viewers[:: max(1, len(viewers) // WATCHED)]:

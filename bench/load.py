@@ -121,9 +121,7 @@ class Crowd:
             if self.lost:
                 raise RuntimeError(f"the server closed {self.lost} connections")
             if time.monotonic() > deadline:
-                raise RuntimeError(
-                    f"the server did not do it within {patience:g} s ({self.frames} frames came)"
-                )
+                raise RuntimeError(f"the server did not do it within {patience:g} s ({self.frames} frames came)")
 
     def read(self, timeout: float = 0.0) -> None:
         """What is there, once from each client."""

@@ -29,9 +29,7 @@ FRAME = b"\x81\x7e" + len(PAYLOAD).to_bytes(2, "big") + PAYLOAD
 
 
 def run(effort: Effort) -> Result:
-    figures: dict[str, tuple[list[float], list[float]]] = {
-        name: ([], []) for name in ("read", "write", "connect")
-    }
+    figures: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in ("read", "write", "connect")}
     rounds, connects = effort.rounds(ROUNDS), effort.people(CONNECTS)
     for _ in range(effort.repeats):
         read, write = _alone(rounds)
@@ -52,9 +50,7 @@ def run(effort: Effort) -> Result:
     return Result(
         "load",
         [Figure(*said[name], ours, theirs) for name, (ours, theirs) in figures.items()],
-        [
-            f"{CONNECTIONS} connections, one frame per read; left the load, right the server: above 1 the load is faster"
-        ],
+        [f"{CONNECTIONS} connections, one frame per read; left the load, right the server: above 1 the load is faster"],
     )
 
 

@@ -41,9 +41,7 @@ def run(effort: Effort) -> Result:
     )
 
 
-def _figures(
-    server: Server, bearer: str, ids: list[str], who: str, aim: float, effort: Effort
-) -> list[Figure]:
+def _figures(server: Server, bearer: str, ids: list[str], who: str, aim: float, effort: Effort) -> list[Figure]:
     p50, p99 = [], []
     for _ in range(effort.repeats):
         took = _times(server, bearer, ids, effort.rounds(REQUESTS))

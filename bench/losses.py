@@ -72,9 +72,7 @@ Lose = Callable[[Crowd, list[int]], list[float]]
 def _measure(people: int, lose: Lose, delay: float) -> Losses:
     users, seen = names(people), Losses()
     with (
-        herenow(
-            relations="open", beat_every=BEAT_EVERY, dead_after=DEAD_AFTER, grace=GRACE, idle_after=3600
-        ) as server,
+        herenow(relations="open", beat_every=BEAT_EVERY, dead_after=DEAD_AFTER, grace=GRACE, idle_after=3600) as server,
         Crowd(server) as targets,
         Crowd(server) as viewers,
     ):

@@ -48,9 +48,7 @@ def run(effort: Effort) -> Result:
             points.append((size, each))
             result.figures += [
                 Figure(f"{size} people on {count} nodes, each", "KB", [each]),
-                Figure(
-                    f"{size} people, each in the store", "bytes", [(store.used_bytes - store_before) / size]
-                ),
+                Figure(f"{size} people, each in the store", "bytes", [(store.used_bytes - store_before) / size]),
             ]
             result.notes.append(
                 f"until {size} were there: {took:.0f} s, the load's processes used "

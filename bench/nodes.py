@@ -82,9 +82,7 @@ def run(effort: Effort) -> Result:
                 at_most=100.0,
             ),
             Figure(f"a storm of {arrivals} arrivals, store commands each", "", commands),
-            Figure(
-                f"emptied store, until {sessions} sessions are back and views fresh", "s", whole, at_most=10.0
-            ),
+            Figure(f"emptied store, until {sessions} sessions are back and views fresh", "s", whole, at_most=10.0),
         ],
         notes,
     )
@@ -168,10 +166,7 @@ def _beat(stage: Stage, crowd: Crowd, people: int) -> None:
     users = names(people, "beaten")
     with Http(stage.second, token("gateway", scope="service")) as http:
         for start in range(0, len(users), BEATS):
-            beats = [
-                {"user_id": user, "device_id": "d", "platform": "mobile"}
-                for user in users[start : start + BEATS]
-            ]
+            beats = [{"user_id": user, "device_id": "d", "platform": "mobile"} for user in users[start : start + BEATS]]
             status, body = http.fetch(http.request("POST", "/api/v1/heartbeats", msgspec.json.encode(beats)))
             if status != 200 or msgspec.json.decode(body)["accepted"] != len(beats):
                 raise RuntimeError(f"beats were not taken: {status} {body[:200]!r}")

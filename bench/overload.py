@@ -44,9 +44,7 @@ def run(effort: Effort) -> Result:
                     crowd.settle(SETTLE)
                 came = _come_and_go(crowd, target, viewer)
                 late, level, given_up = _measured(server)
-                figures.append(
-                    Figure(f"coming and going, {stage * CONNECTIONS} bulk readers", "s", [max(came)])
-                )
+                figures.append(Figure(f"coming and going, {stage * CONNECTIONS} bulk readers", "s", [max(came)]))
                 notes.append(
                     f"{stage * CONNECTIONS} bulk readers: {late:.2f} s late, level {level:.0f}, {given_up:.0f} given up"
                 )

@@ -103,4 +103,6 @@ def _place(x: float) -> str:
 
 
 def _text(x: float, y: float, said: str, *, anchor: str = "start", fill: str = "#222", size: int = 13) -> str:
-    return f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" fill="{fill}" font-size="{size}">{escape(said)}</text>'
+    return (
+        f'<text x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}" fill="{fill}" font-size="{size}">{escape(said)}</text>'
+    )

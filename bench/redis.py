@@ -223,9 +223,7 @@ def _arrived(dice: Random) -> bytes:
         idle=Idle.NO,
     )
     platforms = frozenset({Platform.WEB})
-    return encode(
-        Presence(version=now, sessions=(session,), status=Status.ONLINE, since=now, platforms=platforms)
-    )
+    return encode(Presence(version=now, sessions=(session,), status=Status.ONLINE, since=now, platforms=platforms))
 
 
 def _at_rest(effort: Effort) -> list[Figure]:

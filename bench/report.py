@@ -33,9 +33,7 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        return (
-            statistics.median(self.ours) / statistics.median(self.bare) if self.ours and self.bare else None
-        )
+        return statistics.median(self.ours) / statistics.median(self.bare) if self.ours and self.bare else None
 
     @property
     def aim(self) -> str:
@@ -122,9 +120,7 @@ def load(path: Path) -> tuple[Result, dict[str, str]]:
         Figure(**{name: value for name, value in each.items() if name not in ("ratio", "met")})
         for each in content.pop("figures")
     ]
-    lines = [
-        Line(**{**each, "points": [(x, y) for x, y in each["points"]]}) for each in content.pop("lines", [])
-    ]
+    lines = [Line(**{**each, "points": [(x, y) for x, y in each["points"]]}) for each in content.pop("lines", [])]
     return Result(figures=figures, lines=lines, **content), machine
 
 

@@ -53,9 +53,7 @@ def herenow(contacts: Iterable[tuple[str, str]] = (), **settings: object) -> Ite
 
 
 @contextmanager
-def herenow_nodes(
-    count: int, contacts: Iterable[tuple[str, str]] = (), **settings: object
-) -> Iterator[list[Server]]:
+def herenow_nodes(count: int, contacts: Iterable[tuple[str, str]] = (), **settings: object) -> Iterator[list[Server]]:
     """As many nodes, on one ledger."""
     with tempfile.TemporaryDirectory(prefix="herenow-bench-") as folder, ExitStack() as stack:
         nodes = []

@@ -72,13 +72,9 @@ def run(effort: Effort) -> Result:
                 theirs,
                 at_least=15.0,
             ),
-            Figure(
-                "change to socket, p99, by the node", "ms", [each.node_p99 for each in ours], at_most=100.0
-            ),
+            Figure("change to socket, p99, by the node", "ms", [each.node_p99 for each in ours], at_most=100.0),
             Figure("change to viewer, p50, by `since`", "ms", [each.viewer_p50 for each in ours]),
-            Figure(
-                "change to viewer, p99, by `since`", "ms", [each.viewer_p99 for each in ours], at_most=100.0
-            ),
+            Figure("change to viewer, p99, by `since`", "ms", [each.viewer_p99 for each in ours], at_most=100.0),
         ],
         [
             f"each viewer watches {TARGETS} people and gets {ours[-1].frames:.1f} frames per second; "

@@ -94,16 +94,12 @@ class Subscription:
     @contextmanager
     def asking(self, server: Server) -> Iterator[dict[str, Ask]]:
         with Crowd(server) as crowd:
-            clients = {
-                user: crowd.join([handshake(user)], frames_each=2)[0] for user in set(self.by.values())
-            }
+            clients = {user: crowd.join([handshake(user)], frames_each=2)[0] for user in set(self.by.values())}
             yield {who: self._ask(crowd, clients[user], who) for who, user in self.by.items()}
 
     def _ask(self, crowd: Crowd, client: int, who: str) -> Ask:
         whom = self.whom.replace("{user}", who)
-        begin, end = (
-            masked(f'{{"type":"presence.{verb}",{whom}}}'.encode()) for verb in ("subscribe", "unsubscribe")
-        )
+        begin, end = (masked(f'{{"type":"presence.{verb}",{whom}}}'.encode()) for verb in ("subscribe", "unsubscribe"))
 
         def ask() -> float:
             before = crowd.frames

@@ -158,9 +158,7 @@ async def shoot_boards(
 ) -> None:
     for scheme in SCHEMES:
         for screen, shape in ((BOARD, ""), (PHONE, "phone-"))[: 1 + phone]:
-            context = await browser.new_context(
-                color_scheme=scheme, timezone_id="Europe/Berlin", **screen, **options
-            )
+            context = await browser.new_context(color_scheme=scheme, timezone_id="Europe/Berlin", **screen, **options)
             page = await context.new_page()
             await page.goto(f"{node.url}/dashboard")
             await page.locator(there).first.wait_for()

@@ -51,9 +51,7 @@ def answer(graph, question):
         case "between":
             return {"pairs": [between(graph, a, b) for a, b in question["pairs"]]}
         case "contacts":
-            return {
-                "lists": [{"user": user, "contacts": contacts(graph, user)} for user in question["users"]]
-            }
+            return {"lists": [{"user": user, "contacts": contacts(graph, user)} for user in question["users"]]}
         case "members":
             return {"members": [member(graph, row["room"], row["user"]) for row in question["members"]]}
         case _:

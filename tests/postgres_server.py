@@ -45,9 +45,7 @@ class PostgresServer:
 
     def __init__(self, *options: str, quick: bool = True) -> None:
         self._options = (*(QUICK if quick else ()), *options)
-        self.folder = Path(
-            tempfile.mkdtemp(prefix="herenow-postgres-", dir=_quick_place() if quick else None)
-        )
+        self.folder = Path(tempfile.mkdtemp(prefix="herenow-postgres-", dir=_quick_place() if quick else None))
         self.folder.chmod(0o755)
         self.data = self.folder / "data"
         self.port = free_port()
@@ -59,9 +57,7 @@ class PostgresServer:
     def make(self) -> PostgresServer:
         """A new cluster, not yet started."""
         self._own(self.data)
-        self._run(
-            "initdb", "-D", self.data, "-U", OWNER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"
-        )
+        self._run("initdb", "-D", self.data, "-U", OWNER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
         rules = self.data / "pg_hba.conf"
         rules.write_text(HBA + rules.read_text())
         return self
@@ -79,9 +75,7 @@ class PostgresServer:
         for option in (*options, *self._options):
             command += ["-c", option]
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, start_new_session=True, **_as_nobody()
-            )
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, **_as_nobody())
         atexit.register(self.kill)
         until = time.monotonic() + PATIENCE
         while not self._is_ready():

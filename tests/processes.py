@@ -107,9 +107,7 @@ class Server:
         return self.process.returncode
 
     @asynccontextmanager
-    async def client(
-        self, user: str, device: str | None = None, platform: str = "web"
-    ) -> AsyncIterator[Client]:
+    async def client(self, user: str, device: str | None = None, platform: str = "web") -> AsyncIterator[Client]:
         query = f"?platform={platform}" + (f"&device_id={device}" if device else "")
         address = self.url.replace("http", "ws", 1) + "/ws/presence" + query
         headers = {"authorization": f"Bearer {token(user)}"}
@@ -121,9 +119,7 @@ class Server:
             finally:
                 client.reader.cancel()
 
-    async def rest(
-        self, method: str, path: str, user: str = "ops", *, service: bool = True, **body: object
-    ) -> Any:
+    async def rest(self, method: str, path: str, user: str = "ops", *, service: bool = True, **body: object) -> Any:
         headers = {"authorization": f"Bearer {token(user, 'service' if service else None)}"}
         async with httpx2.AsyncClient(base_url=self.url + "/api/v1", timeout=PATIENCE) as http:
             answer = await http.request(method, path, headers=headers, json=body or None)
@@ -182,9 +178,7 @@ class Client:
 
     def shown(self, user: str) -> list[str]:
         """What it was told about that user, in order."""
-        return [
-            frame["status"] for frame in self.frames if frame.get("user_id") == user and "status" in frame
-        ]
+        return [frame["status"] for frame in self.frames if frame.get("user_id") == user and "status" in frame]
 
     async def in_step(self) -> None:
         """Everything the server had to say before this is here."""

@@ -131,9 +131,7 @@ class RedisProcess:
     def others_say(self, port):
         """What a sentinel holds of another one, in flags; nothing where it does not know it."""
         known = self.client.execute_command("SENTINEL", "SENTINELS", "mine")
-        rows = [
-            dict(zip(row[::2], row[1::2], strict=True)) if isinstance(row, list) else row for row in known
-        ]
+        rows = [dict(zip(row[::2], row[1::2], strict=True)) if isinstance(row, list) else row for row in known]
         told = [{_text(k): _text(v) for k, v in row.items()} for row in rows]
         return next((row["flags"] for row in told if row["port"] == str(port)), "")
 
@@ -186,9 +184,7 @@ class SentinelGroup:
     def wait_until_whole(self):
         def linked():
             known = [s.client.execute_command("SENTINEL", "MASTER", "mine") for s in self.sentinels]
-            rows = [
-                dict(zip(row[::2], row[1::2], strict=True)) if isinstance(row, list) else row for row in known
-            ]
+            rows = [dict(zip(row[::2], row[1::2], strict=True)) if isinstance(row, list) else row for row in known]
             told = [{_text(k): _text(v) for k, v in row.items()} for row in rows]
             return all(int(r["num-slaves"]) >= 1 and int(r["num-other-sentinels"]) == 2 for r in told)
 
@@ -198,9 +194,7 @@ class SentinelGroup:
     @property
     def current(self):
         """The master now."""
-        return next(
-            s for s in (self.master, self.replica) if s.client.info("replication")["role"] == "master"
-        )
+        return next(s for s in (self.master, self.replica) if s.client.info("replication")["role"] == "master")
 
     def close(self):
         for server in (*self.sentinels, self.replica, self.master):
@@ -252,9 +246,7 @@ class ClusterGroup:
 
     def _is_whole(self):
         whole = all("cluster_state:ok" in _cluster_info(node) for node in self.nodes)
-        return whole and all(
-            n.client.info("replication").get("master_link_status", "up") == "up" for n in self.nodes
-        )
+        return whole and all(n.client.info("replication").get("master_link_status", "up") == "up" for n in self.nodes)
 
     # When masters come and go
 

@@ -20,9 +20,7 @@ AGAIN = 0.1
 class Device:
     """One device of one user. What it was ever shown of others stays, over all its connections."""
 
-    def __init__(
-        self, nodes: list[Server], user: str, watches: tuple[str, ...] = (), *, roams: bool = True
-    ) -> None:
+    def __init__(self, nodes: list[Server], user: str, watches: tuple[str, ...] = (), *, roams: bool = True) -> None:
         """One that does not roam stays away when its first connection has ended."""
         self.user = user
         self.shown: dict[str, list[dict[str, Any]]] = {}

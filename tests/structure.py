@@ -49,18 +49,14 @@ def largest_folder() -> int:
 
 def lines_of_the_server() -> int:
     """Of Python, without the SDK."""
-    return sum(
-        len(path.read_text().splitlines()) for path in MODULES if not lies_in(dotted(path), "herenow.client")
-    )
+    return sum(len(path.read_text().splitlines()) for path in MODULES if not lies_in(dotted(path), "herenow.client"))
 
 
 # The class Node
 
 
 def class_node() -> ast.ClassDef:
-    [found] = [
-        node for node in tree(modules()[NODE]).body if isinstance(node, ast.ClassDef) and node.name == "Node"
-    ]
+    [found] = [node for node in tree(modules()[NODE]).body if isinstance(node, ast.ClassDef) and node.name == "Node"]
     return found
 
 
@@ -74,9 +70,7 @@ def node_lines() -> int:
     called = {
         call.func.attr
         for call in ast.walk(node_constructor())
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and is_self_attribute(call.func)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and is_self_attribute(call.func)
     }
     helpers = [it for it in class_node().body if isinstance(it, ast.FunctionDef) and it.name in called]
     return sum(lines_of_body(it) for it in [node_constructor(), *helpers])
@@ -84,9 +78,7 @@ def node_lines() -> int:
 
 def node_imports() -> int:
     """Import statements of its module that take something of the server."""
-    return sum(
-        isinstance(it, ast.ImportFrom) and lies_in(str(it.module), "herenow") for it in nodes(modules()[NODE])
-    )
+    return sum(isinstance(it, ast.ImportFrom) and lies_in(str(it.module), "herenow") for it in nodes(modules()[NODE]))
 
 
 def node_attributes() -> list[str]:
@@ -150,15 +142,9 @@ def parameters(function: ast.FunctionDef) -> int:
 
 def fields_of_person() -> list[str]:
     [person] = [
-        it
-        for it in nodes(modules()[f"{NODE}.people.people"])
-        if isinstance(it, ast.ClassDef) and it.name == "Person"
+        it for it in nodes(modules()[f"{NODE}.people.people"]) if isinstance(it, ast.ClassDef) and it.name == "Person"
     ]
-    declared = [
-        it.target.id
-        for it in person.body
-        if isinstance(it, ast.AnnAssign) and isinstance(it.target, ast.Name)
-    ]
+    declared = [it.target.id for it in person.body if isinstance(it, ast.AnnAssign) and isinstance(it.target, ast.Name)]
     return sorted(
         {*declared, *(name for function in constructors_of(person) for name in assigned_attributes(function))}
     )
@@ -216,9 +202,7 @@ def is_self_attribute(node: ast.AST) -> bool:
 
 
 def is_late(target: ast.expr) -> bool:
-    return (
-        isinstance(target, ast.Attribute) and target.attr.startswith("on_") and not is_self_attribute(target)
-    )
+    return isinstance(target, ast.Attribute) and target.attr.startswith("on_") and not is_self_attribute(target)
 
 
 def arguments_of(function: ast.FunctionDef) -> Iterator[ast.expr]:

@@ -55,17 +55,13 @@ def test_the_index_lists_every_page() -> None:
 
 def test_the_map_names_every_folder() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    folders = [
-        p.name for p in (ROOT / "src" / "herenow").iterdir() if p.is_dir() and not p.name.startswith("__")
-    ]
+    folders = [p.name for p in (ROOT / "src" / "herenow").iterdir() if p.is_dir() and not p.name.startswith("__")]
     assert not [folder for folder in folders if f"`{folder}/`" not in text]
 
 
 def test_everything_that_may_fail_names_tests_that_exist() -> None:
     page = (ROOT / "docs" / "what-survives-what.md").read_text(encoding="utf-8")
-    rows = [
-        line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| what fails")
-    ]
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| what fails")]
     assert len(rows) > 20
     for row in rows:
         assert re.search(r"`tests/\S+::\w+`", row), f"names no test: {row}"

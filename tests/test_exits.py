@@ -89,9 +89,7 @@ def raw_views(source):
     for node in ast.walk(source):
         if isinstance(node, ast.ImportFrom) and node.module == "herenow.core.model":
             yield from (alias.name for alias in node.names if alias.name in RAW_VIEWS)
-        elif (
-            isinstance(node, ast.Attribute) and node.attr in RAW_VIEWS and ast.unparse(node.value) == "model"
-        ):
+        elif isinstance(node, ast.Attribute) and node.attr in RAW_VIEWS and ast.unparse(node.value) == "model":
             yield node.attr
 
 

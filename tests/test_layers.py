@@ -179,11 +179,7 @@ def test_every_row_of_the_layers_imports_only_rows_below_it():
 
 def test_every_row_of_the_tables_names_something_that_exists():
     names = [*LAYERS, *WALLED]
-    names += [
-        f"{package}.{name}".removeprefix("herenow.")
-        for package, face in FACES.items()
-        for name in face.split()
-    ]
+    names += [f"{package}.{name}".removeprefix("herenow.") for package, face in FACES.items() for name in face.split()]
     assert_none(name for name in names if f"herenow.{name}" not in modules())
 
 
@@ -269,9 +265,7 @@ def test_the_rule_of_the_composition_finds_an_import(imported):
     assert not list(composition_imports([Edge("herenow.cli.reap", imported)]))
 
 
-@pytest.mark.parametrize(
-    "source", ["import time", "from os import path", "def f():\n    import asyncio.tasks"]
-)
+@pytest.mark.parametrize("source", ["import time", "from os import path", "def f():\n    import asyncio.tasks"])
 def test_the_rule_of_purity_finds_an_import(source):
     assert list(impure_imports({"herenow.core.status": list(ast.walk(ast.parse(source)))}))
 

@@ -61,9 +61,7 @@ def test_every_field_has_an_owner():
 
 
 def test_every_owner_writes_what_it_owns():
-    written = {
-        owner for path in MODULES for _, _, owner in writes(nodes(path)) if PEOPLE not in name_of(path)
-    }
+    written = {owner for path in MODULES for _, _, owner in writes(nodes(path)) if PEOPLE not in name_of(path)}
     assert written == {"record", "watchers", "held"}
 
 
@@ -83,9 +81,7 @@ def test_a_write_is_found(source, owner):
     assert [found for _, _, found in writes(list(ast.walk(ast.parse(source))))] == [owner]
 
 
-@pytest.mark.parametrize(
-    "source", ["x = person.record.dirty", "self.record = 1", "person.record.is_ours(record)"]
-)
+@pytest.mark.parametrize("source", ["x = person.record.dirty", "self.record = 1", "person.record.is_ours(record)"])
 def test_reading_is_no_write(source):
     assert not list(writes(list(ast.walk(ast.parse(source)))))
 

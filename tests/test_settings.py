@@ -145,9 +145,7 @@ def test_a_wrong_value_stops_with_the_setting_the_value_and_what_is_allowed(name
 
 
 def test_dead_after_leaves_room_for_a_lost_beat():
-    with pytest.raises(
-        ConfigurationError, match=r"dead_after = '59' .* at least twice beat_every, which is 30 s"
-    ):
+    with pytest.raises(ConfigurationError, match=r"dead_after = '59' .* at least twice beat_every, which is 30 s"):
         load({"dead_after": "59"})
     with pytest.raises(ConfigurationError, match=r"dead_after = 90.0 \(default\) .* which is 60 s"):
         load({"beat_every": "60"})
@@ -173,13 +171,9 @@ def test_loopback_needs_no_secret(host):
     assert load({"host": host}).secret is None
 
 
-@pytest.mark.parametrize(
-    "host", ["0.0.0.0", "::", "10.0.0.1", "presence.example.org", "localhost.example.org"]
-)
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "presence.example.org", "localhost.example.org"])
 def test_listening_for_strangers_needs_a_configured_secret(host):
-    with pytest.raises(
-        ConfigurationError, match=re.escape(f"host = {host!r}") + ".*needs a configured secret"
-    ):
+    with pytest.raises(ConfigurationError, match=re.escape(f"host = {host!r}") + ".*needs a configured secret"):
         load({"host": host})
     assert load({"host": host, "secret": SECRET}).host == host
 
@@ -210,9 +204,7 @@ def test_a_source_of_keys_that_makes_no_sense_is_refused(chosen, said):
 
 
 def test_keys_may_come_from_this_machine_without_tls_and_audiences_are_a_list():
-    settings = load(
-        {"jwks_url": "http://127.0.0.1:9/jwks", "jwt_audience": "a, b", "jwt_issuer": "https://i"}
-    )
+    settings = load({"jwks_url": "http://127.0.0.1:9/jwks", "jwt_audience": "a, b", "jwt_issuer": "https://i"})
     assert settings.jwks_url == "http://127.0.0.1:9/jwks"
     assert settings.jwt_audience == ("a", "b")
 
@@ -307,8 +299,7 @@ def test_an_unknown_variable_is_warned_about_with_the_nearest_name(monkeypatch):
     monkeypatch.setenv("HERENOW_ZZZZZZ", "1")
     near, far = load().warnings
     assert (
-        near
-        == "The variable HERENOW_BEAT_EVRY is not a setting and is ignored; the nearest one is HERENOW_BEAT_EVERY."
+        near == "The variable HERENOW_BEAT_EVRY is not a setting and is ignored; the nearest one is HERENOW_BEAT_EVERY."
     )
     assert far == "The variable HERENOW_ZZZZZZ is not a setting and is ignored."
 
@@ -373,9 +364,7 @@ def test_an_application_is_asked_with_a_signature(url):
     assert settings.edges_kept_here == frozenset()
 
 
-@pytest.mark.parametrize(
-    "url", ["http://app.example/x", "http://10.0.0.7:9000/", "http://localhost.example/"]
-)
+@pytest.mark.parametrize("url", ["http://app.example/x", "http://10.0.0.7:9000/", "http://localhost.example/"])
 def test_relations_cross_a_network_in_the_open_only_when_it_is_said_to_be_private(url):
     given = {"relations": url, "relations_secret": SECRET}
     with pytest.raises(ConfigurationError, match="use https://, or set relations_network to private"):

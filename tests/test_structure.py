@@ -63,9 +63,9 @@ def test_a_callback_that_is_set_on_another_object_is_late(source, late):
 
 
 def test_attributes_are_what_a_constructor_sets_on_itself():
-    function = parsed(
-        "def __init__(self):\n    self.a, self.b = 1, 2\n    self.c: int = 3\n    other.d = self.e"
-    ).body[0]
+    function = parsed("def __init__(self):\n    self.a, self.b = 1, 2\n    self.c: int = 3\n    other.d = self.e").body[
+        0
+    ]
     assert sorted(structure.assigned_attributes(function)) == ["a", "b", "c"]
 
 

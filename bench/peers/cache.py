@@ -62,9 +62,7 @@ def install_python() -> None:
 
 def python_version(package: str) -> str:
     found = [
-        line.split("==")[1].split()[0]
-        for line in PINS.read_text().splitlines()
-        if line.startswith(package + "==")
+        line.split("==")[1].split()[0] for line in PINS.read_text().splitlines() if line.startswith(package + "==")
     ]
     return f"{package} {found[0]}"
 
@@ -116,9 +114,7 @@ def centrifugo_missing() -> str | None:
 
 
 def install_centrifugo() -> str:
-    required = next(
-        line for line in (MODULE / "go.mod").read_text().splitlines() if line.startswith("require")
-    )
+    required = next(line for line in (MODULE / "go.mod").read_text().splitlines() if line.startswith("require"))
     _, module, version = required.split()
     if centrifugo_missing():
         if shutil.which("go") is None:

@@ -75,9 +75,7 @@ class Nchan(Peer):
         "fan-out": "nothing is decided or stored; the change is a POST of the finished frame",
         "arrive": "no token is checked, and nobody is told how things stand",
     }
-    cannot: ClassVar[dict[str, str]] = {
-        "lookup": "has no question about several people, nor whether one is there"
-    }
+    cannot: ClassVar[dict[str, str]] = {"lookup": "has no question about several people, nor whether one is there"}
 
     def missing(self) -> str | None:
         return cache.nginx_missing()

@@ -153,9 +153,7 @@ class _Talk(Talk):
         clients = crowd.join(self.handshake(user) for user, _ in people)
         spoken = [self.openings(user) for user, _ in people]
         for number, answers in enumerate((2, 1, 2, 1)):
-            crowd.ask(
-                ((client, frames[number]) for client, frames in zip(clients, spoken, strict=True)), answers
-            )
+            crowd.ask(((client, frames[number]) for client, frames in zip(clients, spoken, strict=True)), answers)
         self._appear(crowd, clients, people)
         return clients
 

@@ -17,9 +17,7 @@ class Starlette(Peer):
         "Starlette and websockets on uvicorn (uvloop, httptools), one process: stamps beats in a dictionary, loops over "
         "a set of sockets for a change; no away, no grace, no rules who may look, and nothing beyond the one process"
     )
-    differs: ClassVar[dict[str, str]] = {
-        "lookup": "reads Redis by redis-py, whose CPU is not counted against it"
-    }
+    differs: ClassVar[dict[str, str]] = {"lookup": "reads Redis by redis-py, whose CPU is not counted against it"}
 
     def missing(self) -> str | None:
         return cache.python_missing()

@@ -213,9 +213,7 @@ def beside(scenario: str, peers: Sequence[Peer], effort: Effort) -> Result:
     return result
 
 
-def _in_turn(
-    scenario: str, sides: dict[str, Serve], effort: Effort, notes: list[str]
-) -> dict[str, list[Measured]]:
+def _in_turn(scenario: str, sides: dict[str, Serve], effort: Effort, notes: list[str]) -> dict[str, list[Measured]]:
     measured: dict[str, list[Measured]] = {side: [] for side in sides}
     for _ in range(effort.repeats):
         for side, serve in sides.items():
@@ -236,9 +234,7 @@ def _figures(measured: dict[str, list[Measured]]) -> Iterator[Figure]:
         if side == US:
             continue
         for name, values in _by_figure(all_of_it).items():
-            same = ours.get(name) or next(
-                iter(ours.values())
-            )  # the first way of ours is the one to compare with
+            same = ours.get(name) or next(iter(ours.values()))  # the first way of ours is the one to compare with
             yield Figure(f"{name}: {side}", UNIT, same, values, at_least=AIMS.get((name, side)))
 
 

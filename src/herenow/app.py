@@ -80,9 +80,7 @@ async def _reap(settings: Settings, reaping: Reaping) -> None:
     ledger = open_ledger(settings.ledger)
     await ledger.open()
     try:
-        node = Node(
-            make_context(engine_of(settings), ledger, replace(node_settings(settings), reaping=reaping))
-        )
+        node = Node(make_context(engine_of(settings), ledger, replace(node_settings(settings), reaping=reaping)))
         await node.start(agreed_terms(settings, ledger.id, secret))
         _say(reaper_announcement(settings, reaping.shards))
         await stop.wait()
@@ -143,9 +141,7 @@ async def running(
     """A node that serves on this listener; leaving drains it."""
     secret = resolve_secret(settings) if settings.accepts_secret else None
     if demo and secret is None:
-        raise ConfigurationError(
-            "--demo signs tokens of its own: configure a secret beside the JWKS to use it."
-        )
+        raise ConfigurationError("--demo signs tokens of its own: configure a secret beside the JWKS to use it.")
     ledger = open_ledger(settings.ledger)
     await ledger.open()
     try:

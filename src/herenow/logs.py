@@ -36,9 +36,7 @@ class PlainLines:
     def __init__(self, console: structlog.dev.ConsoleRenderer) -> None:
         self._console = console
 
-    def __call__(
-        self, logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict
-    ) -> str:
+    def __call__(self, logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict) -> str:
         if not (event.keys() >= _ALWAYS and event.keys().isdisjoint(_MORE)):
             return self._console(logger, name, event)
         at, level, what = event.pop("timestamp"), event.pop("level"), event.pop("event")

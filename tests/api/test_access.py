@@ -39,9 +39,7 @@ def operations(keep=lambda _: True):
 
 
 def path_of(operation):
-    return operation.path.format(user="zoe", a="yan", b="zoe", room="r", device="d") + QUERIES.get(
-        operation.path, ""
-    )
+    return operation.path.format(user="zoe", a="yan", b="zoe", room="r", device="d") + QUERIES.get(operation.path, "")
 
 
 async def send(world, operation, *, by, **what):
@@ -104,9 +102,7 @@ async def starting():
 
 def unsigned(claims):
     parts = ({"alg": "none", "typ": "JWT"}, claims)
-    return (
-        ".".join(base64.urlsafe_b64encode(json.dumps(p).encode()).rstrip(b"=").decode() for p in parts) + "."
-    )
+    return ".".join(base64.urlsafe_b64encode(json.dumps(p).encode()).rstrip(b"=").decode() for p in parts) + "."
 
 
 CLAIMS = {"sub": "ana", "exp": NOW / 1000 + 60}
@@ -178,9 +174,7 @@ async def test_head_answers_as_get_does(world, operation):
     assert head.headers["content-type"] == got.headers["content-type"]
 
 
-@pytest.mark.parametrize(
-    "path", ["/nope", "/api", "/api/v1", "/api/v2/presence", "/api/v1/presence/a/b", "//", "/"]
-)
+@pytest.mark.parametrize("path", ["/nope", "/api", "/api/v1", "/api/v2/presence", "/api/v1/presence/a/b", "//", "/"])
 async def test_there_is_nothing_elsewhere(world, path):
     problem(await world.get(path, by="ana"), 404, "not_found")
     problem(await world.delete(path), 404, "not_found")
@@ -262,6 +256,4 @@ async def test_what_is_no_id_is_refused_in_every_path(world, operation):
     for name in operation.path_names:
         ids = dict.fromkeys(operation.path_names, "fine") | {"b": "other", name: "a%20b"}
         answer = await world.call(operation.method, operation.path.format(**ids), by=SERVICE)
-        assert "'a b'" in problem(
-            answer, 400, "invalid_id" if name in ("room", "device") else "invalid_user_id"
-        )
+        assert "'a b'" in problem(answer, 400, "invalid_id" if name in ("room", "device") else "invalid_user_id")

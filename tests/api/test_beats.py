@@ -68,9 +68,7 @@ async def test_a_device_with_a_websocket_keeps_that_session(world):
 
 async def test_a_device_of_another_user_is_ones_own_device_of_that_name(world):
     await world.connect("owner", "shared")
-    await world.post(
-        "/api/v1/presence/heartbeat", {"device_id": "shared", "activity_type": "idle"}, by="other"
-    )
+    await world.post("/api/v1/presence/heartbeat", {"device_id": "shared", "activity_type": "idle"}, by="other")
     assert await status_of(world, "owner") == "online"
     assert await status_of(world, "other") == "away"
 

@@ -32,9 +32,7 @@ async def test_a_service_reads_anybodys_list_and_a_user_only_their_own(world):
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
 async def test_nobody_blocks_themselves(world, method):
-    detail = problem(
-        await world.call(method, "/api/v1/blocks/me-myself", by="me-myself"), 400, "blocking_oneself"
-    )
+    detail = problem(await world.call(method, "/api/v1/blocks/me-myself", by="me-myself"), 400, "blocking_oneself")
     assert "themselves" in detail
     assert await blocked(world, "me-myself") == []
 

@@ -29,9 +29,7 @@ async def test_every_route_is_in_the_document_and_the_other_way_round():
             if method != "HEAD"
         }
         described = (await world.get("/openapi.json")).json()
-        assert routes == {
-            (path, method.upper()) for path, methods in described["paths"].items() for method in methods
-        }
+        assert routes == {(path, method.upper()) for path, methods in described["paths"].items() for method in methods}
 
 
 def test_every_code_is_of_the_public_table_and_of_rest():
@@ -50,9 +48,7 @@ def test_every_code_of_rest_is_used_or_not_yet():
 
 
 def test_operations_have_names_of_their_own(described):
-    names = [
-        operation["operationId"] for methods in described["paths"].values() for operation in methods.values()
-    ]
+    names = [operation["operationId"] for methods in described["paths"].values() for operation in methods.values()]
     assert len(set(names)) == len(names)
 
 

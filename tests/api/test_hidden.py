@@ -51,9 +51,7 @@ async def test_and_still_does_whatever_it_does_while_hidden(twins):
     hiding, leaving = twins
     await hiding.connect("target", "phone")
     hiding.hands.advance(3)
-    await hiding.post(
-        "/api/v1/presence/heartbeat", {"device_id": "x", "activity_type": "active"}, by="target"
-    )
+    await hiding.post("/api/v1/presence/heartbeat", {"device_id": "x", "activity_type": "active"}, by="target")
     await hiding.put("/api/v1/presence/status", {"text": "secret"}, by="target")
     await hiding.delete("/api/v1/presence/devices/phone", by="target")
     leaving.hands.advance(3)

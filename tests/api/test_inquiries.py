@@ -116,9 +116,7 @@ async def test_with_a_viewer_it_lists_whom_they_see_so():
         assert (await walk(world, "&viewer=bob"))[0] == [("ana", "online")]
 
 
-@pytest.mark.parametrize(
-    "query", ["status=offline", "status=", "cursor=x", "cursor=%00", "cursor=MDp6eno", "limit=x"]
-)
+@pytest.mark.parametrize("query", ["status=offline", "status=", "cursor=x", "cursor=%00", "cursor=MDp6eno", "limit=x"])
 async def test_a_listing_that_makes_no_sense_is_refused(world, query):
     await world.connect("somebody")
     problem(await world.get(f"/api/v1/users?{query}", by=SERVICE), 400, "bad_shape")

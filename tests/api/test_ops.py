@@ -75,9 +75,7 @@ async def test_a_peer_on_this_machine_may_read_numbers(world, path, peer):
     assert (await get(world, path, peer)).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "peer", ["203.0.113.7", "10.0.0.1", "::2", "::ffff:10.0.0.1", "fe80::1%lo", "localhost", ""]
-)
+@pytest.mark.parametrize("peer", ["203.0.113.7", "10.0.0.1", "::2", "::ffff:10.0.0.1", "fe80::1%lo", "localhost", ""])
 async def test_a_peer_elsewhere_may_not(world, path, peer):
     problem(await get(world, path, peer), 401, "token_missing")
 
@@ -105,9 +103,7 @@ async def test_one_here_calls_this_machine_by_its_own_name(world, path, host):
     assert (await get(world, path, "127.0.0.1", {"host": host})).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "host", ["rebound.example:8080", "127.0.0.1.evil.example", "localhost.evil", "[", ""]
-)
+@pytest.mark.parametrize("host", ["rebound.example:8080", "127.0.0.1.evil.example", "localhost.evil", "[", ""])
 async def test_a_page_whose_name_was_made_to_lead_here_may_not(world, path, host):
     problem(await get(world, path, "127.0.0.1", {"host": host}), 401, "token_missing")
 

@@ -128,9 +128,7 @@ async def test_integers_are_ids_and_other_things_are_not(world):
     for bad, named in ((True, "true"), (1.5, "1.5"), (None, "null"), ([], "an array"), ({}, "an object")):
         answer = await world.post("/api/v1/presence/query", {"user_ids": ["a", bad]}, by="ana")
         assert named in problem(answer, 400, "invalid_user_id")
-    huge = await world.call(
-        "POST", "/api/v1/presence/query", by="ana", content=b'{"user_ids": [' + b"9" * 4000 + b"]}"
-    )
+    huge = await world.call("POST", "/api/v1/presence/query", by="ana", content=b'{"user_ids": [' + b"9" * 4000 + b"]}")
     assert "many digits" in problem(huge, 400, "invalid_user_id")
 
 
@@ -269,9 +267,7 @@ async def test_a_limit_is_a_number_in_its_range(world, limit, code):
 async def test_the_limits_are_the_operators(world):
     async with serving(max_bulk=3) as small:
         assert (await small.get("/api/v1/presence?user_ids=a,b,c", by="ana")).status_code == 200
-        assert "3" in problem(
-            await small.get("/api/v1/presence?user_ids=a,b,c,d", by="ana"), 400, "too_many_ids"
-        )
+        assert "3" in problem(await small.get("/api/v1/presence?user_ids=a,b,c,d", by="ana"), 400, "too_many_ids")
         assert (await small.get("/api/v1/presence/leaderboard", by="ana")).status_code == 200
         problem(await small.get("/api/v1/presence/leaderboard?limit=4", by="ana"), 400, "out_of_range")
 

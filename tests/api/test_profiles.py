@@ -27,9 +27,7 @@ async def test_a_public_profile_needs_no_token_and_may_be_kept_for_a_while(world
     answer = await profile(world, "celebrity")
     assert (answer.status_code, answer.json()["status"]) == (200, "online")
     assert answer.headers["cache-control"] == "public, max-age=30"
-    again = await world.get(
-        "/api/v1/public/celebrity", headers={"if-none-match": f'"other", {answer.headers["etag"]}'}
-    )
+    again = await world.get("/api/v1/public/celebrity", headers={"if-none-match": f'"other", {answer.headers["etag"]}'})
     assert (again.status_code, again.content) == (304, b"")
     assert again.headers["etag"] == answer.headers["etag"]
     await world.put("/api/v1/presence/mode", {"mode": "busy"}, by="celebrity")

@@ -102,9 +102,7 @@ async def test_a_body_in_chunks_is_read(world):
 
 async def test_a_very_long_address_names_the_post(world):
     async with listening(world.app) as port:
-        [(status, _, body)] = await exchange(
-            port, request(world, "GET", "/api/v1/presence?user_ids=" + "a," * 50_000)
-        )
+        [(status, _, body)] = await exchange(port, request(world, "GET", "/api/v1/presence?user_ids=" + "a," * 50_000))
     assert (status, json.loads(body)["code"]) == (414, "uri_too_long")
 
 

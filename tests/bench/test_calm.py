@@ -61,9 +61,7 @@ def test_too_few_in_calm_have_no_percentile_of_their_own():
 def test_the_aim_stands_at_the_reads_in_calm():
     done = Reads(Times([3.0] * ENOUGH + [50.0] * 9, [3.0] * ENOUGH), Times([3.0], []))
     aimed = [figure for figure in figures([done], "a million") if figure.aim]
-    assert [(figure.name, figure.met) for figure in aimed] == [
-        ("1000 of a million read together, p99 in calm", True)
-    ]
+    assert [(figure.name, figure.met) for figure in aimed] == [("1000 of a million read together, p99 in calm", True)]
 
 
 async def test_reads_and_computing_take_turns():

@@ -82,9 +82,7 @@ def _pretended(monkeypatch, tmp_path):
     monkeypatch.setattr("bench.__main__.RESULTS", tmp_path)
     for name in SCENARIOS:
         figures = [Figure("f", "u", [0.5], [1.0])]
-        monkeypatch.setitem(
-            SCENARIOS, name, lambda _effort, name=name, figures=figures: Result(name, figures)
-        )
+        monkeypatch.setitem(SCENARIOS, name, lambda _effort, name=name, figures=figures: Result(name, figures))
 
 
 @pytest.mark.usefixtures("_pretended")
@@ -102,9 +100,7 @@ def test_a_quick_run_of_everything_has_the_peers_that_install_quickly(monkeypatc
     asked = []
 
     def pretend(scenario, peers, _effort):
-        asked.append(
-            (scenario, "starlette" in [p.name for p in peers], "centrifugo" in [p.name for p in peers])
-        )
+        asked.append((scenario, "starlette" in [p.name for p in peers], "centrifugo" in [p.name for p in peers]))
         return Result(f"{scenario}-peers")
 
     monkeypatch.setattr("bench.__main__.beside", pretend)

@@ -120,9 +120,7 @@ class Tab:
 
     async def choose(self, mode: str) -> None:
         await self.at(f"#modes [data-mode={mode}]").click()
-        await expect(self.at(f"#modes [data-mode={mode}]")).to_have_attribute(
-            "aria-checked", "true", timeout=MS
-        )
+        await expect(self.at(f"#modes [data-mode={mode}]")).to_have_attribute("aria-checked", "true", timeout=MS)
 
     async def talk_to(self, user: str) -> None:
         await self.row(user).click()

@@ -54,9 +54,7 @@ async def test_at_home_it_just_works_and_what_happens_is_seen_and_drawn(operator
     bo = await (await come("bo")).tab()
     await ana.sees("bo", "online")
     await expect(page.locator("#connections")).to_have_text(str(before + 2), timeout=MS)
-    await expect(page.locator("#chart-connections-legend")).to_contain_text(
-        f"connections {before + 2}", timeout=MS
-    )
+    await expect(page.locator("#chart-connections-legend")).to_contain_text(f"connections {before + 2}", timeout=MS)
     drawn = await page.locator("#chart-connections canvas").screenshot()
     for mode in ("busy", "auto", "away", "auto"):
         await bo.choose(mode)

@@ -104,9 +104,7 @@ async def test_more_dots_than_the_server_lets_one_watch_are_unknown_not_offline(
     # Who has not been answered yet is unknown, too.
     await page.wait_for_function("here.get('user-4999').denied === 'too_many_subscriptions'")
     # When there is room again, those who did not fit are asked for, once.
-    await page.evaluate(
-        "for (const dot of [...document.querySelectorAll('green-dot')].slice(0, 50)) dot.remove()"
-    )
+    await page.evaluate("for (const dot of [...document.querySelectorAll('green-dot')].slice(0, 50)) dot.remove()")
     await shows(page, {"online": 50, "offline": 450, "unknown": 4_450})
     assert len(sent) < 40
     assert await page.evaluate("failures") == []

@@ -89,9 +89,7 @@ async def test_a_back_end_that_gives_no_token_is_asked_again_until_it_does(come)
 async def test_a_clock_that_is_wrong_by_a_day_changes_nothing(come, hours):
     ana = await (await come("ana")).tab()
     person = await come("bo")
-    await person.context.add_init_script(
-        f"const now = Date.now; Date.now = () => now() + {hours} * 3_600_000;"
-    )
+    await person.context.add_init_script(f"const now = Date.now; Date.now = () => now() + {hours} * 3_600_000;")
     bo = await person.tab()
     await bo.is_connected()
     await bo.sees("ana", "online")

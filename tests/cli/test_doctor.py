@@ -60,9 +60,7 @@ def test_an_empty_ledger_file_is_an_advice(herenow):
     assert "herenow migrate brings it up to date" in result.stdout
 
 
-@pytest.mark.parametrize(
-    "spoil", [lambda path: path.mkdir(), lambda path: path.write_bytes(b"no database" * 99)]
-)
+@pytest.mark.parametrize("spoil", [lambda path: path.mkdir(), lambda path: path.write_bytes(b"no database" * 99)])
 def test_a_ledger_that_is_no_database_is_a_problem(herenow, spoil):
     spoil(Path("herenow.db"))
     result = herenow("doctor")

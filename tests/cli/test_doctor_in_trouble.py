@@ -60,9 +60,7 @@ async def doctor(**settings):
 def found(text, weight, subject):
     """The sentences of that weight about that subject."""
     return [
-        line[9 + 14 :].strip()
-        for line in text.splitlines()
-        if line.startswith(weight) and line[8:].startswith(subject)
+        line[9 + 14 :].strip() for line in text.splitlines() if line.startswith(weight) and line[8:].startswith(subject)
     ]
 
 
@@ -314,9 +312,7 @@ async def test_what_a_node_suffers_from_is_said_with_what_to_do(valkey, tmp_path
     try:
         valkey.client.config_set("maxmemory", 1)
         await _until(server, lambda troubles: "engine" in troubles)
-        code, text = await doctor(
-            engine=valkey.url, node_lease=3, port=port, ledger=f"sqlite:///{server.ledger}"
-        )
+        code, text = await doctor(engine=valkey.url, node_lease=3, port=port, ledger=f"sqlite:///{server.ledger}")
     finally:
         valkey.client.config_set("maxmemory", 0)
         await server.kill()
@@ -331,9 +327,7 @@ async def test_what_a_node_suffers_from_is_said_with_what_to_do(valkey, tmp_path
 
 
 @pytest.mark.parametrize("how", ["frozen", "killed", "read-only"])
-async def test_a_ledger_in_trouble_is_said_by_the_doctor_and_by_the_node(
-    fragile_postgres, fragile_url, tmp_path, how
-):
+async def test_a_ledger_in_trouble_is_said_by_the_doctor_and_by_the_node(fragile_postgres, fragile_url, tmp_path, how):
     server = await Server(tmp_path, {"ledger": fragile_url}).start()
     settings = {"ledger": fragile_url, "port": int(server.url.rpartition(":")[2])}
     name = fragile_url.rpartition("/")[2]

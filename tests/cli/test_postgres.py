@@ -124,9 +124,7 @@ def test_doctor_says_what_a_node_would_stumble_over(herenow, postgres_server, da
         assert advice in words(result)
 
 
-def test_doctor_knows_whether_a_database_is_the_ledger_of_the_nodes_on_a_store(
-    herenow, postgres_server, database
-):
+def test_doctor_knows_whether_a_database_is_the_ledger_of_the_nodes_on_a_store(herenow, postgres_server, database):
     settings = load({"ledger": database}, None)
     [finding] = agreement(settings, {"ledger": "theirs"})
     assert "cli_" in finding.sentence

@@ -121,9 +121,7 @@ async def test_a_wrong_token_is_one_sentence_and_exit_code_2(server, given, said
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "wrong", ["ftp://127.0.0.1", "http://", "", "http://127.0.0.1:x", "http://127.0.0.1:0"]
-)
+@pytest.mark.parametrize("wrong", ["ftp://127.0.0.1", "http://", "", "http://127.0.0.1:x", "http://127.0.0.1:0"])
 async def test_a_wrong_address_is_exit_code_2(wrong):
     code, _, err = await top(wrong, "--once")
     assert code == 2

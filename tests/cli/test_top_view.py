@@ -156,6 +156,4 @@ def test_a_token_is_given_made_or_not_needed(tmp_path, monkeypatch):
 
 
 def test_large_numbers_can_be_read():
-    assert "1\u202f234\u202f567 connections" in "\n".join(
-        said(NodeAnswer("http://a:1", stats(connections=1_234_567)))
-    )
+    assert "1\u202f234\u202f567 connections" in "\n".join(said(NodeAnswer("http://a:1", stats(connections=1_234_567))))

@@ -281,9 +281,7 @@ def test_help_shows_what_a_caller_gets():
 
 
 def test_a_minted_token_is_what_the_server_takes():
-    claims = verify(
-        mint(SECRET, 42, service=True, ttl=timedelta(hours=2)), SECRET, now=time.time(), max_ttl=86_400
-    )
+    claims = verify(mint(SECRET, 42, service=True, ttl=timedelta(hours=2)), SECRET, now=time.time(), max_ttl=86_400)
     assert (claims.user, claims.is_service) == ("42", True)
     with pytest.raises(ProtocolError):
         mint(SECRET, "no id")
@@ -291,7 +289,5 @@ def test_a_minted_token_is_what_the_server_takes():
 
 def test_importing_the_client_loads_nothing_of_the_server():
     code = "import sys, herenow.client; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"starlette", "uvicorn", "sqlalchemy", "picows", "alembic", "pydantic", "click"} & set(loaded)

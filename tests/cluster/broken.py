@@ -18,9 +18,7 @@ def forgets_what_it_holds(node):
     def forgetful(person):
         held = person.held
         if person.record.stored is not None:
-            person.held = tuple(
-                [session for session in held if session.asserted or session.lost_at is not None]
-            )
+            person.held = tuple([session for session in held if session.asserted or session.lost_at is not None])
         try:
             return decide(person)
         finally:
@@ -146,9 +144,7 @@ def shows_the_hidden(node):
     """Everybody who may see something sees the truth."""
     hub = node.delivery.hub
     channel = hub._channel
-    hub._channel = lambda person, sight: channel(
-        person, ViewScope.TRUTH if sight is ViewScope.FULL else sight
-    )
+    hub._channel = lambda person, sight: channel(person, ViewScope.TRUTH if sight is ViewScope.FULL else sight)
 
 
 def asserts_what_was_signed_out(node):

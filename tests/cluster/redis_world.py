@@ -112,9 +112,7 @@ class RedisStore:
         return dict(zip(keys, pipeline.execute(), strict=True))
 
     def restore(self, shard, snapshot):
-        pipeline = self._server.client.pipeline(
-            transaction=True
-        )  # a replica takes over at once, or not at all
+        pipeline = self._server.client.pipeline(transaction=True)  # a replica takes over at once, or not at all
         pipeline.delete(*self._keys(shard), "nothing")
         for key, dumped in snapshot.items():
             pipeline.restore(key, 0, dumped)

@@ -244,9 +244,7 @@ class Schedule:
             if what < 0.45:
                 mode = rng.choice([Mode.AUTO, Mode.AUTO, Mode.BUSY, Mode.AWAY, Mode.INVISIBLE])
                 self.checker.asks_mode(user, mode)
-                if await self._try(
-                    node, node.node.sessions.set_mode(user, mode, None), f"{user} {mode.word}"
-                ):
+                if await self._try(node, node.node.sessions.set_mode(user, mode, None), f"{user} {mode.word}"):
                     self.checker.has_mode(user, mode)
             elif what < 0.85:
                 number += 1
@@ -311,9 +309,7 @@ class Schedule:
     async def _calls_fail(self, rng, fault):
         node = rng.choice([*NODES, None])
         calls = () if rng.random() < 0.4 else (rng.choice(CALLS),)
-        await self._rule(
-            rng, Rule(fault, probability=rng.choice([0.1, 0.3, 0.6]), node=node, calls=calls, limit=0.5)
-        )
+        await self._rule(rng, Rule(fault, probability=rng.choice([0.1, 0.3, 0.6]), node=node, calls=calls, limit=0.5))
 
     async def _cut_off(self, rng):
         seconds = rng.choice([2.0, 5.0, 9.0, 20.0])

@@ -16,9 +16,7 @@ async def world():
         world = World()
         yield world
         await world.close()
-    assert not [
-        line for line in logs if line["event"] in ("task.died", "decide.failed") or line.get("exc_info")
-    ]
+    assert not [line for line in logs if line["event"] in ("task.died", "decide.failed") or line.get("exc_info")]
 
 
 async def test_e2_of_a_killed_nodes_users_only_those_who_do_not_return_are_shown_offline(world):
@@ -93,9 +91,7 @@ async def test_e9_a_store_that_refuses_writes_disconnects_nobody(world):
     await bob.connect(n2)
     await bob.watch("ana")
     await world.sleep(5)
-    with world.faults.during(
-        Rule(Fault.UNAVAILABLE, calls=("commit", "renew", "saved", "offer", "join", "jump"))
-    ):
+    with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("commit", "renew", "saved", "offer", "join", "jump"))):
         ana.rest()
         cy = world.client("cy")
         await cy.connect(n1)

@@ -104,9 +104,7 @@ def test_the_same_seed_is_the_same_story():
     assert stories[0] == stories[1]
 
 
-@pytest.mark.parametrize(
-    ("broken", "faults", "finds"), BROKEN, ids=[broken.__name__ for broken, _, _ in BROKEN]
-)
+@pytest.mark.parametrize(("broken", "faults", "finds"), BROKEN, ids=[broken.__name__ for broken, _, _ in BROKEN])
 async def test_a_broken_node_is_found_out(broken, faults, finds):
     """The checker can fail: each of these nodes makes one mistake."""
     for seed in range(40):  # most show in the first; a gap that nobody minds is seen in one story of eight

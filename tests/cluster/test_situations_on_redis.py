@@ -110,6 +110,4 @@ def play(store, scene):
 
     with capture_logs() as logs, closing(PatientLoop()) as loop:
         loop.run_until_complete(tell())
-    assert not [
-        line for line in logs if line["event"] in ("task.died", "decide.failed") or line.get("exc_info")
-    ]
+    assert not [line for line in logs if line["event"] in ("task.died", "decide.failed") or line.get("exc_info")]

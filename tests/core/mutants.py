@@ -349,9 +349,7 @@ def main() -> None:
 
 
 def _fork(pytest, each: Mutant, folder: Path) -> int:
-    shutil.copytree(
-        SOURCE / "core", folder / "herenow" / "core", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    shutil.copytree(SOURCE / "core", folder / "herenow" / "core", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(SOURCE / "__init__.py", folder / "herenow")
     if each.fragment:
         [sound] = places(each.fragment)

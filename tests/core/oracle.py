@@ -88,11 +88,7 @@ class Oracle:
         """Everything that is due now; a loss may end at once where there is no grace."""
         for _ in range(2):
             for key, visit in list(self.visits.items()):
-                if (
-                    visit.lost is None
-                    and visit.evidence is not None
-                    and self.now >= visit.evidence + self.dead_after
-                ):
+                if visit.lost is None and visit.evidence is not None and self.now >= visit.evidence + self.dead_after:
                     self._lose(key, visit.evidence)
                 elif visit.lost is not None and self.now >= visit.lost + self.grace:
                     del self.visits[key]
@@ -123,11 +119,7 @@ class Oracle:
     ) -> None:
         """`was`: the holder's earlier epoch, if it is the same socket."""
         same = [v for (d, _), v in self.visits.items() if d == device]
-        if (
-            self.online_delay
-            and not self._live()
-            and (self.status == "offline" or self.arriving_until is not None)
-        ):
+        if self.online_delay and not self._live() and (self.status == "offline" or self.arriving_until is not None):
             self.arriving_until = self.now + self.online_delay
         visit = Visit(committed=self.now, acted=max(acted, since), said_idle=idle_at is not None)
         if same:

@@ -149,9 +149,7 @@ def test_a_late_close_never_touches_the_session_elsewhere(script, shown):
 
 def test_what_was_done_through_the_old_node_is_not_forgotten():
     """The new node inherited what the record knew then; the old one knows better, and says so when it closes."""
-    story = Story().play(
-        "connect d1, 30s, connect d1 on n2, 10s, quietly act d1 on n1, 5s, drop d1 on n1, 5m-6s"
-    )
+    story = Story().play("connect d1, 30s, connect d1 on n2, 10s, quietly act d1 on n1, 5s, drop d1 on n1, 5m-6s")
     story.saw("online").play("1s").saw("away")
     assert story.since == 40 * S
 

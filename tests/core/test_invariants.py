@@ -204,9 +204,7 @@ class World(RuleBasedStateMachine):
         for line in lines:
             if self.story.now >= signed_out.get(line.device, 0) + REMEMBER_SIGN_OUT:
                 idle_at = line.idle_at if line.idle else None
-                self.oracle.joined(
-                    line.device, node.epoch, line.since, acted=line.active_at, idle_at=idle_at, was=was
-                )
+                self.oracle.joined(line.device, node.epoch, line.since, acted=line.active_at, idle_at=idle_at, was=was)
         self.oracle.happen()
 
     # --- What must hold --------------------------------------------------------------------------------------------

@@ -58,9 +58,7 @@ def test_last_seen_is_null_beside_any_other_status(script):
     "script",
     {
         "an old socket is found dead": ("connect d1, 1s, vanish d1, 10s, connect d2, 10s, bye d2, 5m",),
-        "a killed node's renewal": (
-            "connect d1 on n2, 1s, kill n2, 10s, connect d2, 10s, bye d2, retire, 5m",
-        ),
+        "a killed node's renewal": ("connect d1 on n2, 1s, kill n2, 10s, connect d2, 10s, bye d2, retire, 5m",),
         "hidden and shown": ("connect d1, mode invisible, 10s, mode auto, 11s, bye d1, 5m",),
     },
 )
@@ -87,8 +85,7 @@ CUT = "connect d1 on n2, cut n2, 10s, "
             "connect d2, " + CUT + "retire, bye d2, 10s, leaves d1 on n2, 1m, returns n2",
         ),
         "who hid before": (
-            "connect d1 on n2, mode invisible, mode auto, cut n2, 10s, retire, 10s, leaves d1 on n2, "
-            "1m, returns n2",
+            "connect d1 on n2, mode invisible, mode auto, cut n2, 10s, retire, 10s, leaves d1 on n2, 1m, returns n2",
         ),
     },
 )

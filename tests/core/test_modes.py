@@ -51,9 +51,7 @@ def test_modes(script, shown):
 
 
 def test_a_mode_ends_at_its_time_also_when_found_late():
-    story = (
-        Story().play("connect d1, mode busy for 4m, asleep 4m, asleep 10s, look").saw("online busy online")
-    )
+    story = Story().play("connect d1, mode busy for 4m, asleep 4m, asleep 10s, look").saw("online busy online")
     assert story.since == 4 * M
 
 
@@ -67,9 +65,7 @@ def test_a_mode_ends_at_its_time_also_when_found_late():
         "D7 a new text": ("text tea for 1m, text more-tea, 1m", "auto", "more-tea"),
     },
 )
-@pytest.mark.parametrize(
-    "before", ["", "connect d1,", "connect d1, drop d1,"], ids=["offline", "here", "in grace"]
-)
+@pytest.mark.parametrize("before", ["", "connect d1,", "connect d1, drop d1,"], ids=["offline", "here", "in grace"])
 def test_mode_and_text_do_not_touch_each_other(before, script, mode, text):
     story = Story().play(before + script)
     assert story.record.mode.word == mode

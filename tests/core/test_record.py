@@ -58,11 +58,7 @@ presences = st.builds(
 
 def field(tag: int, content: bytes) -> bytes:
     length = len(content)
-    return (
-        bytes((tag,))
-        + (bytes((length,)) if length < 128 else bytes((length & 127 | 128, length >> 7)))
-        + content
-    )
+    return bytes((tag,)) + (bytes((length,)) if length < 128 else bytes((length & 127 | 128, length >> 7))) + content
 
 
 @given(presences)

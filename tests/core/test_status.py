@@ -129,9 +129,7 @@ def test_a_status_is_a_function_of_the_record():
     """Who settles it, and how often, makes no difference."""
     one, other = Story(), Story()
     one.play("connect d1, connect d2 on n2, idle d2 on n2, 3m, drop d1, 10s")
-    other.play(
-        "connect d1, connect d2 on n2, idle d2 on n2, 1m, look, 1m, look, 1m, drop d1, look, 10s, look"
-    )
+    other.play("connect d1, connect d2 on n2, idle d2 on n2, 1m, look, 1m, look, 1m, drop d1, look, 10s, look")
     assert one.view == other.view
 
 

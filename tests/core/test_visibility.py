@@ -249,9 +249,7 @@ def test_a_block_takes_away_and_adds_nothing(facts, presence):
     unblocked = replace(facts, block=None)
     block = Block(last_seen_when_blocked(presence, unblocked, T0 + 60 * M))
     hidden = seen(presence, judge(replace(facts, block=block)).scope, TODAY)
-    gone = altered(
-        presence, sessions=(), status=Status.OFFLINE, since=None, custom=None, platforms=frozenset()
-    )
+    gone = altered(presence, sessions=(), status=Status.OFFLINE, since=None, custom=None, platforms=frozenset())
     gone = altered(gone, last_seen=last_seen_if_gone(presence, T0 + 60 * M))
     assert hidden == seen(gone, judge(unblocked).scope, TODAY)
 
@@ -262,9 +260,7 @@ def test_nobody_takes_away_and_adds_nothing(facts, presence):
     facts = replace(facts, block=None, target=shown)
     gone_at = last_seen_if_gone(presence, T0 + 60 * M)
     hiding = edited(shown, PreferencesEdit(Visibility.NOBODY), T0 + 60 * M, gone_at)
-    gone = altered(
-        presence, sessions=(), status=Status.OFFLINE, since=None, custom=None, platforms=frozenset()
-    )
+    gone = altered(presence, sessions=(), status=Status.OFFLINE, since=None, custom=None, platforms=frozenset())
     gone = altered(gone, last_seen=gone_at)
     hidden = seen(presence, judge(replace(facts, target=hiding)).scope, TODAY)
     assert hidden == seen(gone, judge(facts).scope, TODAY)

@@ -93,9 +93,7 @@ async def tabs(browser: Browser) -> AsyncIterator[Tabs]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def reader(
-    follow: Callable[..., Reader], tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Reader]:
+async def reader(follow: Callable[..., Reader], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Reader]:
     """Somebody who has a running server, where nobody is offline by accident, and a back end's token in the terminal."""
     reader = follow(8000, 9000, HERENOW_SECRET=SECRET, SERVICE=token("backend", "service"))
     settings = {

@@ -62,16 +62,12 @@ def begin(reader: Reader, **files: str) -> None:
 
 
 async def migrate(reader: Reader) -> None:
-    await reader.terminal().run(
-        "python manage.py makemigrations -v 0 presence && python manage.py migrate -v 0"
-    )
+    await reader.terminal().run("python manage.py makemigrations -v 0 presence && python manage.py migrate -v 0")
 
 
 async def shell(reader: Reader, code: str) -> str:
     """What somebody's own code does, or an administrator."""
-    reader.save(
-        "act.py", "import django\ndjango.setup()\nfrom django.contrib.auth.models import User\n" + code
-    )
+    reader.save("act.py", "import django\ndjango.setup()\nfrom django.contrib.auth.models import User\n" + code)
     terminal = reader.terminal()
     terminal.environment["DJANGO_SETTINGS_MODULE"] = "settings"
     return await terminal.run("python act.py")

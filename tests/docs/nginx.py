@@ -37,11 +37,7 @@ http {{
 
 def program() -> str:
     for found in (shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"), str(UNPACKED)):
-        if (
-            found
-            and Path(found).exists()
-            and subprocess.run([found, "-v"], capture_output=True).returncode == 0
-        ):
+        if found and Path(found).exists() and subprocess.run([found, "-v"], capture_output=True).returncode == 0:
             return found
     if os.environ.get("CI") == "true":
         pytest.fail("nginx is not there")

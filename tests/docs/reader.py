@@ -49,11 +49,7 @@ class Reader:
         self._terminals: list[Terminal] = []
         programs = Path(sys.executable).parent
         self.environment = {
-            **{
-                name: value
-                for name, value in os.environ.items()
-                if not name.startswith(("HERENOW_", "PYTHON"))
-            },
+            **{name: value for name, value in os.environ.items() if not name.startswith(("HERENOW_", "PYTHON"))},
             "PATH": f"{programs}:{os.environ['PATH']}",
             "PYTHONUNBUFFERED": "1",
             **SHORT,

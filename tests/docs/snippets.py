@@ -82,9 +82,7 @@ class Snippets(Mapping[str, Block]):
         assert not self._unread, f"named by @runs, but not run: {sorted(self._unread)}"
 
 
-def runs(
-    page: str, *names: str
-) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., Awaitable[None]]]:
+def runs(page: str, *names: str) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., Awaitable[None]]]:
     """The test gets `snippets`; without names, all blocks of the page."""
     chosen = names or tuple(block.name for block in blocks(page) if block.name)
     covered.update((page, name) for name in chosen)

@@ -54,9 +54,7 @@ async def test_a_page_of_django_gets_its_tokens_from_a_view(project, tabs, snipp
     take(reader, snippets, "presence/signing_out.py", "presence/apps.py")
     reader.save("templates/authors.html", django_project.AUTHORS % snippets["dot"])
     await django_project.migrate(reader)
-    made = await django_project.shell(
-        reader, "print(*(User.objects.create_user(name).pk for name in ('ana', 'bo')))"
-    )
+    made = await django_project.shell(reader, "print(*(User.objects.create_user(name).pk for name in ('ana', 'bo')))")
     ana, bo = map(int, made.split())
     await reader.server.befriend(str(ana), str(bo))
     await runserver(reader)
@@ -179,9 +177,7 @@ async def test_a_page_comes_with_what_its_reader_may_see(project, tabs, snippets
         "urlpatterns = [path('team', team.team), path('presence-token', views.presence_token)]\n",
     )
     await django_project.migrate(reader)
-    await django_project.shell(
-        reader, "for name in ('ana', 'bo', 'chen', 'dara'): User.objects.create_user(name)"
-    )
+    await django_project.shell(reader, "for name in ('ana', 'bo', 'chen', 'dara'): User.objects.create_user(name)")
     server: Server = reader.server
     await server.befriend("1", "2", "3")
     for beating in ("2", "3", "4"):

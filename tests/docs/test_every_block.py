@@ -24,9 +24,7 @@ NOT_FOLLOWED = {
 
 def pages() -> list[str]:
     found = [ROOT / "README.md", ROOT / "clients" / "js" / "README.md"]
-    found += [
-        page for page in (ROOT / "docs").rglob("*.md") if page.parent.name not in ("decisions", "reference")
-    ]
+    found += [page for page in (ROOT / "docs").rglob("*.md") if page.parent.name not in ("decisions", "reference")]
     names = (str(page.relative_to(ROOT)) for page in found)
     return sorted(name for name in names if name not in NOT_FOLLOWED)
 

@@ -54,9 +54,7 @@ async def test_a_page_with_everything_but_react(reader, site, tabs, snippets):
     site.files["/"] = f'<!doctype html>{modules(reader)}{notes}<script type="module">{script}</script>'
     page = await tabs.show(site, "me")
     await page.wait_for_function("painted.length >= 2")
-    await page.wait_for_function(
-        "here.me.get()?.mode === 'auto' && here.me.get().custom?.text === 'In a meeting'"
-    )
+    await page.wait_for_function("here.me.get()?.mode === 'auto' && here.me.get().custom?.text === 'In a meeting'")
     value = await page.evaluate("here.get('ana')")
     shown = re.sub(r"\{[^{}]*\}", "", snippets["value"].strip()[1:-1])
     needed = set(re.findall(r"(\w+):", shown))

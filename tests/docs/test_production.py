@@ -147,9 +147,7 @@ async def test_the_whole_check_list_on_one_machine(machine, tabs, browser, snipp
 
 def service(reader: Reader, secret: str) -> httpx2.AsyncClient:
     token = mint(secret, "ops", service=True)
-    return httpx2.AsyncClient(
-        base_url=reader.url(8000) + "/api/v1", headers={"authorization": f"Bearer {token}"}
-    )
+    return httpx2.AsyncClient(base_url=reader.url(8000) + "/api/v1", headers={"authorization": f"Bearer {token}"})
 
 
 def verify(unit: Path) -> None:

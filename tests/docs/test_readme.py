@@ -35,9 +35,7 @@ async def test_the_page_of_the_readme(reader, tabs, snippets):
     names = {"secret": SECRET, "user_id": "ana"}
     await asyncio.to_thread(exec, reader.here(snippets["server"]), names)
     assert names["token"]
-    page = await tabs.put(
-        reader, snippets["page"].replace("console.log(", "(globalThis.said ??= []).push("), "ana"
-    )
+    page = await tabs.put(reader, snippets["page"].replace("console.log(", "(globalThis.said ??= []).push("), "ana")
     await expect(page.locator("green-dot")).to_have_attribute("status", "offline", timeout=MS)
     await reader.server.rest("POST", "/presence/heartbeat", "bo", service=False, device_id="phone")
     await expect(page.locator("green-dot")).to_have_attribute("status", "online", timeout=MS)

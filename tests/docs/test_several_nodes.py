@@ -79,9 +79,7 @@ async def test_a_proxy_in_front_of_two_nodes_of_which_one_goes(follow, store, tm
         whole = re.sub(r".*ssl_certificate.*\n", "", whole)
         reader.places = PLACES
         (reader.folder / "var/log/nginx").mkdir(parents=True)
-        async with nginx(
-            reader.folder, from_production("nginx.conf"), reader.here(whole), f"127.0.0.1:{port}"
-        ):
+        async with nginx(reader.folder, from_production("nginx.conf"), reader.here(whole), f"127.0.0.1:{port}"):
             proxied = nodes[0]
             first, proxied.url = proxied.url, f"http://127.0.0.1:{port}"
             await proxied.befriend("ana", "bo")

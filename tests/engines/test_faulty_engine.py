@@ -369,10 +369,7 @@ async def test_a_rule_holds_for_the_calls_and_the_shard_it_names(n1, faults):
 
 async def outcomes_of(seed):
     store = MemoryStore(4)
-    plan = [
-        Rule(fault, probability=0.2)
-        for fault in (Fault.EXECUTED, Fault.LATE, Fault.UNAVAILABLE, Fault.ROLLBACK)
-    ]
+    plan = [Rule(fault, probability=0.2) for fault in (Fault.EXECUTED, Fault.LATE, Fault.UNAVAILABLE, Fault.ROLLBACK)]
     faults = Faults(seed, plan, store=store)
     engine = FaultyEngine(MemoryEngine(store), faults)
     node, user = await joined(MemoryEngine(store)), user_of(engine, 0)

@@ -88,9 +88,7 @@ async def test_a_write_to_a_server_that_stands_still_has_an_unknown_outcome_and_
     assert await stored(engine, user) == record(2)
 
 
-async def test_what_was_sent_before_the_server_stood_still_runs_when_it_wakes_unless_it_is_barred(
-    server, engine
-):
+async def test_what_was_sent_before_the_server_stood_still_runs_when_it_wakes_unless_it_is_barred(server, engine):
     """The late execution is real, and the fence is what stops it."""
     node, user = await joined(engine), user_of(engine, 0)
     await node.commit()  # now the server knows the script
@@ -116,9 +114,7 @@ async def test_a_waiting_tail_says_that_it_hears_nothing(server, engine):
     assert await sooner_or_later(lambda: engine.tail(heads, 0)) == []
 
 
-async def test_while_a_server_is_away_a_thousand_callers_are_a_few_attempts_to_reach_it(
-    server, engine, monkeypatch
-):
+async def test_while_a_server_is_away_a_thousand_callers_are_a_few_attempts_to_reach_it(server, engine, monkeypatch):
     attempts = []
 
     async def counted(address, login):
@@ -310,9 +306,7 @@ async def test_a_sentinel_that_vanished_without_a_word_is_listened_to_again(grou
     vanishing = group.sentinels[0]
 
     def listening():
-        return {
-            each["id"] for each in vanishing.client.client_list(_type="pubsub") if each["name"] == "herenow"
-        }
+        return {each["id"] for each in vanishing.client.client_list(_type="pubsub") if each["name"] == "herenow"}
 
     async with opened(group.url):
         await asyncio.to_thread(wait_for, listening, "nobody listens")

@@ -47,9 +47,7 @@ async def test_a_shard_that_was_settled_again_can_be_told_from_one_that_always_w
         await engine.close()
 
 
-@pytest.mark.parametrize(
-    "users", [[], ["ana"], ["ana", "böb", "x" * 64, "y" * 65, "ana", *map(str, range(300))]]
-)
+@pytest.mark.parametrize("users", [[], ["ana"], ["ana", "böb", "x" * 64, "y" * 65, "ana", *map(str, range(300))]])
 @pytest.mark.parametrize("namespace", ["herenow", "100%d"])
 @pytest.mark.parametrize("buckets", [1, 10, 11, 1000])
 def test_a_question_is_sent_as_the_library_would_pack_it(users, namespace, buckets):

@@ -207,19 +207,13 @@ async def test_buckets_stay_compact_whatever_lies_in_them(valkey_server):
     await engine.open(TERMS)
     node = await joined(engine)
     users = ["x" * 128, "y" * 65, *(f"user-{number:06d}" for number in range(48))]
-    await node.write(
-        *[Write(user, None, record(5, b"x" * 27), wake_at=300_000 + n) for n, user in enumerate(users)]
-    )
+    await node.write(*[Write(user, None, record(5, b"x" * 27), wake_at=300_000 + n) for n, user in enumerate(users)])
     await node.write(Write(users[3], record(5, b"x" * 27), record(6, b"long" * 50), wake_at=7))
     [bucket] = valkey_server.client.keys("{compact.0}:b:*")
     assert valkey_server.client.object("encoding", bucket) == b"listpack"
     assert await stored(engine, users[3]) == record(6, b"long" * 50)
-    await node.write(
-        Write(users[3], record(6, b"long" * 50), record(7)), Write(users[0], record(5, b"x" * 27), None)
-    )
-    assert valkey_server.client.hlen("{compact.0}:t") == 1, (
-        "what is short again, or gone, leaves no tail behind"
-    )
+    await node.write(Write(users[3], record(6, b"long" * 50), record(7)), Write(users[0], record(5, b"x" * 27), None))
+    assert valkey_server.client.hlen("{compact.0}:t") == 1, "what is short again, or gone, leaves no tail behind"
     await engine.close()
 
 

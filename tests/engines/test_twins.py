@@ -38,9 +38,7 @@ class Twins:
         return record(self.version, bytes(self.rng.choice((0, 20, 49, 50, 300))))
 
     def some_wake(self):
-        return self.rng.choice(
-            (None, None, self.rng.randint(1, 60), self.now + self.rng.randint(0, 99), 2**47)
-        )
+        return self.rng.choice((None, None, self.rng.randint(1, 60), self.now + self.rng.randint(0, 99), 2**47))
 
     def write(self):
         user = self.rng.choice(self.users)

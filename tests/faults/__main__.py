@@ -19,9 +19,7 @@ from tests.faults.stages import STAGES
 @click.option("--stage", "stages", multiple=True, type=click.Choice(list(STAGES)), help="Only there.")
 @click.option("--only", multiple=True, help="Only these misfortunes.")
 @click.option("--story", is_flag=True, help="Tell it also where nothing was wrong.")
-def main(
-    minutes: float, seed: int | None, stages: tuple[str, ...], only: tuple[str, ...], *, story: bool
-) -> None:
+def main(minutes: float, seed: int | None, stages: tuple[str, ...], only: tuple[str, ...], *, story: bool) -> None:
     seed = random.randrange(1_000_000) if seed is None else seed
     wrong = False
     for stage in stages or STAGES:

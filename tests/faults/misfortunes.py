@@ -75,9 +75,7 @@ async def freeze_node_briefly(lab: Lab, dice: Random) -> None:
 
 @needs("processes")
 async def freeze_node_for_longer_than_its_lease(lab: Lab, dice: Random) -> None:
-    await lab.until(
-        lab.is_settled
-    )  # in a store that was just emptied there is no lease of it to be found dead
+    await lab.until(lab.is_settled)  # in a store that was just emptied there is no lease of it to be found dead
     member = lab.somebody(dice)
     epochs = (await member.metrics())["herenow_epochs_total"]
     with lab.trouble("freeze node", member, cuts=True, stops=True):
@@ -205,9 +203,7 @@ async def cut_off_briefly(lab: Lab, dice: Random) -> None:
 @needs("proxies")
 async def cut_off_for_longer_than_lease_and_grace(lab: Lab, dice: Random) -> None:
     seconds = (lab.fleet.lease * 2 + lab.fleet.timings.grace) / 1000
-    await _on_the_way(
-        lab, dice, "cut off for longer than lease and grace", seconds, lambda way: way.cut(), "refused"
-    )
+    await _on_the_way(lab, dice, "cut off for longer than lease and grace", seconds, lambda way: way.cut(), "refused")
 
 
 @needs("proxies")

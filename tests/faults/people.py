@@ -177,9 +177,7 @@ class Client:
 class People:
     """Actors, each with dice of its own."""
 
-    def __init__(
-        self, fleet: Fleet, checker: Checker, seed: int, users: list[str], viewers: list[str]
-    ) -> None:
+    def __init__(self, fleet: Fleet, checker: Checker, seed: int, users: list[str], viewers: list[str]) -> None:
         self.fleet = fleet
         self.checker = checker
         self.seed = seed
@@ -246,9 +244,7 @@ class People:
             await asyncio.sleep(dice.expovariate(1 / patience))
 
     async def _move(self, client: Client, dice: Random) -> None:
-        action = dice.choices(
-            ("act", "type", "close", "vanish", "bye", "reload", "move"), (8, 3, 2, 2, 1, 2, 2)
-        )[0]
+        action = dice.choices(("act", "type", "close", "vanish", "bye", "reload", "move"), (8, 3, 2, 2, 1, 2, 2))[0]
         self.note(f"{client.user} {client.device} {action}")
         if action == "act":
             await client.say("presence.active")

@@ -24,9 +24,7 @@ async def on_one_server(folder: Path, seed: int) -> AsyncIterator[Lab]:
         try:
             await fleet.start()
             offers = ["processes", "nodes", "proxies", "store", "sqlite"]
-            lab = Lab(
-                fleet, seed, [*offers, "store clock"] if binary else offers, store=store, store_clock=clock
-            )
+            lab = Lab(fleet, seed, [*offers, "store clock"] if binary else offers, store=store, store_clock=clock)
             if binary is None:
                 lab.left_out["step the stores clock"] = "there is no C compiler here for the server's clock"
             yield lab

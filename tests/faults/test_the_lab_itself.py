@@ -261,9 +261,7 @@ async def test_a_wrong_last_seen_is_found_when_it_is_shown_and_in_the_ledger(sto
         ("closed", "n2", 0.1, False),
     ],
 )
-async def test_who_came_back_has_left_all_the_same_unless_it_is_the_same_session(
-    story, how, where, after, right
-):
+async def test_who_came_back_has_left_all_the_same_unless_it_is_the_same_session(story, how, where, after, right):
     before = story.now - 60_000
     story.leaves(how)
     story.passes(after)

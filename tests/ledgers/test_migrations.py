@@ -85,9 +85,7 @@ async def test_a_newer_schema_is_refused_and_left_alone(path):
         connection.commit()
     before = definitions(path)
     ledger = SqliteLedger(path)
-    with pytest.raises(
-        ConfigurationError, match=rf"schema '9999'.*none newer than '{NEWEST}'.*or a newer one\."
-    ):
+    with pytest.raises(ConfigurationError, match=rf"schema '9999'.*none newer than '{NEWEST}'.*or a newer one\."):
         await ledger.open()
     with pytest.raises(ConfigurationError):
         await ledger.migrate()

@@ -36,9 +36,7 @@ async def test_no_path_is_a_ledger_in_memory(url, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "url", ["mysql://root:hunter2@db/presence", "herenow.db", "", "sqlite:herenow.db", "://"]
-)
+@pytest.mark.parametrize("url", ["mysql://root:hunter2@db/presence", "herenow.db", "", "sqlite:herenow.db", "://"])
 def test_an_unknown_scheme_is_refused_with_the_known_ones_and_without_secrets(url):
     with pytest.raises(ConfigurationError, match="allowed is sqlite://") as refusal:
         open_ledger(url)

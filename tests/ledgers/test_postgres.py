@@ -47,9 +47,7 @@ class Held:
         self._ending = asyncio.ensure_future(ledger._write(held))
 
     async def there(self):
-        await asyncio.wait(
-            {self._ending, asyncio.ensure_future(self._is_there.wait())}, return_when="FIRST_COMPLETED"
-        )
+        await asyncio.wait({self._ending, asyncio.ensure_future(self._is_there.wait())}, return_when="FIRST_COMPLETED")
         return self
 
     async def go_on(self):
@@ -391,9 +389,7 @@ async def test_nothing_is_looked_up_by_scanning_a_table(ledger):
 
 
 def explained(connection, statement, parameters):
-    connection.exec_driver_sql(
-        "SET LOCAL enable_seqscan = off"
-    )  # the tables are empty: reading them whole is cheaper
+    connection.exec_driver_sql("SET LOCAL enable_seqscan = off")  # the tables are empty: reading them whole is cheaper
     return "\n".join(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())
 
 

@@ -76,9 +76,7 @@ async def test_a_password_with_special_characters_is_written_by_their_numbers(gu
 
 async def test_a_wrong_password_is_a_sentence_that_does_not_repeat_it(guarded):
     sentence = await refused(guarded.replace("p%40ss%2Fword", "hunter2"))
-    assert re.match(
-        r"The ledger postgresql://guarded@127\.0\.0\.1:\d+/ledger_\d+ refused the password", sentence
-    )
+    assert re.match(r"The ledger postgresql://guarded@127\.0\.0\.1:\d+/ledger_\d+ refused the password", sentence)
 
 
 async def test_a_missing_password_is_a_sentence(guarded, monkeypatch, tmp_path):
@@ -161,9 +159,7 @@ async def test_without_the_right_to_create_a_schema_nothing_is_begun(server, cle
     url = await server.make_database("not_mine")
     ledger = open_postgres(server.url("not_mine", clerk))
     for verb in (ledger.open, ledger.migrate):
-        with pytest.raises(
-            ConfigurationError, match=r"enough rights: docs/ledger\.md says.*permission denied"
-        ):
+        with pytest.raises(ConfigurationError, match=r"enough rights: docs/ledger\.md says.*permission denied"):
             await verb()
     assert await open_postgres(url).schema() == (None, (await open_postgres(url).schema())[1])
     await server.drop_database("not_mine")
@@ -297,9 +293,7 @@ async def test_a_standby_is_refused_and_the_primary_beside_it_taken(fragile, fra
     assert "is a standby in recovery, which cannot be written: name the primary" in sentence
 
 
-async def test_after_a_failover_that_lost_something_everything_is_to_be_read_again(
-    fragile, fragile_database, standby
-):
+async def test_after_a_failover_that_lost_something_everything_is_to_be_read_again(fragile, fragile_database, standby):
     """The ids of changes go on below what a reader has read: it would miss the next ones."""
     ledger = open_postgres(both(standby, fragile, fragile_database))
     await ledger.open()
@@ -419,9 +413,7 @@ async def test_a_frozen_server_is_given_up_and_comes_back_by_itself(fragile, fra
     await ledger.close()
 
 
-async def test_while_a_server_does_not_answer_one_asks_and_the_others_are_told_at_once(
-    fragile, fragile_database
-):
+async def test_while_a_server_does_not_answer_one_asks_and_the_others_are_told_at_once(fragile, fragile_database):
     ledger = impatient(fragile_database)
     await ledger.open()
     connector, attempts = ledger._connector._connect, 0
@@ -459,9 +451,7 @@ async def test_a_frozen_server_does_not_keep_anybody_from_closing(fragile, fragi
             await asking
 
 
-async def test_a_server_that_freezes_under_who_looks_at_it_is_given_up(
-    fragile, fragile_database, monkeypatch
-):
+async def test_a_server_that_freezes_under_who_looks_at_it_is_given_up(fragile, fragile_database, monkeypatch):
     """As `herenow doctor` and `herenow migrate` do first."""
     monkeypatch.setattr(postgres, "LOOK", 0.3)
 
@@ -522,9 +512,7 @@ async def test_what_may_take_minutes_is_not_ended_like_a_slow_statement(server, 
     await ledger.close()
 
 
-async def test_a_node_that_froze_in_a_transaction_does_not_stop_the_others_for_long(
-    server, database, monkeypatch
-):
+async def test_a_node_that_froze_in_a_transaction_does_not_stop_the_others_for_long(server, database, monkeypatch):
     """It holds the turn of those who change relations, and will never say that it is done."""
     monkeypatch.setitem(postgres.MILLISECONDS, "idle_in_transaction_session_timeout", 200)
     ledger, other = open_postgres(database), open_postgres(database)
@@ -620,9 +608,7 @@ class Proxy:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_line_cut_at_the_commit_is_an_unknown_outcome_and_repeating_it_is_harmless(
-    server, database, when
-):
+async def test_a_line_cut_at_the_commit_is_an_unknown_outcome_and_repeating_it_is_harmless(server, database, when):
     async with Proxy(server.port) as proxy:
         ledger = open_postgres(database.replace(str(server.port), str(proxy.port)))
         await ledger.open()
@@ -723,9 +709,7 @@ async def test_a_full_disk_is_unavailable_and_harms_nothing(fragile, small_disk)
 # --- kill -9
 
 
-async def test_kill_9_of_the_server_loses_nothing_acknowledged_and_leaves_nothing_half(
-    fragile, fragile_database
-):
+async def test_kill_9_of_the_server_loses_nothing_acknowledged_and_leaves_nothing_half(fragile, fragile_database):
     """In the middle of flushes, again and again."""
     ledger = open_postgres(fragile_database)
     await ledger.open()
@@ -737,9 +721,7 @@ async def test_kill_9_of_the_server_loses_nothing_acknowledged_and_leaves_nothin
             users = [f"user-{acknowledged}-{number}" for number in range(100)]
             try:
                 await ledger.save_last_seen(dict.fromkeys(users, acknowledged))
-                await ledger.apply(
-                    [row for user in users for row in (follow("me", user), follow(user, "me"))]
-                )
+                await ledger.apply([row for user in users for row in (follow("me", user), follow(user, "me"))])
                 acknowledged += 1
             except (Unavailable, UnknownOutcome):
                 doubtful += 1

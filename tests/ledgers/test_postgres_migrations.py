@@ -52,9 +52,7 @@ async def test_migrations_lead_to_the_schema_of_the_code(ledger):
     assert await ledger._write(compare) == []
     assert len(await ledger._write(compare_after_a_loss)) == 1
     options = await ledger._read(
-        lambda c: c.exec_driver_sql(
-            "SELECT reloptions FROM pg_class WHERE relname = 'last_seen'"
-        ).scalar_one()
+        lambda c: c.exec_driver_sql("SELECT reloptions FROM pg_class WHERE relname = 'last_seen'").scalar_one()
     )
     assert options == ["fillfactor=80"]
 
@@ -106,9 +104,7 @@ async def test_an_older_schema_is_refused_until_it_is_migrated(server, empty):
     await at(ledger, "0001")
     await server.sql("INSERT INTO herenow.preferences VALUES ('ana', 60000)", "empty")
     before = await objects(server)
-    with pytest.raises(
-        ConfigurationError, match=rf"has schema '0001'.*needs '{NEWEST}': run herenow migrate"
-    ):
+    with pytest.raises(ConfigurationError, match=rf"has schema '0001'.*needs '{NEWEST}': run herenow migrate"):
         await ledger.open()
     assert await ledger.schema() == ("0001", NEWEST)
     assert await objects(server) == before
@@ -198,6 +194,4 @@ async def test_a_sentence_of_a_migration_is_one_line_without_the_password(server
     await at(ledger, "0002")
     with pytest.raises(ConfigurationError) as refusal:
         await ledger.open()
-    assert re.fullmatch(
-        r"The ledger postgresql://postgres@127\.0\.0\.1:\d+/empty has .*\.", str(refusal.value)
-    )
+    assert re.fullmatch(r"The ledger postgresql://postgres@127\.0\.0\.1:\d+/empty has .*\.", str(refusal.value))

@@ -212,9 +212,7 @@ async def test_nothing_is_looked_up_by_scanning_a_table(ledger, tmp_path):
     assert not [step for step in steps if step[0].startswith(tuple(f"SCAN {table}" for table in tables))]
 
 
-async def test_who_keeps_a_connection_sees_what_others_wrote_since_and_holds_up_no_checkpoint(
-    ledger, tmp_path
-):
+async def test_who_keeps_a_connection_sees_what_others_wrote_since_and_holds_up_no_checkpoint(ledger, tmp_path):
     other = SqliteLedger(tmp_path / "herenow.db")
     await other.open()
     for at in range(NOW, NOW + 20):  # more than there are threads that could have kept an old view

@@ -108,9 +108,7 @@ async def test_a_lock_that_is_given_back_in_time_is_waited_for(path):
     await ledger.open()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        writing = [
-            asyncio.ensure_future(ledger.save_last_seen({f"user-{number}": NOW})) for number in range(3)
-        ]
+        writing = [asyncio.ensure_future(ledger.save_last_seen({f"user-{number}": NOW})) for number in range(3)]
         await asyncio.sleep(0)
         other.execute("COMMIT")
     await asyncio.gather(*writing)

@@ -34,9 +34,7 @@ async def test_whatever_stands_between_people_is_found_as_by_four_questions(ledg
 
 async def test_who_has_more_contacts_than_are_walked_through_gets_each_that_was_asked_for(ledger):
     everybody = [f"user{number:05}" for number in range(WALK * WALK_FROM * 3)]
-    await ledger.apply(
-        [contact("ana", user, NOW + (n % 3) if n % 2 else None) for n, user in enumerate(everybody)]
-    )
+    await ledger.apply([contact("ana", user, NOW + (n % 3) if n % 2 else None) for n, user in enumerate(everybody)])
     for some in (everybody[-WALK_FROM:], everybody[::7], everybody, ["nobody", *everybody[:WALK_FROM]]):
         await compare(ledger, "ana", some, related=True, rooms=False)
 
@@ -62,9 +60,7 @@ async def fill(ledger, dice):
         seen = dice.choice([None, 1]), dice.choice([None, 2])
         await ledger.block(BlockRow(a, b, NOW, *seen))
     for user in dice.sample(PEOPLE, 20):
-        edit = PreferencesEdit(
-            visibility=dice.choice([None, *Visibility]), share_last_seen=dice.choice([None, False])
-        )
+        edit = PreferencesEdit(visibility=dice.choice([None, *Visibility]), share_last_seen=dice.choice([None, False]))
         await ledger.set_preferences(user, edit, NOW, dice.choice([None, 5]))
 
 

@@ -12,6 +12,4 @@ async def world():
         world = World()
         yield world
         await world.close()
-    assert not [
-        line for line in logs if line["event"] in ("task.died", "decide.failed") or line.get("exc_info")
-    ]
+    assert not [line for line in logs if line["event"] in ("task.died", "decide.failed") or line.get("exc_info")]

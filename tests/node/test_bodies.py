@@ -40,9 +40,7 @@ def test_whatever_was_asked_before_each_gets_its_own():
         assert kept.body(*each, stale=stale) == anew(*each, stale=stale)
 
 
-@pytest.mark.parametrize(
-    "sight", [ViewScope.FULL, ViewScope(Kind.SHOWN), ViewScope(Kind.FROZEN, last_seen=7)]
-)
+@pytest.mark.parametrize("sight", [ViewScope.FULL, ViewScope(Kind.SHOWN), ViewScope(Kind.FROZEN, last_seen=7)])
 def test_what_did_not_change_is_not_encoded_again(sight):
     kept = StatusCache()
     first = kept.body("ana", sight, HERE, DAY, stale=False)

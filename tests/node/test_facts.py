@@ -18,9 +18,7 @@ relations = st.builds(
     contact=st.booleans(),
     contact_until=st.sampled_from([None, NOW - 1, NOW, NOW + 1]),
 )
-blocks = st.one_of(
-    st.none(), st.builds(Block, st.sampled_from([None, 5, 6]), st.sampled_from([None, 10, 11]))
-)
+blocks = st.one_of(st.none(), st.builds(Block, st.sampled_from([None, 5, 6]), st.sampled_from([None, 10, 11])))
 preferences = st.builds(
     Preferences,
     visibility=st.sampled_from(Visibility),
@@ -187,9 +185,7 @@ def test_what_stands_between_two_is_what_was_learned_last_and_not_forgotten_sinc
             expected = {target: remembered.ties.get((viewer, target)) for target in others}
             untied = [target for target, what in expected.items() if what is None]
             sights = [
-                None
-                if what is None
-                else judge(what.facts(pair_facts.UNDECIDED, pair_facts.UNDECIDED, NOW)).scope
+                None if what is None else judge(what.facts(pair_facts.UNDECIDED, pair_facts.UNDECIDED, NOW)).scope
                 for what in expected.values()
             ]
             assert known.untied(viewer, others) == untied
@@ -206,9 +202,7 @@ def test_what_stands_between_two_is_what_was_learned_last_and_not_forgotten_sinc
 
 def test_the_ids_of_those_who_are_watched_take_no_room_of_their_own():
     known = PairFacts()
-    known.learn_facts(
-        "bob", {"cem": pair_facts.CONTACTS, "ana": pair_facts.CONTACTS, "dora": pair_facts.FRIENDS}
-    )
+    known.learn_facts("bob", {"cem": pair_facts.CONTACTS, "ana": pair_facts.CONTACTS, "dora": pair_facts.FRIENDS})
     shared = known.among_ids("bob", ("ana", "cem"))
     assert shared == ("ana", "cem")
     assert shared is known.among_ids("bob", tuple(sorted({"ana", "cem"})))
@@ -220,9 +214,7 @@ def test_the_ids_of_those_who_are_watched_take_no_room_of_their_own():
 
 
 @given(
-    st.lists(
-        st.tuples(st.one_of(st.none(), relations), blocks, st.one_of(st.none(), preferences)), max_size=30
-    ),
+    st.lists(st.tuples(st.one_of(st.none(), relations), blocks, st.one_of(st.none(), preferences)), max_size=30),
     st.one_of(st.none(), preferences),
     st.sampled_from([1, 3, 512]),
 )

@@ -181,9 +181,7 @@ async def test_b7_ten_thousand_graces_in_one_second_delay_nobody_else():
     """In real time, because it is about work: who comes in between waits for a few of the ten thousand, not for all."""
     store = MemoryStore(16)
     await leave_behind(store, store.clock() + 500)
-    node = Node(
-        make_context(MemoryEngine(store), MemoryLedger(), NodeSettings(embedded=False, ledger_flush=60))
-    )
+    node = Node(make_context(MemoryEngine(store), MemoryLedger(), NodeSettings(embedded=False, ledger_flush=60)))
     await node.start({})
     told: list[bytes] = []
 
@@ -226,8 +224,6 @@ async def leave_behind(store, first):
         lost = ends - grace
         session = Session("d", "AAAAAAAA", since=lost, seen_at=lost, active_at=lost, lost_at=lost)
         presence = Presence(version=lost, sessions=(session,), status=Status.ONLINE, since=lost)
-        await engine.offer(
-            shard_of(user, 16), [Offer(user, lost, encode(presence), wake_at=ends, unsaved=True)]
-        )
+        await engine.offer(shard_of(user, 16), [Offer(user, lost, encode(presence), wake_at=ends, unsaved=True)])
     for shard in range(16):
         await engine.settle(shard, store.clock(), 0)

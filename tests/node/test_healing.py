@@ -72,15 +72,9 @@ async def test_leases_that_are_gone_too_are_put_back_and_what_was_held_under_the
     world.store.empty()
     commits = n1.node.context.metrics.commits + n2.node.context.metrics.commits
     await world.sleep(40)
-    assert (
-        world.store.leases.keys()
-        == before
-        == {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
-    )
+    assert world.store.leases.keys() == before == {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
     assert all(not lease.dead for lease in world.store.leases.values())
-    assert n1.node.context.metrics.commits + n2.node.context.metrics.commits == commits, (
-        "offers have done it all"
-    )
+    assert n1.node.context.metrics.commits + n2.node.context.metrics.commits == commits, "offers have done it all"
     assert bob.saw("ana") == far.saw("ana") == ["online"]
 
 

@@ -50,9 +50,7 @@ class Viewer:
             assert user in self.outbox.watching, f"{user} is not watched any more"
             assert self.has[user] != value, f"{user} was sent twice: {value}"
             channel = watched_by(self.outbox, self.people.get(user))
-            assert value == _body_value(channel.body), (
-                "it is what there is to see now, under the rules of now"
-            )
+            assert value == _body_value(channel.body), "it is what there is to see now, under the rules of now"
             self.has[user] = value
 
 
@@ -96,9 +94,7 @@ class Stage:
     def change(self):
         person = self.somebody()
         status = self.random.choice([Status.ONLINE, Status.AWAY, Status.OFFLINE])
-        person.record.presence = replace(
-            Presence(), status=status, since=None if status is Status.OFFLINE else START
-        )
+        person.record.presence = replace(Presence(), status=status, since=None if status is Status.OFFLINE else START)
         self.hub.publish(person)
 
     def doubt(self):
@@ -150,12 +146,8 @@ CROWDS = {
 
 
 @pytest.mark.parametrize("crowds", CROWDS.values(), ids=CROWDS)
-@pytest.mark.parametrize(
-    ("start", "many"), [(0, viewer_sets.MANY), (100, viewer_sets.MANY), (200, 1), (300, 2)]
-)
-async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_twice(
-    start, crowds, many, monkeypatch
-):
+@pytest.mark.parametrize(("start", "many"), [(0, viewer_sets.MANY), (100, viewer_sets.MANY), (200, 1), (300, 2)])
+async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_twice(start, crowds, many, monkeypatch):
     monkeypatch.setattr(viewer_sets, "MANY", many)
     monkeypatch.setattr(viewer_sets, "MOST", 2)
     frames = 0
@@ -246,9 +238,7 @@ async def test_one_who_was_told_at_once_hears_that_it_changed_back_and_one_who_r
         (ana, Status.AWAY),
         (ana, Status.OFFLINE),
     ):
-        person.record.presence = replace(
-            Presence(), status=status, since=None if status is Status.OFFLINE else START
-        )
+        person.record.presence = replace(Presence(), status=status, since=None if status is Status.OFFLINE else START)
         stage.hub.publish(person)
     await asyncio.sleep(0.1)
     assert (ready.frames, resting.frames) == (2, 1)
@@ -287,9 +277,7 @@ def acts(stage, person, *, active):
 
 
 def becomes(stage, person, status, since=START):
-    person.record.presence = replace(
-        Presence(), status=status, since=None if status is Status.OFFLINE else since
-    )
+    person.record.presence = replace(Presence(), status=status, since=None if status is Status.OFFLINE else since)
     stage.hub.publish(person)
 
 

@@ -118,9 +118,7 @@ async def test_e17_a_store_that_was_away_for_longer_than_the_lease_kills_nobody(
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.3])
-async def test_e5_who_is_cut_off_for_less_than_lease_and_grace_is_not_missed_whenever_that_begins(
-    world, phase
-):
+async def test_e5_who_is_cut_off_for_less_than_lease_and_grace_is_not_missed_whenever_that_begins(world, phase):
     """Also right before a renewal: the last one that others saw is a third of a lease old by then."""
     nodes = await world.start_all("n1", "n2", "n3")
     bob = await looks_on(world, "ana", nodes[0], nodes[1])

@@ -82,16 +82,12 @@ async def test_a5_two_reapers_at_once_yield_one_change(world):
     await far.watch("ana")
     ana.close()
     await world.sleep(40)
-    assert (
-        sum(node.node.context.metrics.changes for node in world.nodes.values()) == 3
-    )  # ana and bob came, ana went
+    assert sum(node.node.context.metrics.changes for node in world.nodes.values()) == 3  # ana and bob came, ana went
     assert [shown.status for shown in bob.shown["ana"]] == ["online", "offline"]
     assert [shown.status for shown in far.shown["ana"]] == ["online", "offline"]
 
 
-@pytest.mark.parametrize(
-    ("mode", "seen"), [(Mode.BUSY, "busy"), (Mode.AWAY, "away"), (Mode.INVISIBLE, "offline")]
-)
+@pytest.mark.parametrize(("mode", "seen"), [(Mode.BUSY, "busy"), (Mode.AWAY, "away"), (Mode.INVISIBLE, "offline")])
 async def test_a6_a_beat_changes_neither_mode_nor_view(world, mode, seen):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", mode, None)

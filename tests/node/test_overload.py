@@ -93,9 +93,7 @@ async def test_what_waited_comes_a_little_at_a_time(world, monkeypatch):
     for each in (ana, *others):
         each.rest()
     await world.sleep(0.1)
-    monkeypatch.setattr(
-        "herenow.node.delivery.hub.CATCH_UP", -1.0
-    )  # nothing takes time here: one in each turn
+    monkeypatch.setattr("herenow.node.delivery.hub.CATCH_UP", -1.0)  # nothing takes time here: one in each turn
     came = []
     for _ in range(16):
         await world.sleep(TURN)

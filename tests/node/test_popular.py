@@ -23,14 +23,10 @@ TURN = 0.05
 @pytest.fixture
 async def world():
     with capture_logs() as logs:
-        world = World(
-            settings=NodeSettings(embedded=False, crowds=FanoutLimits(pace_above=2, push_ceiling=5))
-        )
+        world = World(settings=NodeSettings(embedded=False, crowds=FanoutLimits(pace_above=2, push_ceiling=5)))
         yield world
         await world.close()
-    assert not [
-        line for line in logs if line["event"] in ("task.died", "decide.failed") or line.get("exc_info")
-    ]
+    assert not [line for line in logs if line["event"] in ("task.died", "decide.failed") or line.get("exc_info")]
 
 
 async def audience(world, *, idle=VIEWERS):

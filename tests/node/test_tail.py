@@ -96,9 +96,7 @@ async def test_where_one_shard_is_silent_the_others_are_as_fresh_as_ever(world):
     n1, n2, _, bob = await apart(world)
     shard = n1.node.context.people.find("ana").shard
     near = next(
-        name
-        for name in map("u{}".format, range(1_000))
-        if shard_of(name, n1.node.context.engine.shards) != shard
+        name for name in map("u{}".format, range(1_000)) if shard_of(name, n1.node.context.engine.shards) != shard
     )
     await world.befriend("bob", near)
     await world.client(near).connect(n1)

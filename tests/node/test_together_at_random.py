@@ -89,12 +89,7 @@ def at_rest(world, nodes, clients):
             yield ("ghost" if client.link is None else "missing", client.user, client.device)
     for node in nodes:
         for person in node.node.context.people:
-            if (
-                person.record.deciding
-                or person.record.dirty
-                or person.record.pending_edits
-                or person.record.committing
-            ):
+            if person.record.deciding or person.record.dirty or person.record.pending_edits or person.record.committing:
                 yield ("unfinished", person.user)
         if node.node.records.decider._dirty or len(node.node.records.decider._timeout):
             yield ("left over", node.name)

@@ -250,9 +250,7 @@ async def test_j7_a_deleted_user_is_gone_everywhere(world, through):
     await n1.run(n1.node.sessions.set_custom("ana", Custom("lunch")))
     await n1.run(n1.node.sessions.set_idle_after("ana", 60_000))
     await n1.run(
-        n1.node.viewing.apply_relations(
-            [RelationRow("room", "r", "ana"), RelationRow("contact", "ana", "bob")]
-        )
+        n1.node.viewing.apply_relations([RelationRow("room", "r", "ana"), RelationRow("contact", "ana", "bob")])
     )
     await world.sleep(3)
     at = world.now
@@ -449,9 +447,7 @@ async def test_a_beat_with_an_old_token_does_not_bring_the_user_back(world):
     with world.faults.during(Rule(Fault.MESSAGE_LOST), Rule(Fault.TAIL_SILENCE, node="n1")):
         await deleted(world, n2)
         with pytest.raises(ProtocolError, match="token_revoked"):
-            await n1.run(
-                n1.node.sessions.beat_by_rest("ana", "watch", Platform.OTHER, None, issued_at=issued)
-            )
+            await n1.run(n1.node.sessions.beat_by_rest("ana", "watch", Platform.OTHER, None, issued_at=issued))
     await world.sleep(150)
     nothing_is_left_of(world, "ana")
 

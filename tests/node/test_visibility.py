@@ -16,9 +16,7 @@ from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
-CONTACTS, EVERYONE, NOBODY = (
-    PreferencesEdit(v) for v in (Visibility.CONTACTS, Visibility.EVERYONE, Visibility.NOBODY)
-)
+CONTACTS, EVERYONE, NOBODY = (PreferencesEdit(v) for v in (Visibility.CONTACTS, Visibility.EVERYONE, Visibility.NOBODY))
 NO_TIMES = PreferencesEdit(share_last_seen=False)
 TIMES = PreferencesEdit(share_last_seen=True)
 

@@ -98,9 +98,7 @@ async def test_what_an_embedded_store_is_given_is_written_without_a_task_of_its_
     assert asyncio.all_tasks() == before
     assert await desk.write(None, record(2)) == Conflict(record(1))
     users = [user for user in (f"u{number}" for number in range(20)) if shard_of(user, 2) == 0]
-    assert await asyncio.gather(*(desk.write(None, record(1), user) for user in users)) == [Written()] * len(
-        users
-    )
+    assert await asyncio.gather(*(desk.write(None, record(1), user) for user in users)) == [Written()] * len(users)
     assert desk.row == desk.metrics.commits
     await desk.tasks.end()
 

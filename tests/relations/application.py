@@ -65,9 +65,7 @@ class Application:
                 return {"lists": [{"user": u, "contacts": self._contacts_of(u)} for u in question["users"]]}
             case "members":
                 rows = [(row["room"], row["user"]) for row in question["members"]]
-                return {
-                    "members": [{"room": r, "user": u, "member": (r, u) in self.members} for r, u in rows]
-                }
+                return {"members": [{"room": r, "user": u, "member": (r, u) in self.members} for r, u in rows]}
 
     def _pair(self, a, b):
         pair = (min(a, b), max(a, b))
@@ -88,8 +86,7 @@ class Application:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 headers = dict(
-                    line.lower().split(": ", 1) if ": " in line else (line, "")
-                    for line in head.split("\r\n")[1:]
+                    line.lower().split(": ", 1) if ": " in line else (line, "") for line in head.split("\r\n")[1:]
                 )
                 body = await reader.readexactly(int(headers["content-length"]))
                 if not genuine(headers, body):

@@ -159,9 +159,7 @@ async def test_few_requests_are_under_way_at_a_time(app, source):
         await app.honest(writer, question)
 
     app.behave = counting
-    await asyncio.gather(
-        *(source.between("ana", [f"{n}-{m}" for m in range(MOST_PAIRS)], NOW) for n in range(20))
-    )
+    await asyncio.gather(*(source.between("ana", [f"{n}-{m}" for m in range(MOST_PAIRS)], NOW) for n in range(20)))
     assert most == signed_client.AT_A_TIME
 
 

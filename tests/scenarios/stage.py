@@ -52,9 +52,7 @@ class Stage:
     async def watches(self, user, node, *targets):
         client = await self.comes(user, node)
         await client.say("presence.subscribe", target_user_ids=list(targets), id="watch")
-        await self.until(
-            lambda: {shown.user for shown in client.witness.all} == {*targets}, "no snapshot came"
-        )
+        await self.until(lambda: {shown.user for shown in client.witness.all} == {*targets}, "no snapshot came")
         return client
 
     async def until(self, true, why):
@@ -90,8 +88,7 @@ class Stage:
                 said = [(await member.counts()).users for member in self.fleet.up()]
                 await self.fleet.look()
                 stored = Counter(
-                    Status(public(presence).status).word
-                    for presence in self.fleet.everybody_stored().values()
+                    Status(public(presence).status).word for presence in self.fleet.everybody_stored().values()
                 )
                 del stored["offline"]
                 if all(each == stored for each in said):
@@ -100,9 +97,7 @@ class Stage:
 
     async def sees(self, viewer, user, status):
         notes = viewer.witness
-        await self.until(
-            lambda: notes.words(user)[-1:] == [status], f"{viewer.user} saw {notes.words(user)} of {user}"
-        )
+        await self.until(lambda: notes.words(user)[-1:] == [status], f"{viewer.user} saw {notes.words(user)} of {user}")
 
     async def settled(self):
         """Every node knows what the store holds, and none doubts it."""

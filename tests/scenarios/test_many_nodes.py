@@ -65,9 +65,7 @@ async def test_b1_who_moves_to_another_node_within_grace_is_not_seen_to_leave(st
     await stage.until_stored(lambda: stage.holds(ana, 0))
     await device.open(stage.fleet.members["n2"])
     await stage.until_stored(lambda: stage.holds(ana, 1))
-    await asyncio.sleep(
-        stage.fleet.timings.grace / 1000
-    )  # the end of a grace that was left would show by now
+    await asyncio.sleep(stage.fleet.timings.grace / 1000)  # the end of a grace that was left would show by now
     assert viewer.witness.all[before:] == []
 
 
@@ -284,9 +282,7 @@ async def test_e14_who_left_the_store_and_returns_is_seen_by_every_viewer(stage)
 
 
 @pytest.mark.parametrize("seconds", [0.3, 2.5], ids=["for a moment", "for longer than a node waits"])
-async def test_e15_e19_what_was_under_way_when_the_store_stood_still_leaves_no_ghost_and_no_double(
-    stage, seconds
-):
+async def test_e15_e19_what_was_under_way_when_the_store_stood_still_leaves_no_ghost_and_no_double(stage, seconds):
     """cy comes and goes while nothing is answered; dan is made busy. What was asked runs when the server wakes."""
     cy, dan, bob = await stage.cast("cy", "dan", "bob")
     viewer = await stage.watches(bob, "n2", cy, dan)
@@ -305,9 +301,7 @@ async def test_e15_e19_what_was_under_way_when_the_store_stood_still_leaves_no_g
     with suppress(httpx2.HTTPStatusError):
         await asked
     await stage.settled()
-    await stage.until_stored(
-        lambda: cy not in (stored := stage.fleet.everybody_stored()) or not stored[cy].sessions
-    )
+    await stage.until_stored(lambda: cy not in (stored := stage.fleet.everybody_stored()) or not stored[cy].sessions)
     await stage.counts_agree()
     told = [await member.answers(bob, [cy, dan]) for member in stage.fleet.up()]
     [(gone, there)] = {tuple(each.status for each in one) for one in told}

@@ -244,9 +244,7 @@ async def gone(processes):
 
 async def test_D4_where_nodes_do_not_reap_a_reaper_does_and_what_is_overdue_is_done_at_its_start(start):
     settings = {"grace": 1, "node_lease": 2, "beat_every": 2, "dead_after": 20}
-    node, reaper = await both(
-        start(reap="off", **settings), start("reap", "--poll-interval", "0.2", **settings)
-    )
+    node, reaper = await both(start(reap="off", **settings), start("reap", "--poll-interval", "0.2", **settings))
     async with node.client("bob") as bob:
         await bob.watch("ana")
         async with node.client("ana", "d") as ana:

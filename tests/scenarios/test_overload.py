@@ -35,9 +35,7 @@ BURN = "while True: pass"
 async def test_a_node_that_cannot_keep_up_gives_up_all_but_coming_and_going_and_catches_up(
     start_server,
 ) -> None:
-    server = await start_server(
-        relations="open", log_format="json", beat_every=30, dead_after=90, idle_after=600
-    )
+    server = await start_server(relations="open", log_format="json", beat_every=30, dead_after=90, idle_after=600)
     async with server.client("ana") as ana, server.client("bo") as bo, server.client("cem") as cem:
         await bo.watch("ana")
         await bo.watch("cem")
@@ -92,9 +90,7 @@ async def _come_and_go(bo: Client, cem: Client) -> None:
 async def _counted(server: Server) -> dict[str, float]:
     """What the node has given up since its start, by its own count."""
     async with httpx2.AsyncClient(base_url=server.url, timeout=PATIENCE) as http:
-        metrics = (
-            await http.get("/metrics", headers={"authorization": f"Bearer {token('ops', 'service')}"})
-        ).text
+        metrics = (await http.get("/metrics", headers={"authorization": f"Bearer {token('ops', 'service')}"})).text
     return {
         kind: float(times)
         for kind, times in re.findall(r'^herenow_given_up_total{kind="(\w+)"} (\S+)$', metrics, re.MULTILINE)

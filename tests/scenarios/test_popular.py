@@ -133,9 +133,7 @@ def _what_is_hidden_meanwhile_is_not_shown(crowd: Crowd, audience: Audience, sta
     audience.forget()
 
 
-def _on_demand_above_the_ceiling(
-    server: Server, crowd: Crowd, audience: Audience, star: int, users: list[str]
-) -> None:
+def _on_demand_above_the_ceiling(server: Server, crowd: Crowd, audience: Audience, star: int, users: list[str]) -> None:
     newcomers = crowd.join(map(handshake, users), frames_each=2)
     crowd.ask((client, subscription(["star"])) for client in newcomers)
     heard = audience.until(VIEWERS, delivery="poll")

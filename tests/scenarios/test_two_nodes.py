@@ -107,9 +107,7 @@ async def test_a_store_that_comes_back_empty_is_written_again_and_nobody_is_show
         await asyncio.to_thread(store.start)
         await bob.until(is_fresh, before)
         shown = [
-            frame["status"]
-            for frame in bob.frames[before:]
-            if frame.get("user_id") == "ana" and "status" in frame
+            frame["status"] for frame in bob.frames[before:] if frame.get("user_id") == "ana" and "status" in frame
         ]
         assert set(shown) == {"online"}, (bob.frames[before:], n1.told())
         assert (await n2.rest("GET", "/presence/ana"))["status"] == "online"

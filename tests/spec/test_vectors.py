@@ -74,9 +74,7 @@ def test_every_close_of_the_server_has_a_verdict_that_its_own_table_agrees_with(
 # --- What a client says ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "case", vectors("client-frames")["cases"], ids=lambda case: json.dumps(case["frame"])[:60]
-)
+@pytest.mark.parametrize("case", vectors("client-frames")["cases"], ids=lambda case: json.dumps(case["frame"])[:60])
 def test_the_server_understands_what_a_client_may_say_and_nothing_else(case):
     def understood() -> str | None:
         try:
@@ -163,14 +161,10 @@ MADE: dict[str, Callable[[], bytes]] = {
     "online": lambda: shapes.status_frame(
         body("bo", Status.ONLINE, NOW, custom=CUSTOM, platforms=(Platform.MOBILE, Platform.WEB)), T
     ),
-    "offline": lambda: shapes.status_frame(
-        body("bo", Status.OFFLINE, NOW - 100_000, last_seen=NOW - 100_000), T
-    ),
+    "offline": lambda: shapes.status_frame(body("bo", Status.OFFLINE, NOW - 100_000, last_seen=NOW - 100_000), T),
     "answer": lambda: shapes.status_frame(body("bo", Status.AWAY, NOW - 100_000), T, "w1"),
     "blurred": lambda: shapes.status_frame(body("bo", Status.OFFLINE, bucket=Bucket.WITHIN_WEEK), T),
-    "stale and paced": lambda: shapes.status_frame(
-        body("bo", Status.ONLINE, NOW, stale=True, delivery="paced"), T
-    ),
+    "stale and paced": lambda: shapes.status_frame(body("bo", Status.ONLINE, NOW, stale=True, delivery="paced"), T),
     "several": lambda: shapes.closed_statuses_frame(
         [
             shapes.with_as_of(body("bo", Status.OFFLINE), 5),
@@ -180,9 +174,7 @@ MADE: dict[str, Callable[[], bytes]] = {
     ),
     "none": lambda: shapes.statuses_frame([], T),
     "denied": lambda: shapes.denied_frame("eve", "not_mutual_followers", "w1"),
-    "denied several": lambda: shapes.denied_list_frame(
-        [("eve", "not_mutual_followers"), ("a b", "invalid_user_id")]
-    ),
+    "denied several": lambda: shapes.denied_list_frame([("eve", "not_mutual_followers"), ("a b", "invalid_user_id")]),
     "unsubscribed": lambda: shapes.unsubscribed_frame(["bo"]),
     "typing": lambda: shapes.typing_frame("bo", to="ana", expires_in=6.0),
     "typing in a room": lambda: shapes.typing_frame("bo", room="r1", expires_in=0.0),

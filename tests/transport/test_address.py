@@ -51,9 +51,7 @@ def test_nobody_gets_a_part_without_having_asked_whether_somebody_is_there():
 
 
 def test_an_address_that_is_not_ours_is_refused_with_a_remedy():
-    with pytest.raises(
-        ConfigurationError, match=r"cannot be listened on .*: choose others with --host, --port"
-    ):
+    with pytest.raises(ConfigurationError, match=r"cannot be listened on .*: choose others with --host, --port"):
         held("192.0.2.1", 0)
 
 

@@ -152,9 +152,7 @@ async def test_a_socket_waits_for_a_key_that_is_being_looked_for(place):
     assert sorted(types) == ["presence.ok", "presence.self", "presence.welcome"]
     assert types[0] == "presence.welcome"
     assert issuer.asked == 2
-    assert (
-        await rest(here, token("ES256")) == "keys_unavailable"
-    )  # looked for in half a minute at the earliest
+    assert await rest(here, token("ES256")) == "keys_unavailable"  # looked for in half a minute at the earliest
 
 
 async def test_a_refresh_with_a_new_key_is_taken(place):
@@ -177,14 +175,10 @@ async def test_a_node_starts_without_its_issuer_and_says_so():
             async with httpx2.AsyncClient(base_url=here.url) as http:
                 ready = (await http.get("/readyz")).json()
                 assert [trouble["what"] for trouble in ready["degraded"]] == ["jwks"]
-                refused = await http.get(
-                    "/api/v1/presence/me", headers={"authorization": f"Bearer {token()}"}
-                )
+                refused = await http.get("/api/v1/presence/me", headers={"authorization": f"Bearer {token()}"})
             assert (refused.status_code, refused.json()["code"]) == (503, "keys_unavailable")
             assert refused.headers["retry-after"]
-            code, reason = await closed_with(
-                here.ws, additional_headers={"authorization": f"Bearer {token()}"}
-            )
+            code, reason = await closed_with(here.ws, additional_headers={"authorization": f"Bearer {token()}"})
             assert code == 1013
             assert reason.startswith("retry_after_ms=")
             issuer.status = "200 OK"
@@ -228,9 +222,7 @@ async def test_a_refresh_with_a_void_token_is_refused_and_one_with_a_new_token_s
     ) as opened:
 
         async def refresh(frame_id, **claims):
-            await opened.send(
-                json.dumps({"type": "presence.refresh", "token": token(**claims), "id": frame_id})
-            )
+            await opened.send(json.dumps({"type": "presence.refresh", "token": token(**claims), "id": frame_id}))
             async with asyncio.timeout(10):
                 while (frame := json.loads(await opened.recv())).get("id") != frame_id:
                     pass

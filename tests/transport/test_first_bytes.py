@@ -162,9 +162,7 @@ class Talk:
         self.asked.append(upgrade)
         return Accept(Echo(self))  # type: ignore[arg-type]
 
-    async def hear(
-        self, first: type[ProtocolSniffer] | type[HttpProtocol], data: bytes
-    ) -> tuple[bytes, bool, object]:
+    async def hear(self, first: type[ProtocolSniffer] | type[HttpProtocol], data: bytes) -> tuple[bytes, bool, object]:
         """Everything written, whether it was closed, and what the acceptor was asked."""
         self.asked = []
         protocol = first(self._config, ServerState(), {})

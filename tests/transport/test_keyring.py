@@ -129,9 +129,7 @@ async def test_keys_are_read_again_before_they_are_old_and_a_key_taken_back_is_r
 
 
 @moved
-@pytest.mark.parametrize(
-    "trouble", [BadKeys("it is down"), b"<html>", b'{"keys":[]}', b" " * (MAX_BYTES + 1)]
-)
+@pytest.mark.parametrize("trouble", [BadKeys("it is down"), b"<html>", b'{"keys":[]}', b" " * (MAX_BYTES + 1)])
 async def test_what_was_good_stays_in_use_while_the_source_is_in_trouble(opened, trouble):
     source = Scripted(jwks(ONE))
     door = await opened(source)
@@ -173,9 +171,7 @@ async def test_a_kid_of_a_key_for_another_algorithm_is_refused(opened):
 
 @moved
 async def test_keys_that_share_a_name_are_told_apart(opened):
-    same = [
-        {**public_jwk(a, n), "kid": "same"} for a, n in (("ES256", "one"), ("ES256", "two"), ("EdDSA", "one"))
-    ]
+    same = [{**public_jwk(a, n), "kid": "same"} for a, n in (("ES256", "one"), ("ES256", "two"), ("EdDSA", "one"))]
     door = await opened(Scripted(jwks(*same)))
     for algorithm, name in (("ES256", "one"), ("ES256", "two"), ("EdDSA", "one")):
         assert await door.code(door.token(algorithm, name, kid="same")) == "ok"

@@ -264,9 +264,7 @@ async def test_typing_to_a_viewer_is_an_event_too(here: Node) -> None:
     async with here.client("bo") as bo, here.stream("user_ids=bo") as stream:
         await stream.chunk()
         heard = asyncio.ensure_future(stream.until(lambda part: part.get("type") == "presence.typing"))
-        while (
-            not heard.done()
-        ):  # a node that is late drops typing: clients send it again, and so does this one
+        while not heard.done():  # a node that is late drops typing: clients send it again, and so does this one
             await bo.send("presence.typing", to="ana")
             await asyncio.wait([heard], timeout=3)
         await heard
@@ -290,9 +288,7 @@ async def test_typing_to_a_viewer_is_an_event_too(here: Node) -> None:
         ("user_ids=" + "a" * 9_000, 414, "uri_too_long"),
     ],
 )
-async def test_a_question_that_makes_no_sense_is_refused(
-    here: Node, query: str, status: int, code: str
-) -> None:
+async def test_a_question_that_makes_no_sense_is_refused(here: Node, query: str, status: int, code: str) -> None:
     answer = await here.by("ana", "GET", f"/presence/stream?{query}")
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert here.node.context.metrics.streams == 0
@@ -365,9 +361,7 @@ async def test_a_token_that_ends_ends_its_stream_with_a_word(here: Node) -> None
 
 async def test_a_drain_ends_every_stream_with_a_time_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(monkeypatch, grace=30) as here:
-        streams = [
-            await here.raw(f"/api/v1/presence/stream?user_ids=bo&token={token('ana')}") for _ in range(20)
-        ]
+        streams = [await here.raw(f"/api/v1/presence/stream?user_ids=bo&token={token('ana')}") for _ in range(20)]
         await here.settled(20)
     for stream in streams:
         events = await stream.end()

@@ -188,9 +188,7 @@ def test_a_claim_said_twice_is_refused(body):
     assert code_of(signed(b'{"alg":"HS256"}', body.encode())) == "token_claims"
 
 
-@pytest.mark.parametrize(
-    "body", [b"[]", b"null", b"", b"{", b'{"exp":NaN}', b'{"exp":1' + b"0" * 5000 + b"}"]
-)
+@pytest.mark.parametrize("body", [b"[]", b"null", b"", b"{", b'{"exp":NaN}', b'{"exp":1' + b"0" * 5000 + b"}"])
 def test_a_signed_body_that_is_no_json_object_is_malformed(body):
     assert code_of(signed(b'{"alg":"HS256"}', body)) == "token_malformed"
 

@@ -26,9 +26,7 @@ running, server = rig.running, rig.server
 @pytest.fixture(scope="module", params=rig.IMPLEMENTATIONS)
 def hasty(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server whose patience ends within the test's."""
-    with Server(
-        request.param, limits=SocketLimits(close_timeout=0.2, linger=0.1, high_water=20_000)
-    ) as server:
+    with Server(request.param, limits=SocketLimits(close_timeout=0.2, linger=0.1, high_water=20_000)) as server:
         yield server
 
 
@@ -58,9 +56,7 @@ def test_a_close_of_ours_ends_when_the_peer_answers(server: Server):
 def test_what_the_peer_still_sends_before_its_answer_is_dropped(server: Server):
     with server.connect() as client:
         client.send(frame(TEXT, b"!close 1000"))
-        client.send(
-            frame(TEXT, b"more") + frame(PING) + frame(TEXT, b"half", fin=False) + frame(CONTINUATION, b".")
-        )
+        client.send(frame(TEXT, b"more") + frame(PING) + frame(TEXT, b"half", fin=False) + frame(CONTINUATION, b"."))
         client.send(frame(BINARY) + close_frame(1000))
         assert client.read_to_end() == [(CLOSE, struct.pack("!H", 1000))]
         assert client.handler.closed() == (1000, "")
@@ -214,9 +210,7 @@ def test_a_peer_that_leaves_without_reading_is_let_go_in_bounded_time(hasty: Ser
         client.handler.closed()
 
 
-@pytest.mark.parametrize(
-    "bad", [frame(3), frame(TEXT, b"\xff"), frame(CONTINUATION)], ids=["opcode", "utf8", "order"]
-)
+@pytest.mark.parametrize("bad", [frame(3), frame(TEXT, b"\xff"), frame(CONTINUATION)], ids=["opcode", "utf8", "order"])
 def test_a_peer_that_breaks_the_protocol_and_stays_is_cut_off(hasty: Server, bad: bytes):
     with hasty.connect() as client:
         client.send(bad)

@@ -42,9 +42,7 @@ RIGHT: tuple[Say, ...] = (
 WRONG: tuple[Say, ...] = (
     lambda chance: chance.randbytes(chance.randrange(1, 50)),
     lambda chance: frame(TEXT, chance.randbytes(20), mask=chance.randbytes(4)),
-    lambda chance: frame(
-        chance.randrange(16), payload(chance), fin=chance.random() < 0.5, rsv=chance.randrange(8)
-    ),
+    lambda chance: frame(chance.randrange(16), payload(chance), fin=chance.random() < 0.5, rsv=chance.randrange(8)),
     lambda chance: frame(chance.choice((TEXT, PING)), b"bare", mask=None),
     lambda chance: close_frame(chance.randrange(65536), chance.randbytes(chance.randrange(124))),
     lambda chance: bytes([0x80 | TEXT, 0xFF]) + struct.pack("!Q", chance.getrandbits(64)),
@@ -55,9 +53,7 @@ WRONG: tuple[Say, ...] = (
 
 def throw(server: Server, chance: random.Random, frames: int) -> None:
     for _ in range(frames // PER_CONNECTION):
-        say = (
-            chance.choice(WRONG if chance.random() < 0.005 else RIGHT)(chance) for _ in range(PER_CONNECTION)
-        )
+        say = (chance.choice(WRONG if chance.random() < 0.005 else RIGHT)(chance) for _ in range(PER_CONNECTION))
         with server.connect() as client:
             client.send(b"".join(say))
             client.finish()

@@ -108,18 +108,14 @@ def test_of_a_header_that_may_be_repeated_the_first_counts_and_lists_are_read_as
 @pytest.mark.parametrize("value", ["", "1", "here"])
 def test_a_header_that_may_be_said_once_is_refused_also_with_the_same_value(value: str):
     for name in ("Host", "Origin", "Authorization", "Content-Length"):
-        refuse = read_upgrade(
-            lines(*HANDSHAKE, f"{name}: {value}", f"{name}: {value}"), peer=None, secure=False
-        )
+        refuse = read_upgrade(lines(*HANDSHAKE, f"{name}: {value}", f"{name}: {value}"), peer=None, secure=False)
         assert refuse == Refuse(400, "a header that may be said once was said twice")
 
 
 def test_the_chosen_subprotocol_is_answered(server: Server):
     server.acceptor = lambda _upgrade: Accept(CloseOnOpen(4401, "no token"), "herenow.v1")
     with Client(server.port) as client:
-        client.send(
-            lines(*HANDSHAKE, "Sec-WebSocket-Protocol: herenow.token.x", "Sec-WebSocket-Protocol: herenow.v1")
-        )
+        client.send(lines(*HANDSHAKE, "Sec-WebSocket-Protocol: herenow.token.x", "Sec-WebSocket-Protocol: herenow.v1"))
         assert "sec-websocket-protocol: herenow.v1\r\n" in client.read_head().lower()
         assert client.read_frame() == (CLOSE, (4401).to_bytes(2, "big") + b"no token")
 

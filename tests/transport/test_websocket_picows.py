@@ -116,9 +116,7 @@ def alive() -> list[str]:
 
 
 # Not a frame that picows itself finds wrong: behind that, it keeps its transport for 10 ms.
-@pytest.mark.parametrize(
-    "last", [b"", close_frame(1000), frame(TEXT, b"\xff")], ids=["fin", "close", "failure"]
-)
+@pytest.mark.parametrize("last", [b"", close_frame(1000), frame(TEXT, b"\xff")], ids=["fin", "close", "failure"])
 def test_a_closed_connection_leaves_nothing_to_the_garbage_collector(server: Server, last: bytes):
     until_empty(server)
     gc.collect()
@@ -152,9 +150,7 @@ async def test_the_self_test_can_run_inside_a_running_loop():
 
 def test_another_version_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(self_test, "version", lambda _name: "3.0.1")
-    with pytest.raises(
-        ConfigurationError, match=r"^picows 3\.0\.1 does not fit .* install picows==2\.3\.\* or use"
-    ):
+    with pytest.raises(ConfigurationError, match=r"^picows 3\.0\.1 does not fit .* install picows==2\.3\.\* or use"):
         run_self_test()
 
 
@@ -191,6 +187,4 @@ def test_a_frame_does_not_wait_for_the_acknowledgement_of_the_one_before(server:
     # picows is not let at the socket's options: the event loop sets this one for every connection.
     with server.connect() as client:
         tcp = client.handler.socket._tcp  # type: ignore[attr-defined]
-        assert server.call(
-            lambda: tcp.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        )
+        assert server.call(lambda: tcp.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))

@@ -77,9 +77,7 @@ def close_frame(code: int, reason: bytes = b"") -> bytes:
 class Client:
     """One TCP connection; closed by `with`."""
 
-    def __init__(
-        self, port: int, *, receive_buffer: int | None = None, tls: ssl.SSLContext | None = None
-    ) -> None:
+    def __init__(self, port: int, *, receive_buffer: int | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.tcp = socket.socket()
         if receive_buffer is not None:
             self.tcp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)

@@ -68,8 +68,7 @@ def test_the_limit_is_one_of_the_message_not_of_the_frame(server: Server, opcode
         client.send(frame(opcode, text_of(40_000), fin=False) + frame(CONTINUATION, text_of(MAX - 40_000)))
         client.read_text()
         client.send(
-            frame(opcode, text_of(40_000), fin=False)
-            + frame(CONTINUATION, text_of(MAX + 1 - 40_000), fin=False)
+            frame(opcode, text_of(40_000), fin=False) + frame(CONTINUATION, text_of(MAX + 1 - 40_000), fin=False)
         )
         assert_fails(client, 1009)
 
@@ -108,12 +107,7 @@ def test_a_length_in_more_bytes_than_needed_fails(server: Server, header: bytes)
 
 
 def test_bytes_that_come_one_by_one_make_the_same_frames(server: Server):
-    stream = (
-        frame(TEXT, text_of(130))
-        + frame(PING, b"p")
-        + frame(TEXT, b"a", fin=False)
-        + frame(CONTINUATION, b"b")
-    )
+    stream = frame(TEXT, text_of(130)) + frame(PING, b"p") + frame(TEXT, b"a", fin=False) + frame(CONTINUATION, b"b")
     with server.connect() as client:
         for byte in stream:
             client.send(bytes([byte]))
@@ -248,9 +242,7 @@ def test_a_text_in_fragments_arrives_whole(server: Server, size: int):
     text = "zwei Möwen über dem Fjord ☁ 𝄞".encode()
     parts = [text[i : i + size] for i in range(0, len(text), size)] + [b""]
     with server.connect() as client:
-        client.send(
-            frame(TEXT, b"", fin=False) + b"".join(frame(CONTINUATION, part, fin=False) for part in parts)
-        )
+        client.send(frame(TEXT, b"", fin=False) + b"".join(frame(CONTINUATION, part, fin=False) for part in parts))
         client.send(frame(CONTINUATION, b"") + frame(TEXT, b"next"))
         assert client.read_text() == text
         assert client.read_text() == b"next"
@@ -258,9 +250,7 @@ def test_a_text_in_fragments_arrives_whole(server: Server, size: int):
 
 def test_a_binary_message_in_fragments_is_reported_once(server: Server):
     with server.connect() as client:
-        client.send(
-            frame(BINARY, b"\xff", fin=False) + frame(CONTINUATION, b"\xfe", fin=False) + frame(CONTINUATION)
-        )
+        client.send(frame(BINARY, b"\xff", fin=False) + frame(CONTINUATION, b"\xfe", fin=False) + frame(CONTINUATION))
         client.send(frame(TEXT, b"next"))
         assert client.read_text() == b"binary"
         assert client.read_text() == b"next"
@@ -381,9 +371,7 @@ def test_a_close_is_answered_with_its_code_and_then_fin(server: Server, code: in
         assert client.handler.closed() == (code, "bye")
 
 
-@pytest.mark.parametrize(
-    "code", [0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 1999, 2000, 2999, 5000, 65535]
-)
+@pytest.mark.parametrize("code", [0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 1999, 2000, 2999, 5000, 65535])
 def test_a_close_with_an_invalid_code_fails(server: Server, code: int):
     with server.connect() as client:
         client.send(close_frame(code))

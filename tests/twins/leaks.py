@@ -55,9 +55,7 @@ def the_truth_is_pushed(stage, monkeypatch):
 
 @leak("stream")
 def platforms_are_pushed(stage, monkeypatch):
-    spoil_seen(
-        monkeypatch, channels, lambda presence, view, _: replace(view, platforms=tuple(presence.platforms))
-    )
+    spoil_seen(monkeypatch, channels, lambda presence, view, _: replace(view, platforms=tuple(presence.platforms)))
 
 
 @leak("socket")
@@ -76,9 +74,7 @@ def last_seen_follows_hidden_life(stage, monkeypatch):
 
 @leak("newcomer")
 def what_is_hidden_is_stale(stage, monkeypatch):
-    monkeypatch.setattr(
-        stage.node.delivery.channels, "_says_stale", lambda person: person.record.presence.hidden
-    )
+    monkeypatch.setattr(stage.node.delivery.channels, "_says_stale", lambda person: person.record.presence.hidden)
 
 
 @leak("GET /api/v1/presence/{user}")

@@ -239,9 +239,7 @@ def test_the_common_payloads_mean_what_decoding_them_gives():
     for payload, command in COMMON.items():
         assert decode_frame(payload).command(NOW) == command
         assert len(payload) <= COMMON_LENGTH
-    assert {payload for payload, command in COMMON.items() if isinstance(command, HeartbeatCommand)} == set(
-        BEATS
-    )
+    assert {payload for payload, command in COMMON.items() if isinstance(command, HeartbeatCommand)} == set(BEATS)
     assert all(COMMON[payload] == HeartbeatCommand(activity) for payload, activity in BEATS.items())
 
 

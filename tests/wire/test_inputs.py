@@ -55,9 +55,7 @@ def test_other_platforms_are_refused(word):
     assert refused(parse_platform, word) == "invalid_platform"
 
 
-@pytest.mark.parametrize(
-    ("word", "activity"), [(None, None), ("active", Activity.ACTIVE), ("idle", Activity.IDLE)]
-)
+@pytest.mark.parametrize(("word", "activity"), [(None, None), ("active", Activity.ACTIVE), ("idle", Activity.IDLE)])
 def test_an_absent_activity_is_a_bare_beat(word, activity):
     assert parse_activity(word) is activity
 
@@ -111,10 +109,7 @@ def test_a_custom_status_is_text_emoji_and_an_end(value, custom):
         ({"text": "a\x00"}, "invalid_text"),
         ({"text": "a\x7f"}, "invalid_text"),
         ({"text": "a\x85"}, "invalid_text"),
-        *[
-            ({"text": f"a{chr(c)}b"}, "invalid_text")
-            for c in (*range(0x2028, 0x202F), *range(0x2066, 0x206A))
-        ],
+        *[({"text": f"a{chr(c)}b"}, "invalid_text") for c in (*range(0x2028, 0x202F), *range(0x2066, 0x206A))],
         ({"text": "\ud800"}, "invalid_text"),
         ({"text": "a\udfffb"}, "invalid_text"),
         ({"text": "a", "emoji": "\u202e"}, "invalid_emoji"),
@@ -135,9 +130,7 @@ def test_other_custom_statuses_are_refused(value, code):
 @given(st.text(min_size=1, max_size=100))
 def test_a_text_passes_exactly_when_no_character_is_forbidden(text):
     forbidden = any(
-        unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")
-        or "\u202a" <= c <= "\u202e"
-        or "\u2066" <= c <= "\u2069"
+        unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") or "\u202a" <= c <= "\u202e" or "\u2066" <= c <= "\u2069"
         for c in text
     )
     try:

@@ -84,9 +84,7 @@ def test_a_status_in_each_of_its_frames(user, view, options, expected):
 
 
 def test_equal_views_have_equal_bodies_and_different_ones_do_not():
-    assert shapes.status_body("a", HERE) == shapes.status_body(
-        "a", View(Status.ONLINE, 1, platforms=(Platform.WEB,))
-    )
+    assert shapes.status_body("a", HERE) == shapes.status_body("a", View(Status.ONLINE, 1, platforms=(Platform.WEB,)))
     bodies = {
         shapes.status_body("a", HERE),
         shapes.status_body("b", HERE),
@@ -178,9 +176,7 @@ def test_a_welcome_says_durations_in_seconds_whole_when_they_are(seconds, text):
             {"type": "presence.subscribe.denied", "target_user_id": ODD, "reason": "invalid_user_id"},
         ),
         (
-            lambda **id: shapes.denied_list_frame(
-                [("a", "not_mutual_followers"), (ODD, "invalid_user_id")], **id
-            ),
+            lambda **id: shapes.denied_list_frame([("a", "not_mutual_followers"), (ODD, "invalid_user_id")], **id),
             {
                 "type": "presence.subscribe.denied",
                 "denied": [

@@ -238,9 +238,7 @@ async def test_a_first_that_the_system_does_not_start_is_said_in_a_sentence(tmp_
         await asyncio.wait_for(rig.supervisor.run(), PATIENCE)
 
 
-async def test_a_supervisor_of_which_a_part_fails_says_so_and_ends_instead_of_keeping_fewer(
-    tmp_path, monkeypatch
-):
+async def test_a_supervisor_of_which_a_part_fails_says_so_and_ends_instead_of_keeping_fewer(tmp_path, monkeypatch):
     async with supervised(tmp_path) as rig:
         pids = await rig.up()
         monkeypatch.setattr(rig.supervisor, "_pause", lambda *_: 1 / 0)
@@ -366,9 +364,7 @@ supervisor = Supervisor([sys.executable, "-S", {str(FAKE)!r}, {str(tmp_path)!r}]
 asyncio.run(supervisor.run())
 """
     rig = Rig(tmp_path)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE
-    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     async with asyncio.timeout(PATIENCE):
         assert process.stdout is not None

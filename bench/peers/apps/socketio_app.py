@@ -42,6 +42,4 @@ async def change(sid, status) -> None:
     await server.emit("status", status, room=f"watch.{user}")
 
 
-app = socketio.ASGIApp(
-    server, static_files={"/healthz": {"content_type": "text/plain", "filename": os.devnull}}
-)
+app = socketio.ASGIApp(server, static_files={"/healthz": {"content_type": "text/plain", "filename": os.devnull}})

@@ -44,9 +44,7 @@ PlatformWord = Annotated[Any, Meta(extra_json_schema=_words(*(platform.word for 
 ActivityWord = Annotated[Any, Meta(extra_json_schema=_words(*(activity.value for activity in Activity)))]
 Text = Annotated[Any, Meta(extra_json_schema={"type": ["string", "null"], "maxLength": MAX_TEXT})]
 Emoji = Annotated[Any, Meta(extra_json_schema={"type": ["string", "null"], "maxLength": MAX_EMOJI})]
-Seconds = Annotated[
-    Any, Meta(extra_json_schema={"type": ["number", "null"], "minimum": 30, "maximum": 86_400})
-]
+Seconds = Annotated[Any, Meta(extra_json_schema={"type": ["number", "null"], "minimum": 30, "maximum": 86_400})]
 
 VisibilityWord = Annotated[Any, Meta(extra_json_schema={"enum": [v.word for v in Visibility]})]
 Flag = Annotated[Any, Meta(extra_json_schema={"type": "boolean"})]

@@ -62,9 +62,7 @@ class _Commands(click.Group):
             raise _ServiceUnavailable(str(error)) from None
 
 
-@click.group(
-    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
-)
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="herenow")
 def main() -> None:
     """herenow: who is here now, and who may know it?"""

@@ -28,9 +28,7 @@ def with_settings(*names: str) -> Callable[[Callable[..., None]], Callable[..., 
                 click.echo(f"Warning: {warning}", err=True)
             command(settings=settings, **arguments)
 
-        return functools.reduce(
-            lambda wrapped, name: _flag(name)(wrapped), reversed(chosen), _file(with_loaded)
-        )
+        return functools.reduce(lambda wrapped, name: _flag(name)(wrapped), reversed(chosen), _file(with_loaded))
 
     return decorate
 

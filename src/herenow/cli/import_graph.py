@@ -80,9 +80,7 @@ def _parsed(name: str, lines: Iterator[bytes]) -> Iterator[RelationRow | BadRow]
     if suffix == ".csv":
         return parse_csv(lines)
     first = next(lines, b"")
-    looks_like_json = suffix in (".ndjson", ".jsonl", ".json") or first.lstrip(b"\xef\xbb\xbf \t").startswith(
-        b"{"
-    )
+    looks_like_json = suffix in (".ndjson", ".jsonl", ".json") or first.lstrip(b"\xef\xbb\xbf \t").startswith(b"{")
     parse = parse_ndjson if looks_like_json else parse_csv
     return parse(itertools.chain([first], lines))
 

@@ -78,9 +78,7 @@ async def ask_node(client: httpx2.AsyncClient, url: str, token: Token) -> NodeAn
     except httpx2.ConnectError as error:
         return _unreached(url, error)
     except httpx2.HTTPError as error:
-        return NodeAnswer(
-            url, sentence=f"{url} broke off ({str(error) or type(error).__name__}).", why=NoAnswer.AWAY
-        )
+        return NodeAnswer(url, sentence=f"{url} broke off ({str(error) or type(error).__name__}).", why=NoAnswer.AWAY)
     return _read(url, answer)
 
 
@@ -88,9 +86,7 @@ def _unreached(url: str, error: Exception) -> NodeAnswer:
     """A certificate that is not trusted will not be later."""
     said = str(error)
     if "certificate" in said.lower():
-        return NodeAnswer(
-            url, sentence=f"{url} has a certificate that is not trusted here.", why=NoAnswer.REFUSED
-        )
+        return NodeAnswer(url, sentence=f"{url} has a certificate that is not trusted here.", why=NoAnswer.REFUSED)
     if "name" in said.lower() or "address associated" in said.lower():
         return NodeAnswer(url, sentence=f"{url}: the name of that host is not known.", why=NoAnswer.REFUSED)
     return NodeAnswer(url, sentence=f"{url} cannot be reached: nothing listens there.", why=NoAnswer.AWAY)
@@ -143,9 +139,7 @@ def checked_url(text: str) -> str:
     except ValueError:
         parts, fits = urlsplit(""), False
     if not fits:
-        raise ConfigurationError(
-            f"{text!r} is no address of a node: it should look like http://127.0.0.1:8000."
-        )
+        raise ConfigurationError(f"{text!r} is no address of a node: it should look like http://127.0.0.1:8000.")
     path = parts.path.rstrip("/").removesuffix("/dashboard").removesuffix("/api/v1/stats")
     return f"{parts.scheme}://{parts.netloc}{path}"
 

@@ -84,14 +84,10 @@ def reap(
     ctx.exit(run(settings, Reaping(chosen, _interval(poll_interval), _size(batch_size), first=True)))
 
 
-def _chosen(
-    shards: str | None, shard_id: str | None, *, all_shards: bool, count: int
-) -> frozenset[int] | None:
+def _chosen(shards: str | None, shard_id: str | None, *, all_shards: bool, count: int) -> frozenset[int] | None:
     """None: all of them."""
     if (shards is not None) + (shard_id is not None) + all_shards > 1:
-        raise ConfigurationError(
-            "--shards, --shard-id and --all-shards say the same in three ways: give one of them."
-        )
+        raise ConfigurationError("--shards, --shard-id and --all-shards say the same in three ways: give one of them.")
     if shard_id is not None:
         if not re.fullmatch(r"[0-9]{1,4}", shard_id) or int(shard_id) >= count:
             raise ConfigurationError(f"--shard-id = {shard_id!r} must be a shard from 0 to {count - 1}.")

@@ -17,12 +17,8 @@ from herenow.settings import Settings
 
 
 @click.command()
-@click.option(
-    "--demo", is_flag=True, help="Add a few people who follow each other, and print a link to try it."
-)
-@click.option(
-    "--link", type=int, hidden=True, help="For workers: the descriptor that leads to the supervisor."
-)
+@click.option("--demo", is_flag=True, help="Add a few people who follow each other, and print a link to try it.")
+@click.option("--link", type=int, hidden=True, help="For workers: the descriptor that leads to the supervisor.")
 @with_settings()
 @click.pass_context
 def serve(ctx: click.Context, /, settings: Settings, *, demo: bool, link: int | None) -> None:

@@ -48,9 +48,7 @@ class Listener(Protocol):
 class Link:
     """`run` is the whole life of it; the caller runs it in a task of its own."""
 
-    def __init__(
-        self, url: str, token: Token, *, device_id: str | None, platform: str, listener: Listener
-    ) -> None:
+    def __init__(self, url: str, token: Token, *, device_id: str | None, platform: str, listener: Listener) -> None:
         self._url = url
         self._source = token
         self._device = device_id

@@ -32,9 +32,7 @@ from herenow.wire.ids import parse_id
 from herenow.wire.server_frames import AnyDeniedFrame, SelfFrame, ServerFrame, StatusesFrame, StatusFrame
 from herenow.wire.shapes import ErrorFrame, OkFrame, TypingNoticeFrame
 
-STALE = (
-    2.0  # s without a connection, then what we know is called stale: a reconnect should not make dots blink
-)
+STALE = 2.0  # s without a connection, then what we know is called stale: a reconnect should not make dots blink
 TYPING = 4.0  # s between two frames that say the same (the server forgets after 6)
 ANSWER = 10.0  # s for the answer to a choice
 
@@ -81,9 +79,7 @@ class Watch:
 class Herenow:
     """`url` is that of the WebSocket; `token` a JWT or a function (it may be async) that gives one."""
 
-    def __init__(
-        self, url: str, token: Token, *, device_id: str | None = None, platform: str = "other"
-    ) -> None:
+    def __init__(self, url: str, token: Token, *, device_id: str | None = None, platform: str = "other") -> None:
         self._link = Link(url, token, device_id=device_id, platform=platform, listener=self)
         self._roster = Roster()
         self._watches: weakref.WeakSet[Watch] = weakref.WeakSet()
@@ -98,9 +94,7 @@ class Herenow:
         self._answers: dict[object, asyncio.Future[bool]] = {}
         """Choices on their way; False: the connection ended before the answer."""
         self._states: weakref.WeakSet[Mailbox[None, State]] = weakref.WeakSet()
-        self._typings: weakref.WeakSet[Mailbox[tuple[str, str | None, str | None], Typing]] = (
-            weakref.WeakSet()
-        )
+        self._typings: weakref.WeakSet[Mailbox[tuple[str, str | None, str | None], Typing]] = weakref.WeakSet()
         self._typed: dict[tuple[str | None, str | None], float] = {}
         self._types: dict[tuple[str, str | None, str | None], asyncio.TimerHandle] = {}
         self._aging: asyncio.TimerHandle | None = None
@@ -261,9 +255,7 @@ class Herenow:
                 return await answer
         finally:
             del self._answers[frame.id]
-        await (
-            self._next_state()
-        )  # which has not been told yet: without waiting for it we would not let it be told
+        await self._next_state()  # which has not been told yet: without waiting for it we would not let it be told
         return False
 
     async def auto(self) -> None:
@@ -274,9 +266,7 @@ class Herenow:
         """No custom status; the mode stays."""
         await self.set(text=None)
 
-    async def typing(
-        self, *, to: str | int | None = None, room: str | int | None = None, typing: bool = True
-    ) -> None:
+    async def typing(self, *, to: str | int | None = None, room: str | int | None = None, typing: bool = True) -> None:
         """Call it with every key; it says so as often as needed."""
         if (to is None) == (room is None):
             raise ValueError("name exactly one of to and room")
@@ -385,9 +375,7 @@ class Herenow:
         if (old := self._types.pop(key, None)) is not None:
             old.cancel()
         if frame.expires_in > 0:
-            self._types[key] = asyncio.get_running_loop().call_later(
-                frame.expires_in, self._stopped_typing, key
-            )
+            self._types[key] = asyncio.get_running_loop().call_later(frame.expires_in, self._stopped_typing, key)
         self._tell_typing(key, typing=frame.expires_in > 0)
 
     def _stopped_typing(self, key: tuple[str, str | None, str | None]) -> None:

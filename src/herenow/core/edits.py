@@ -98,9 +98,7 @@ def sign_out(device: str, epochs: Sequence[str] = ()) -> Edit:
 def _notes(ended: Sequence[Session | Retired], now: int, epochs: Sequence[str]) -> tuple[SignedOut, ...]:
     """For those who hold these, or will when they are back; the caller needs none."""
     holders = dict.fromkeys((each.device, each.holder) for each in ended)
-    return tuple(
-        SignedOut(device, holder, now) for device, holder in holders if holder not in (UNLEASED, *epochs)
-    )
+    return tuple(SignedOut(device, holder, now) for device, holder in holders if holder not in (UNLEASED, *epochs))
 
 
 def _include_the_last_live_one(gone: Sequence[Session], rest: Sequence[Session]) -> bool:

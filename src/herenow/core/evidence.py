@@ -29,11 +29,7 @@ def apply_evidence(presence: Presence, held: Sequence[Held], now: int, timings: 
         fresh = _freshened(session, h, now, idle_limit(presence, timings), timings.dead_after)
         if fresh is not session:
             sessions = tuple([fresh if s is session else s for s in sessions])
-    return (
-        presence
-        if sessions is presence.sessions
-        else update_status(replace(presence, sessions=sessions), now)
-    )
+    return presence if sessions is presence.sessions else update_status(replace(presence, sessions=sessions), now)
 
 
 def _began_after(session: Session, held: Held, timings: Timings) -> bool:

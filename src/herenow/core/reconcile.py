@@ -27,9 +27,7 @@ def without_unheld(presence: Presence, epoch: str, held: Sequence[Held], now: in
     if epoch == UNLEASED:
         return presence
     for session in presence.sessions:
-        if session.holder == epoch and not any(
-            h.device == session.device and h.holder == epoch for h in held
-        ):
+        if session.holder == epoch and not any(h.device == session.device and h.holder == epoch for h in held):
             presence = lost(presence, session.device, epoch, session.seen_at, now)
     return presence
 
@@ -102,11 +100,7 @@ def joined(presence: Presence, held: Held, now: int, timings: Timings) -> Presen
     session = _continued(same, held) if same else _begun(held)
     rest = tuple(s for s in presence.sessions if not _gives_way(s, held)) if same else presence.sessions
     arriving = presence.arriving_until
-    if (
-        timings.online_delay
-        and not presence.live
-        and (presence.status is Status.OFFLINE or arriving is not None)
-    ):
+    if timings.online_delay and not presence.live and (presence.status is Status.OFFLINE or arriving is not None):
         arriving = now + timings.online_delay
     notes = presence.signed_out
     if notes:  # a new connection to the same node: the note was about the one before

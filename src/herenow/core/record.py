@@ -38,9 +38,7 @@ EPOCH_BYTES = 6
 """An epoch is 48 random bits; everywhere but here it is written as 8 characters of base64."""
 
 _HEAD = 8
-_SINCE, _LAST_SEEN, _SESSION, _SIGNED_OUT, _MODE_UNTIL, _CUSTOM, _CHOSEN, _IDLE_AFTER, _ARRIVING, _SHOWN = (
-    range(1, 11)
-)
+_SINCE, _LAST_SEEN, _SESSION, _SIGNED_OUT, _MODE_UNTIL, _CUSTOM, _CHOSEN, _IDLE_AFTER, _ARRIVING, _SHOWN = range(1, 11)
 _ERASED, _RETIRED = 11, 12
 
 _LOST = 0b0001_0000

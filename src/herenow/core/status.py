@@ -41,9 +41,7 @@ def set_status(presence: Presence, status: Status, at: int) -> Presence:
     if status is _OFFLINE:
         if presence.status is _OFFLINE and presence.arriving_until is None:
             return presence
-        return replace(
-            presence, status=status, since=None, platforms=_NOWHERE, arriving_until=None, shown_at=None
-        )
+        return replace(presence, status=status, since=None, platforms=_NOWHERE, arriving_until=None, shown_at=None)
     here = platforms_of(presence)
     if status is presence.status:
         return presence if presence.platforms <= here else replace(presence, platforms=here)

@@ -155,10 +155,7 @@ def _seen_later(presence: Presence, session: Session | None, loss: Held, timings
 
 def _came_and_went(presence: Presence, loss: Held) -> bool:
     """A return within grace that was lost again before anybody settled: only the second grace may fire."""
-    return any(
-        s.device == loss.device and s.lost_at is not None and s.lost_at <= loss.since
-        for s in presence.sessions
-    )
+    return any(s.device == loss.device and s.lost_at is not None and s.lost_at <= loss.since for s in presence.sessions)
 
 
 def _lost_at(held: Held) -> int:

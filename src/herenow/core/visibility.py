@@ -240,9 +240,7 @@ def _frozen(last_seen: int | None, facts: Facts) -> ViewScope:
 
 def _hid_before(target: Preferences, block: Block) -> bool:
     """A block that was lifted while nobody saw the target anyway: for this viewer the hiding goes on, and began with it."""
-    return (
-        block.lifted_at is not None and target.hidden_at is not None and target.hidden_at <= block.lifted_at
-    )
+    return block.lifted_at is not None and target.hidden_at is not None and target.hidden_at <= block.lifted_at
 
 
 # --- What a scope shows ----------------------------------------------------------------------------------------------
@@ -325,9 +323,7 @@ def last_seen_when_blocked(presence: Presence, facts: Facts, now: int) -> int | 
     """What the viewer of these facts knows of the target's last seen at the moment one of them blocks the other. A hiding
     that is there already began earlier, and its view goes on: also when it ends before the block does."""
     scope = judge(replace(facts, same_user=False, service=False)).scope
-    if (
-        scope.kind is Kind.NONE
-    ):  # strangers know nothing; if they become related, the target is hidden since now
+    if scope.kind is Kind.NONE:  # strangers know nothing; if they become related, the target is hidden since now
         scope = judge(replace(facts, same_user=False, service=False, contact=True)).scope
     if scope.kind is Kind.FROZEN:
         return scope.last_seen
@@ -357,9 +353,7 @@ def edited(before: Preferences, edit: PreferencesEdit, now: int, last_seen: int 
     return after if edit.public is None else replace(after, public=edit.public)
 
 
-def _with_visibility(
-    before: Preferences, visibility: Visibility, now: int, last_seen: int | None
-) -> Preferences:
+def _with_visibility(before: Preferences, visibility: Visibility, now: int, last_seen: int | None) -> Preferences:
     """Who hides again while hidden has been hidden since the first time."""
     if visibility is before.visibility:
         return before

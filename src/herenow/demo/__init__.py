@@ -48,9 +48,7 @@ class Demo:
     async def arrive(self) -> None:
         """They follow each other and share a room."""
         follows = [RelationRow("follow", a, b) for a, b in permutations(PEOPLE, 2)]
-        await self._node.viewing.apply_relations(
-            [*follows, *(RelationRow("room", ROOM, person) for person in PEOPLE)]
-        )
+        await self._node.viewing.apply_relations([*follows, *(RelationRow("room", ROOM, person) for person in PEOPLE)])
 
     def routes(self) -> list[Route]:
         return [

@@ -47,9 +47,7 @@ def make_engine(
 
 def _memory(url: str, options: EngineOptions) -> Engine:
     if url not in ("memory://", "memory:///"):
-        raise ConfigurationError(
-            f"engine {url!r}: memory:// takes nothing behind it, it lives in this process."
-        )
+        raise ConfigurationError(f"engine {url!r}: memory:// takes nothing behind it, it lives in this process.")
     return MemoryEngine(MemoryStore(options.shards, clock=options.clock))
 
 
@@ -57,9 +55,7 @@ def _redis(url: str, options: EngineOptions) -> Engine:
     from herenow.engines.redis import RedisEngine
     from herenow.engines.redis.client import parse_url
 
-    return RedisEngine(
-        parse_url(url), namespace=options.namespace, shards=options.shards, capacity=options.capacity
-    )
+    return RedisEngine(parse_url(url), namespace=options.namespace, shards=options.shards, capacity=options.capacity)
 
 
 ENGINES: Mapping[str, Callable[[str, EngineOptions], Engine]] = {

@@ -64,9 +64,7 @@ class Node:
             await restore_from_ledger(context.engine, context.ledger, context.clock, context.timings)
         await self.cluster.take_lease()
         await self.access.start()
-        await (
-            self.admin.start()
-        )  # after the position in the change table is known: nothing is missed between them
+        await self.admin.start()  # after the position in the change table is known: nothing is missed between them
         await self.cluster.start()
         self._run()
         self.ready = True

@@ -175,9 +175,7 @@ class Ledger(Relations, Protocol):
     async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
         """Only users who decided something; everybody else has the defaults."""
 
-    async def set_preferences(
-        self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
-    ) -> Preferences:
+    async def set_preferences(self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None) -> Preferences:
         """Merge, and answer the result (`core.visibility.edited`). `last_seen`: the user's in public now."""
 
     async def blocked(self, user: str) -> list[str]:

@@ -36,9 +36,7 @@ def open_relations(options: SourceOptions) -> AbstractAsyncContextManager[Relati
     """The source that the setting asks for; leaving lets go of its connections."""
     opener = SOURCES.get(options.where.partition("://")[0])
     if opener is None:
-        raise ConfigurationError(
-            f"relations {options.where!r} is not a source this version has: {', '.join(SOURCES)}."
-        )
+        raise ConfigurationError(f"relations {options.where!r} is not a source this version has: {', '.join(SOURCES)}.")
     return opener(options)
 
 

@@ -64,12 +64,8 @@ def _existing_file(path: Path | None) -> Path | None:
     return path
 
 
-Seconds = Annotated[
-    float, Field(gt=0, allow_inf_nan=False), Unit("s"), Allowed("a number of seconds greater than 0")
-]
-SecondsOrZero = Annotated[
-    float, Field(ge=0, allow_inf_nan=False), Unit("s"), Allowed("a number of seconds, 0 or more")
-]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), Unit("s"), Allowed("a number of seconds greater than 0")]
+SecondsOrZero = Annotated[float, Field(ge=0, allow_inf_nan=False), Unit("s"), Allowed("a number of seconds, 0 or more")]
 Count = Annotated[int, Field(ge=1), Allowed("a whole number, 1 or more")]
 Bytes = Annotated[int, Field(ge=256), Unit("bytes"), Allowed("a whole number of bytes, 256 or more")]
 Port = Annotated[int, Field(ge=0, le=65535), Allowed("a port from 1 to 65535, or 0 for any free one")]

@@ -101,16 +101,13 @@ class Settings(BaseModel):
         str,
         About("where hot state lives"),
         Allowed(
-            "memory://, redis://host:port/db, rediss://…, redis+sentinel://h1:p,h2:p/name or "
-            "redis+cluster://h1:p,h2:p"
+            "memory://, redis://host:port/db, rediss://…, redis+sentinel://h1:p,h2:p/name or redis+cluster://h1:p,h2:p"
         ),
     ] = "memory://"
     ledger: Annotated[
         str,
         About("where durable facts live"),
-        Allowed(
-            "sqlite:///path, sqlite:// to keep it in memory, or postgresql://user:password@host:5432/database"
-        ),
+        Allowed("sqlite:///path, sqlite:// to keep it in memory, or postgresql://user:password@host:5432/database"),
     ] = "sqlite:///herenow.db"
     relations_secret: Annotated[
         SecretStr | None,
@@ -147,9 +144,7 @@ class Settings(BaseModel):
         Allowed("on or off"),
     ] = "on"
     namespace: Annotated[Name, About("keeps several products on one store apart")] = "herenow"
-    capacity: Annotated[Count, Unit("users"), About("users expected; a hint for the layout of the store")] = (
-        1_000_000
-    )
+    capacity: Annotated[Count, Unit("users"), About("users expected; a hint for the layout of the store")] = 1_000_000
     shards: Annotated[Shards, About("parts into which users are divided")] = 16
 
     # Who may ask
@@ -160,17 +155,13 @@ class Settings(BaseModel):
     # What a status means
     beat_every: Annotated[Seconds, About("how often a client is asked to send a beat")] = 30.0
     dead_after: Annotated[Seconds, About("silence after which a session is lost")] = 90.0
-    idle_after: Annotated[Seconds, About("inactivity after which a user is away; users may override it")] = (
-        300.0
-    )
+    idle_after: Annotated[Seconds, About("inactivity after which a user is away; users may override it")] = 300.0
     grace: Annotated[SecondsOrZero, About("time a lost session has to come back unnoticed")] = 30.0
     online_delay: Annotated[SecondsOrZero, About("how long an arrival is withheld")] = 0.0
     node_lease: Annotated[Seconds, About("how long a node may be cut off before it counts as dead")] = 10.0
     typing_for: Annotated[Seconds, About("how long a typing notice lasts")] = 6.0
     typing_min: Annotated[SecondsOrZero, About("typing notices closer than this are dropped")] = 2.0
-    beat_min: Annotated[
-        SecondsOrZero, About("beats closer than this skip all work; at most half of beat_every")
-    ] = 5.0
+    beat_min: Annotated[SecondsOrZero, About("beats closer than this skip all work; at most half of beat_every")] = 5.0
 
     # How much, how fast
     flush_every: Annotated[SecondsOrZero, About("pause between two frames to a socket; 0: by load")] = 0.0
@@ -199,9 +190,9 @@ class Settings(BaseModel):
         About("WebSocket implementation; websockets is slower"),
         Allowed("picows or websockets"),
     ] = "picows"
-    log_format: Annotated[
-        Literal["console", "json"], About("how log lines look"), Allowed("console or json")
-    ] = "console"
+    log_format: Annotated[Literal["console", "json"], About("how log lines look"), Allowed("console or json")] = (
+        "console"
+    )
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         About("least important lines that are logged"),

@@ -97,9 +97,7 @@ class WebSocketServer:
     def _look(self, session: ClientSession, now: int) -> int | None:
         """Has its token expired? When to look again; None: not by this entry."""
         expires_at = session.expires_at
-        if (
-            expires_at is None or session.look_at is None or now < session.look_at
-        ):  # gone, or another entry counts
+        if expires_at is None or session.look_at is None or now < session.look_at:  # gone, or another entry counts
             return None
         if now >= expires_at:
             session.end(Close.UNAUTHORIZED, "token_expired")
@@ -122,9 +120,7 @@ class WebSocketServer:
         secure = upgrade.secure or self._came_by_tls(upgrade)
         if not is_allowed(upgrade.origin, host=upgrade.host, secure=secure, origins=self._settings.origins):
             self.node.context.metrics.refusals["forbidden_origin"] += 1
-            return Refuse(
-                403, "Pages of this origin may not connect; the operator can name it in `origins`.\n"
-            )
+            return Refuse(403, "Pages of this origin may not connect; the operator can name it in `origins`.\n")
         subprotocol = SUBPROTOCOL if SUBPROTOCOL in upgrade.subprotocols else None
         return Accept(self._handler(upgrade), subprotocol)
 

@@ -316,9 +316,7 @@ class ClientSession:
         except Unavailable as error:
             self._refuse("unavailable", str(error), command.id)
         except UnknownOutcome:
-            self._refuse(
-                "unknown_outcome", "The store did not answer; look before you repeat it.", command.id
-            )
+            self._refuse("unknown_outcome", "The store did not answer; look before you repeat it.", command.id)
         except Exception:
             # A mistake of ours costs one command its answer, not those that wait behind it.
             log.error("command.failed", command=type(command).__name__, exc_info=True)
@@ -384,9 +382,7 @@ class ClientSession:
             self._send(unsubscribed_frame(targets, command.id))
         if command.invalid:
             first, _ = command.invalid[0]
-            raise ProtocolError(
-                "invalid_user_id", f"{len(command.invalid)} of these are no user ids, first {first!r}."
-            )
+            raise ProtocolError("invalid_user_id", f"{len(command.invalid)} of these are no user ids, first {first!r}.")
 
     async def _set(self, connection: Connection, command: SetPresence) -> None:
         sessions, user = self._host.node.sessions, connection.user

@@ -87,9 +87,7 @@ _TABLE = (
     Code("instant_too_far", 400, _BOTH, "An end may lie at most 366 days ahead."),
     Code("invalid_text", 400, _BOTH, "A custom status has no text, or one with forbidden characters."),
     Code("text_too_long", 400, _BOTH, "The text of a custom status has at most 100 code points."),
-    Code(
-        "invalid_emoji", 400, _BOTH, "The emoji of a custom status is too long or has forbidden characters."
-    ),
+    Code("invalid_emoji", 400, _BOTH, "The emoji of a custom status is too long or has forbidden characters."),
     Code("invalid_mode", 400, _BOTH, "A mode is auto, busy, away or invisible."),
     Code("invalid_visibility", 400, _REST, "A visibility is everyone, contacts or nobody."),
     Code("blocking_oneself", 400, _REST, "Nobody can block themselves."),
@@ -121,9 +119,7 @@ _TABLE = (
         "This user has as many sessions as allowed; end one, or wait.",
         retry=True,
     ),
-    Code(
-        "too_many_connections", 429, _BOTH, "This user has as many connections here as allowed.", retry=True
-    ),
+    Code("too_many_connections", 429, _BOTH, "This user has as many connections here as allowed.", retry=True),
     Code("polling_too_fast", 429, _REST, "Bulk reads without a live session are limited.", retry=True),
     # Not for you, or not there.
     Code("not_a_member", 403, _BOTH, "Not a member of this room, or there is no such room."),
@@ -175,12 +171,8 @@ _CLOSES = (
     CloseCode(Close.PROTOCOL_ERROR, "The WebSocket protocol was broken.", retry=True),
     CloseCode(Close.NOT_UTF8, "A text message was not UTF-8.", retry=True),
     CloseCode(Close.TOO_LARGE, "A message was larger than limits.frame of the welcome.", retry=True),
-    CloseCode(
-        Close.DRAINING, "The node is draining; come back after retry_after_ms of the reason.", retry=True
-    ),
-    CloseCode(
-        Close.OVERLOADED, "The node is overloaded; come back after retry_after_ms of the reason.", retry=True
-    ),
+    CloseCode(Close.DRAINING, "The node is draining; come back after retry_after_ms of the reason.", retry=True),
+    CloseCode(Close.OVERLOADED, "The node is overloaded; come back after retry_after_ms of the reason.", retry=True),
     CloseCode(Close.BAD_FRAMES, "Too many malformed frames within a minute.", retry=False),
     CloseCode(
         Close.UNAUTHORIZED,

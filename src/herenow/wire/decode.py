@@ -81,9 +81,7 @@ TYPES = frozenset(str(kind.__struct_config__.tag) for kind in typing.get_args(Fr
 COMMON = _common()
 """The frames that make up nearly all traffic, by their exact bytes."""
 
-BEATS = {
-    payload: command.activity for payload, command in COMMON.items() if isinstance(command, HeartbeatCommand)
-}
+BEATS = {payload: command.activity for payload, command in COMMON.items() if isinstance(command, HeartbeatCommand)}
 """The beats among them: one costs a look into a dict, and no command is looked at."""
 
 _decoder: StrictDecoder[Frame] = StrictDecoder(msgspec.json.Decoder(Frame), _misfit)

@@ -132,9 +132,7 @@ class _TargetsFrame(_Frame, frozen=True):
         single = self.target_user_id is not UNSET
         several = self.target_user_ids is not UNSET
         if single + several + self.contacts != 1:
-            raise ProtocolError(
-                "bad_shape", "Name exactly one of target_user_id, target_user_ids and contacts (true)."
-            )
+            raise ProtocolError("bad_shape", "Name exactly one of target_user_id, target_user_ids and contacts (true).")
         values = [self.target_user_id] if single else self.target_user_ids or []
         return *_user_ids(values), single, self.contacts, self.id
 

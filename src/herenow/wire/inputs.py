@@ -75,9 +75,7 @@ def parse_custom(value: object, now: int) -> Custom | None:
             "bad_shape", "A custom status is an object of text, emoji and expires_at, or null to clear it."
         )
     if not value.keys() <= _CUSTOM_KEYS:
-        raise ProtocolError(
-            "bad_shape", "A custom status has the fields text, emoji and expires_at, and no other."
-        )
+        raise ProtocolError("bad_shape", "A custom status has the fields text, emoji and expires_at, and no other.")
     text = _checked_text(_string(value.get("text"), "text"))
     emoji = _checked_emoji(_string(value.get("emoji"), "emoji"))
     if not text and not emoji:
@@ -96,9 +94,7 @@ def _string(value: object, field: str) -> str:
 
 def _checked_text(text: str) -> str:
     if len(text) > MAX_TEXT:
-        raise ProtocolError(
-            "text_too_long", f"The text has {len(text)} code points; at most {MAX_TEXT} are allowed."
-        )
+        raise ProtocolError("text_too_long", f"The text has {len(text)} code points; at most {MAX_TEXT} are allowed.")
     if _FORBIDDEN.search(text):
         raise ProtocolError("invalid_text", f"The text {_FORBIDDEN_SENTENCE}.")
     return text

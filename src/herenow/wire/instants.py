@@ -74,6 +74,4 @@ def _no_such_moment(field: str) -> ProtocolError:
 
 
 def _invalid(field: str, reason: str) -> ProtocolError:
-    return ProtocolError(
-        "invalid_instant", f"{field} is epoch milliseconds or RFC 3339 with a zone; {reason}."
-    )
+    return ProtocolError("invalid_instant", f"{field} is epoch milliseconds or RFC 3339 with a zone; {reason}.")

@@ -247,9 +247,7 @@ def unsubscribed_frame(targets: Iterable[str], id: FrameId = None) -> bytes:
 def typing_frame(user_id: str, *, to: str | None = None, room: str | None = None, expires_in: float) -> bytes:
     """`user_id` types to a user or in a room, for so many seconds; 0: no longer."""
     return _encode(
-        TypingNoticeFrame(
-            user_id, _seconds(expires_in), UNSET if to is None else to, UNSET if room is None else room
-        )
+        TypingNoticeFrame(user_id, _seconds(expires_in), UNSET if to is None else to, UNSET if room is None else room)
     )
 
 

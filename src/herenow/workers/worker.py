@@ -61,9 +61,7 @@ class Worker:
         try:
             link = await Link.over(socket.socket(fileno=descriptor))
         except (OSError, ValueError):
-            raise ConfigurationError(
-                "--link is for workers, which a supervisor starts: leave it out."
-            ) from None
+            raise ConfigurationError("--link is for workers, which a supervisor starts: leave it out.") from None
         async for message in link.messages():
             if isinstance(message, Place):
                 return cls(link, message, stop)

@@ -46,9 +46,7 @@ class Agreement:
         leased = {session.device for session in record.sessions if session.holder != UNLEASED}
         live = {session.device for session in record.sessions if session.live}
         here = {stay.device for stay in stays if self._must_be_known(stay, now)}
-        gone = leased - {
-            stay.device for stay in stays if stay.ended_at is None or self._may_be_left(stay, now)
-        }
+        gone = leased - {stay.device for stay in stays if stay.ended_at is None or self._may_be_left(stay, now)}
         found = [f"{user} {device} is connected, the record says {record}" for device in sorted(here - live)]
         found += [f"{user} {device} has gone, the record says {record}" for device in sorted(gone)]
         hidden = Mode.INVISIBLE in self._notes.modes[user].possible or record.mode is Mode.INVISIBLE
@@ -67,9 +65,7 @@ class Agreement:
     @property
     def quiet_at(self) -> int:
         """When nobody who has left can be in the record any more."""
-        ended = [
-            stay for stays in self._notes.stays.values() for stay in stays if stay.by_rest or stay.ended_at
-        ]
+        ended = [stay for stays in self._notes.stays.values() for stay in stays if stay.by_rest or stay.ended_at]
         return max(map(self._notes.bounds.gone, ended), default=0)
 
     # When everything has healed
@@ -98,17 +94,11 @@ class Agreement:
         await self._conclude_ledger(stored)
 
     def _conclude_record(self, user: str, record: Presence | None) -> None:
-        here = {
-            stay.device: stay
-            for stay in self._notes.stays[user]
-            if stay.ended_at is None and not stay.by_rest
-        }
+        here = {stay.device: stay for stay in self._notes.stays[user] if stay.ended_at is None and not stay.by_rest}
         sessions = () if record is None else record.sessions
         leased = {session.device: session for session in sessions if session.holder != UNLEASED}
         for device in sorted(here.keys() - leased.keys()):
-            self._notes.wrong(
-                f"{user} {device} is connected to {here[device].node} but not in the record: {record}"
-            )
+            self._notes.wrong(f"{user} {device} is connected to {here[device].node} but not in the record: {record}")
         for device in sorted(leased.keys() - here.keys()):
             self._notes.wrong(f"{user} {device} is in the record but not connected: {leased[device]}")
         for device in sorted(leased.keys() & here.keys()):
@@ -121,15 +111,11 @@ class Agreement:
     def _conclude_session(self, user: str, session: Session, stay: Stay) -> None:
         node = self._notes.scene.nodes.get(stay.node)
         if not session.live or node is None or session.holder not in node.epochs:
-            self._notes.wrong(
-                f"{user} {session.device} is connected to {stay.node}, the record has {session}"
-            )
+            self._notes.wrong(f"{user} {session.device} is connected to {stay.node}, the record has {session}")
 
     def _conclude_choices(self, user: str, record: Presence) -> None:
         if record.mode not in self._notes.modes[user].possible:
-            self._notes.wrong(
-                f"{user} chose one of {self._notes.modes[user].possible}, the record has {record.mode!r}"
-            )
+            self._notes.wrong(f"{user} chose one of {self._notes.modes[user].possible}, the record has {record.mode!r}")
         text = None if record.custom is None else record.custom.text
         if text not in self._notes.texts[user].possible:
             self._notes.wrong(f"{user} said one of {self._notes.texts[user].possible}, the record has {text}")
@@ -178,9 +164,7 @@ class Agreement:
                 self._notes.wrong(f"{node.name} counts {counts.connections} connections of {counts.sockets}")
 
     async def _conclude_ledger(self, stored: dict[str, Presence]) -> None:
-        users = sorted(
-            (stored.keys() | self._notes.stays.keys() | self._notes.modes.keys()) - self._notes.viewers
-        )
+        users = sorted((stored.keys() | self._notes.stays.keys() | self._notes.modes.keys()) - self._notes.viewers)
         ledger = await self._notes.scene.remembered(users)
         for user in users:
             known = ledger.get(user, Remembered())

@@ -65,12 +65,7 @@ class LastSeen:
         for t in self._notes.troubles:
             concerned = (t.node in (stay.node, None) or stay.by_rest) and not t.blinds
             lasts = died or t.shifts or t.stops or (t.cuts and unsaid) or now <= self._notes.until(t, now)
-            if (
-                concerned
-                and lasts
-                and t.begin <= end + self._notes.bounds.late
-                and self._notes.until(t, now) >= usual
-            ):
+            if concerned and lasts and t.begin <= end + self._notes.bounds.late and self._notes.until(t, now) >= usual:
                 first = min(first, t.begin - self._notes.bounds.lease // 3 - self._notes.bounds.late)
         return first
 

@@ -68,9 +68,7 @@ class Lingering:
         if any(t.loses and t.begin <= now <= self._notes.until(t, now) for t in self._notes.troubles):
             return  # the store may just have lost that it was
         if now > out + self._notes.late(out, now):
-            self._notes.problems.append(
-                f"{now} returned: {user} was signed out at {out}, the record has {session}"
-            )
+            self._notes.problems.append(f"{now} returned: {user} was signed out at {out}, the record has {session}")
 
     def _check_ghost(self, client: Device, shown: Shown) -> None:
         self._notes.counts["looked"] += 1

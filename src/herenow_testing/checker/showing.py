@@ -51,9 +51,7 @@ class Showing:
             if version < before[1]:
                 self._notes.problem("older", client, shown, f"is of version {version}, after {before[1]}")
             if shown.as_of < before[0].as_of:
-                self._notes.problem(
-                    "older", client, shown, f"is as of {shown.as_of}, after {before[0].as_of}"
-                )
+                self._notes.problem("older", client, shown, f"is as of {shown.as_of}, after {before[0].as_of}")
         if shown.custom is not None:
             newest = self._newest_text.get((link, shown.user), 0)
             if int(shown.custom) < newest:
@@ -61,9 +59,7 @@ class Showing:
             self._newest_text[link, shown.user] = max(newest, int(shown.custom))
 
     def _check_invented(self, client: Device, shown: Shown) -> None:
-        if shown.status == "busy" and not any(
-            mode is Mode.BUSY for _, mode in self._notes.modes[shown.user].ever
-        ):
+        if shown.status == "busy" and not any(mode is Mode.BUSY for _, mode in self._notes.modes[shown.user].ever):
             self._notes.problem("invented", client, shown, "was never busy")
         texts = self._notes.texts[shown.user].ever
         if shown.custom is not None and not any(text == shown.custom for _, text in texts):

@@ -190,9 +190,7 @@ class EngineContract:
     async def test_P1_nothing_is_stored_at_first(self, engine: Engine) -> None:
         assert await stored(engine, "ana") is None
 
-    async def test_P1_a_commit_over_the_expected_bytes_is_written(
-        self, engine: Engine, second: Engine
-    ) -> None:
+    async def test_P1_a_commit_over_the_expected_bytes_is_written(self, engine: Engine, second: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1)))
         await node.write(Write(user, record(1), record(2)))
@@ -234,18 +232,14 @@ class EngineContract:
 
     async def test_P1_a_removed_record_can_come_back(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
-        await node.write(
-            Write(user, None, record(1)), Write(user, record(1), None), Write(user, None, record(3))
-        )
+        await node.write(Write(user, None, record(1)), Write(user, record(1), None), Write(user, None, record(3)))
         assert await stored(engine, user) == record(3)
 
     async def test_P1_one_conflict_in_a_batch_does_not_stop_the_others(self, engine: Engine) -> None:
         node = await joined(engine)
         a, b, c = islice(users_of(engine, 0), 3)
         await node.write(Write(b, None, record(7)))
-        answer = await node.commit(
-            Write(a, None, record(1)), Write(b, None, record(2)), Write(c, None, record(3))
-        )
+        answer = await node.commit(Write(a, None, record(1)), Write(b, None, record(2)), Write(c, None, record(3)))
         assert answer.results == (Written(), Conflict(record(7)), Written())
         assert [found.record for found in await engine.load([a, b, c])] == [record(1), record(7), record(3)]
 
@@ -269,9 +263,7 @@ class EngineContract:
         assert results.count(Written()) == 1
         assert Conflict(await stored(engine, user)) in results
 
-    async def test_P1_load_answers_in_the_order_asked_and_repeats_repeated_users(
-        self, engine: Engine
-    ) -> None:
+    async def test_P1_load_answers_in_the_order_asked_and_repeats_repeated_users(self, engine: Engine) -> None:
         asked = [user_of(engine, shard) for shard in range(engine.shards)]
         for shard, user in enumerate(asked):
             await (await joined(engine, shard)).write(Write(user, None, record(shard + 1)))
@@ -310,9 +302,7 @@ class EngineContract:
     async def test_P1_ids_that_look_alike_are_different_users(self, engine: Engine) -> None:
         alike = ["1", "01", "ana", "Ana", "1.0", "1e0"]
         for number, user in enumerate(alike, 1):
-            await (await joined(engine, shard_of(user, engine.shards))).write(
-                Write(user, None, record(number))
-            )
+            await (await joined(engine, shard_of(user, engine.shards))).write(Write(user, None, record(number)))
         assert [found.record for found in await engine.load(alike)] == [record(n) for n in range(1, 7)]
 
     async def test_P1_records_are_bytes_of_any_kind_and_length(self, engine: Engine) -> None:
@@ -326,9 +316,7 @@ class EngineContract:
         node = await joined(engine)
         users = list(islice(users_of(engine, 0), 1000))
         head = await head_of(engine)
-        await node.write(
-            *[Write(user, None, record(1), wake_at=9, note=b"n", unsaved=True) for user in users]
-        )
+        await node.write(*[Write(user, None, record(1), wake_at=9, note=b"n", unsaved=True) for user in users])
         assert {found.record for found in await engine.load(users)} == {record(1)}
         assert sorted((await due_in(engine, 0, 9, 2000)).users) == sorted(users)
         assert await head_of(engine) == head + 1000
@@ -351,9 +339,7 @@ class EngineContract:
     async def test_P2_a_conflict_leaves_wake_up_log_and_mark_alone(self, engine: Engine) -> None:
         node = await joined(engine)
         marked, plain = islice(users_of(engine, 0), 2)
-        await node.write(
-            Write(marked, None, record(1), wake_at=100, unsaved=True), Write(plain, None, record(1))
-        )
+        await node.write(Write(marked, None, record(1), wake_at=100, unsaved=True), Write(plain, None, record(1)))
         head = await head_of(engine)
         await node.commit(
             Write(marked, record(9), record(2), wake_at=50, note=b"n"),
@@ -402,9 +388,7 @@ class EngineContract:
         assert part is not None
         assert part.entries == (Entry(head + 1, user, None, b"gone"),)
 
-    async def test_P2_a_removed_record_keeps_the_wake_up_it_is_given_but_no_mark(
-        self, engine: Engine
-    ) -> None:
+    async def test_P2_a_removed_record_keeps_the_wake_up_it_is_given_but_no_mark(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), unsaved=True))
         await node.write(Write(user, record(1), None, wake_at=100, unsaved=True))
@@ -426,9 +410,7 @@ class EngineContract:
     # P3: fences
 
     @pytest.mark.parametrize("wrong", [-1, 1, 2])
-    async def test_P3_a_batch_with_another_last_number_changes_nothing(
-        self, engine: Engine, wrong: int
-    ) -> None:
+    async def test_P3_a_batch_with_another_last_number_changes_nothing(self, engine: Engine, wrong: int) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100))
         before = await _everything(engine)
@@ -518,9 +500,7 @@ class EngineContract:
         assert await engine.jump(0, node.epoch, 10) is None
         assert await _everything(engine) == before
 
-    async def test_P3_a_late_join_does_not_let_a_retired_epoch_in_again(
-        self, engine: Engine, second: Engine
-    ) -> None:
+    async def test_P3_a_late_join_does_not_let_a_retired_epoch_in_again(self, engine: Engine, second: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.commit()
         await second.retire(0, node.epoch)
@@ -567,9 +547,7 @@ class EngineContract:
 
     # P4: due
 
-    async def test_P4_who_is_due_stays_due_until_committed_again(
-        self, engine: Engine, second: Engine
-    ) -> None:
+    async def test_P4_who_is_due_stays_due_until_committed_again(self, engine: Engine, second: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100))
         for handle in (engine, second, engine):
@@ -641,9 +619,7 @@ class EngineContract:
     async def test_P4_a_wake_up_moved_away_and_back_is_due_once(self, engine: Engine) -> None:
         node = await joined(engine)
         moved, other = islice(users_of(engine, 0), 2)
-        await node.write(
-            Write(moved, None, record(1), wake_at=100), Write(other, None, record(1), wake_at=200)
-        )
+        await node.write(Write(moved, None, record(1), wake_at=100), Write(other, None, record(1), wake_at=200))
         for version, at in ((2, 300), (3, 50), (4, 300), (5, 100)):
             await node.write(Write(moved, record(version - 1), record(version), wake_at=at))
         assert await due_in(engine, 0, 100, 10) == Due((moved,), 200)
@@ -665,9 +641,7 @@ class EngineContract:
 
     # P5: the log
 
-    async def test_P5_entries_are_numbered_without_holes_in_the_order_of_commits(
-        self, engine: Engine
-    ) -> None:
+    async def test_P5_entries_are_numbered_without_holes_in_the_order_of_commits(self, engine: Engine) -> None:
         node, head = await joined(engine), await head_of(engine)
         users = list(islice(users_of(engine, 0), 20))
         for few in (users[:1], users[1:8], users[8:20]):
@@ -692,9 +666,7 @@ class EngineContract:
 
     async def test_P5_cursor_zero_gives_everything_or_a_gap(self, engine: Engine) -> None:
         node = await joined(engine)
-        await node.write(
-            *[Write(user, None, record(1), note=b"n") for user in islice(users_of(engine, 0), 3)]
-        )
+        await node.write(*[Write(user, None, record(1), note=b"n") for user in islice(users_of(engine, 0), 3)])
         part = await log_after(engine, 0, 0)
         assert part is not None
         assert part.gap or [entry.number for entry in part.entries] == [1, 2, 3]
@@ -713,15 +685,11 @@ class EngineContract:
     async def test_P5_heads_names_every_shard(self, engine: Engine) -> None:
         assert set(await engine.heads()) == set(range(engine.shards))
 
-    async def test_P5_one_tail_reads_many_shards_and_answers_for_those_with_news(
-        self, engine: Engine
-    ) -> None:
+    async def test_P5_one_tail_reads_many_shards_and_answers_for_those_with_news(self, engine: Engine) -> None:
         heads = await engine.heads()
         busy = range(0, engine.shards, 3)
         for shard in busy:
-            await (await joined(engine, shard)).write(
-                Write(user_of(engine, shard), None, record(1), note=b"n")
-            )
+            await (await joined(engine, shard)).write(Write(user_of(engine, shard), None, record(1), note=b"n"))
         parts = await engine.tail(heads, 0)
         assert sorted(part.shard for part in parts) == list(busy)
         assert all(part.head == heads[part.shard] + 1 and not part.gap for part in parts)
@@ -931,9 +899,7 @@ class EngineContract:
     async def test_P6_an_offer_replaces_only_an_older_record(self, engine: Engine, second: Engine) -> None:
         await engine.unsettle(0, NOW)
         older, equal, newer = islice(users_of(engine, 0), 3)
-        await engine.offer(
-            0, [Offer(user, 5, record(5, b"old"), 500, unsaved=False) for user in (older, equal, newer)]
-        )
+        await engine.offer(0, [Offer(user, 5, record(5, b"old"), 500, unsaved=False) for user in (older, equal, newer)])
         await second.offer(
             0,
             [
@@ -961,9 +927,7 @@ class EngineContract:
             await engine.offer(0, [Offer(user, version, record(version), None, unsaved=False)])
             assert await stored(engine, user) == record(expected)
 
-    async def test_P6_an_offer_without_wake_up_takes_the_old_one_away_and_leaves_the_mark(
-        self, engine: Engine
-    ) -> None:
+    async def test_P6_an_offer_without_wake_up_takes_the_old_one_away_and_leaves_the_mark(self, engine: Engine) -> None:
         await engine.unsettle(0, NOW)
         user = user_of(engine, 0)
         await engine.offer(0, [Offer(user, 5, record(5), 100, unsaved=True)])
@@ -994,9 +958,7 @@ class EngineContract:
 
     # P7: no clock of its own
 
-    async def test_P7_store_time_reports_milliseconds_that_do_not_go_back(
-        self, engine: Engine, second: Engine
-    ) -> None:
+    async def test_P7_store_time_reports_milliseconds_that_do_not_go_back(self, engine: Engine, second: Engine) -> None:
         first = await engine.store_time()
         assert isinstance(first, int)
         assert first <= await second.store_time()
@@ -1030,9 +992,7 @@ class EngineContract:
                 with pytest.raises(Unavailable):
                     await read
 
-    async def test_P8_a_write_that_was_unavailable_did_not_happen(
-        self, engine: Engine, second: Engine
-    ) -> None:
+    async def test_P8_a_write_that_was_unavailable_did_not_happen(self, engine: Engine, second: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         async with self.cut_off():
             with pytest.raises((Unavailable, UnknownOutcome)) as caught:
@@ -1055,9 +1015,7 @@ class EngineContract:
         assert await walked(engine, 0, 10) == []
 
     @pytest.mark.parametrize("cursor", ["", "zzz", "-1", "1.-1", "0.x", "\0"])
-    async def test_a_walk_refuses_a_cursor_that_no_page_can_have_given(
-        self, engine: Engine, cursor: str
-    ) -> None:
+    async def test_a_walk_refuses_a_cursor_that_no_page_can_have_given(self, engine: Engine, cursor: str) -> None:
         with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
             await engine.walk(0, cursor, 10)
 
@@ -1145,9 +1103,7 @@ class EngineContract:
         assert sorted(marks) == [False, True]
         assert await engine.leases() == [Lease(epoch, 1, NOW, dead=True)]
 
-    async def test_a_lease_that_moved_meanwhile_is_not_marked_dead(
-        self, engine: Engine, second: Engine
-    ) -> None:
+    async def test_a_lease_that_moved_meanwhile_is_not_marked_dead(self, engine: Engine, second: Engine) -> None:
         epoch = new_epoch()
         await engine.renew(Lease(epoch, 1, NOW), begins=True)
         await engine.renew(Lease(epoch, 2, NOW + 1))
@@ -1192,9 +1148,7 @@ class EngineContract:
         assert await stored(engine, user) == record(1)
         assert (await due_in(engine, 0, 100, 10)).users == (user,)
 
-    async def test_saved_with_drop_removes_record_and_wake_up_without_a_log_entry(
-        self, engine: Engine
-    ) -> None:
+    async def test_saved_with_drop_removes_record_and_wake_up_without_a_log_entry(self, engine: Engine) -> None:
         node, user = await joined(engine), user_of(engine, 0)
         await node.write(Write(user, None, record(1), wake_at=100, unsaved=True))
         head = await head_of(engine)
@@ -1233,16 +1187,12 @@ class EngineContract:
         await second.open(TERMS)
 
     @pytest.mark.parametrize("term", sorted(TERMS))
-    async def test_a_term_that_differs_is_refused_by_name(
-        self, engine: Engine, second: Engine, term: str
-    ) -> None:
+    async def test_a_term_that_differs_is_refused_by_name(self, engine: Engine, second: Engine, term: str) -> None:
         with pytest.raises(ConfigurationError, match=term):
             await second.open({**TERMS, term: "another"})
         await second.open(TERMS)
 
-    async def test_a_term_that_is_new_is_added_and_then_compared(
-        self, engine: Engine, second: Engine
-    ) -> None:
+    async def test_a_term_that_is_new_is_added_and_then_compared(self, engine: Engine, second: Engine) -> None:
         await engine.open({**TERMS, "novelty": "1"})
         await second.open(TERMS)
         with pytest.raises(ConfigurationError, match="novelty"):
@@ -1255,9 +1205,7 @@ class EngineContract:
 
     # Direct messages
 
-    async def test_a_message_reaches_every_handle_the_sender_included(
-        self, engine: Engine, second: Engine
-    ) -> None:
+    async def test_a_message_reaches_every_handle_the_sender_included(self, engine: Engine, second: Engine) -> None:
         await engine.send(b"one")
         await second.send(b"two\x00\r\n")
         assert await received(engine, 2) == [b"one", b"two\x00\r\n"]

@@ -350,9 +350,7 @@ class LedgerContract:
         await ledger.apply([follow("ana", "bo")])
         head = await ledger.changes_head()
         with pytest.raises(ValueError, match="enemy"):
-            await ledger.apply(
-                [follow("bo", "ana"), gone(follow("ana", "bo")), RelationRow("enemy", "ana", "bo")]
-            )
+            await ledger.apply([follow("bo", "ana"), gone(follow("ana", "bo")), RelationRow("enemy", "ana", "bo")])
         assert await ledger.follows("ana", "bo")
         assert not await ledger.follows("bo", "ana")
         assert await ledger.changes(head, 10) == ([], head)
@@ -637,9 +635,7 @@ class LedgerContract:
         assert await ledger.void_of("ana") == Void("ana", NOW + 1, NOW + 10)
         assert (await ledger.changes(head, 10))[0] == [LedgerChange("void", "ana", "")]
 
-    async def test_voids_are_walked_in_the_order_of_ids_and_forgotten_at_their_end(
-        self, ledger: Ledger
-    ) -> None:
+    async def test_voids_are_walked_in_the_order_of_ids_and_forgotten_at_their_end(self, ledger: Ledger) -> None:
         for number in range(7):
             await ledger.void(Void(f"user-{number}", NOW, NOW + number))
         first = await ledger.voids("", 4)
@@ -652,9 +648,7 @@ class LedgerContract:
         await ledger.save_last_seen({"ana": NOW, "bo": NOW})
         await ledger.save_choices([Choice("ana", 3, Mode.BUSY), Choice("bo", 3, Mode.BUSY)])
         await ledger.set_idle_after("ana", 60_000)
-        await ledger.apply(
-            [*mutual("ana", "bo"), follow("ana", "cy"), follow("di", "ana"), *mutual("bo", "cy")]
-        )
+        await ledger.apply([*mutual("ana", "bo"), follow("ana", "cy"), follow("di", "ana"), *mutual("bo", "cy")])
         await ledger.apply([contact("ana", "bo"), contact("zed", "ana"), room("r", "ana"), room("r", "bo")])
         await ledger.stamp_run("run", NOW)
         await ledger.open_marks("run", ["ana"], [])
@@ -806,9 +800,7 @@ class LedgerContract:
         friends = await ledger.contacts("me", NOW)
         assert set(friends) >= {f"user-{number}" for number in range(1, 10, 2)}
         told, _ = await ledger.changes(0, 100)
-        assert {frozenset((change.a, change.b)) for change in told} == {
-            frozenset(("me", friend)) for friend in friends
-        }
+        assert {frozenset((change.a, change.b)) for change in told} == {frozenset(("me", friend)) for friend in friends}
 
 
 # --- Words of the suite

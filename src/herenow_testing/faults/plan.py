@@ -30,9 +30,7 @@ class Fault(Enum):
     LATE = "UnknownOutcome at once; the write is executed after some other calls"
     UNAVAILABLE = "Unavailable at once; nothing happened"
     SILENCE = "the network is cut: no answer until the fault ends, or an error at the call's limit; nothing happened"
-    FROZEN = (
-        "the store stands still: as SILENCE, but writes given up at their limit are executed when it goes on"
-    )
+    FROZEN = "the store stands still: as SILENCE, but writes given up at their limit are executed when it goes on"
     DELAY = "the call takes a while, and others overtake it"
     TAIL_SILENCE = "tail finds nothing, whatever there is"
     SHARD_SILENCE = "tail and heads cannot read the log of a shard, and say so"

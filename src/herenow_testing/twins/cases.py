@@ -64,22 +64,16 @@ _WRITES_OWN = Exempt("the answer repeats what the caller chose, and nothing else
 _WRITES_GRAPH = Exempt("a service writes the graph; the answer says no more than that it is written")
 _OPERATORS = Exempt("the truth, for the operator's services alone, which may know it")
 _ENDS = Exempt("a service ends something of a user's; the answer says no more than that it is done")
-_ACTS_FOR = Exempt(
-    "a service acts for a user and is answered with that user's truth, which services may know"
-)
+_ACTS_FOR = Exempt("a service acts for a user and is answered with that user's truth, which services may know")
 _MADE_AT_START = Exempt("the same bytes for everybody, made before anybody came")
 _BULK = f"{NEIGHBOUR},{TARGET},{GONE},unknown"
 
 CASES: Mapping[str, Case | Exempt] = {
     "GET /api/v1/presence": _get(f"{_API}/presence?user_ids={TARGET}", f"{_API}/presence?user_ids={_BULK}"),
-    "POST /api/v1/presence/query": Case(
-        (Request("POST", f"{_API}/presence/query", {"user_ids": _BULK.split(",")}),)
-    ),
+    "POST /api/v1/presence/query": Case((Request("POST", f"{_API}/presence/query", {"user_ids": _BULK.split(",")}),)),
     "GET /api/v1/presence/{user}": _get(f"{_API}/presence/{TARGET}"),
     "GET /api/v1/presence/count": _get(f"{_API}/presence/count"),
-    "GET /api/v1/presence/leaderboard": _get(
-        f"{_API}/presence/leaderboard", f"{_API}/presence/leaderboard?limit=1"
-    ),
+    "GET /api/v1/presence/leaderboard": _get(f"{_API}/presence/leaderboard", f"{_API}/presence/leaderboard?limit=1"),
     "GET /api/v1/presence/me": _get(f"{_API}/presence/me"),
     "GET /api/v1/presence/devices": _get(f"{_API}/presence/devices"),
     "GET /api/v1/presence/preferences": _get(f"{_API}/presence/preferences"),

@@ -62,9 +62,7 @@ _RANDOM = (
 
 
 class Play:
-    def __init__(
-        self, stage: Stage, history: History, hiding: Hiding, cases: Mapping[str, Case | Exempt]
-    ) -> None:
+    def __init__(self, stage: Stage, history: History, hiding: Hiding, cases: Mapping[str, Case | Exempt]) -> None:
         self._stage = stage
         self._history = history
         self._hiding = hiding
@@ -171,9 +169,7 @@ class Play:
                 if by_service and viewer:
                     path += f"{'&' if '?' in path else '?'}viewer={viewer}"
                 by = "backend" if by_service else viewer
-                answer = await self._stage.rest(
-                    request.method, path, by=by, body=request.body, service=by_service
-                )
+                answer = await self._stage.rest(request.method, path, by=by, body=request.body, service=by_service)
                 came = answer.shown if case.keep is bytes else case.keep(answer.body)
                 said = b"at %d ms, %b" % (answer.asked_at, came)
                 self._answers.setdefault((viewer, f"{name}{' for a service' * by_service}"), []).append(said)

@@ -57,9 +57,7 @@ class Stage:
         sockets = Sockets(10_000)
         auth = Auth(SECRET, self.node.context.clock, 86_400.0)
         most = self.node.context.settings.max_subscriptions
-        self.gateway = WebSocketServer(
-            self.node, auth, sockets, WebSocketSettings(BEAT_EVERY, 65_536, most, 1_000)
-        )
+        self.gateway = WebSocketServer(self.node, auth, sockets, WebSocketSettings(BEAT_EVERY, 65_536, most, 1_000))
         self.app = make_app(self.node, auth, Settings(ledger="sqlite://"), sockets=sockets)
         self._taps: list[Tap] = []
 
@@ -94,9 +92,7 @@ class Stage:
         assert isinstance(accepted, Accept), accepted
         return Wire(self, accepted.handler)
 
-    async def rest(
-        self, method: str, path: str, *, by: str, body: object = None, service: bool = False
-    ) -> Answer:
+    async def rest(self, method: str, path: str, *, by: str, body: object = None, service: bool = False) -> Answer:
         """`path` from `/` on, with its query."""
         answer = Answer(self.passed)
         await self.app(self._scope(method, path, by, service=service), _body_of(body), answer.receiver(self))

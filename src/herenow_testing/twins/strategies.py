@@ -30,9 +30,7 @@ _FAR = 100_000
 """Seconds: no history lasts so long, so that nobody stops hiding by themselves."""
 
 
-def histories(
-    shared: int = 7, hidden: int = 7, modes: Sequence[str] = Invisible.modes
-) -> st.SearchStrategy[History]:
+def histories(shared: int = 7, hidden: int = 7, modes: Sequence[str] = Invisible.modes) -> st.SearchStrategy[History]:
     """At most so many steps before and after the hiding; `modes` that may be chosen after it."""
     open_ = st.builds(Choose, st.sampled_from(["auto", "busy", "away"]), _soon)
     hiding = st.builds(Choose, st.sampled_from(modes), st.sampled_from([None, _FAR]))

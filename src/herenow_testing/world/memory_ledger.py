@@ -235,9 +235,7 @@ class MemoryLedger:
         if row.before <= known.before and (row.erased or 0) <= (known.erased or 0):
             return False
         erased = known.erased if row.erased is None else row.erased
-        self._voids[row.user] = Void(
-            row.user, max(row.before, known.before), max(row.until, known.until), erased
-        )
+        self._voids[row.user] = Void(row.user, max(row.before, known.before), max(row.until, known.until), erased)
         return True
 
     def _outlived(self, user: str, at: int) -> bool:
@@ -269,9 +267,7 @@ class MemoryLedger:
         await self._answer()
         return {user: self._preferences[user] for user in users if user in self._preferences}
 
-    async def set_preferences(
-        self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
-    ) -> Preferences:
+    async def set_preferences(self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None) -> Preferences:
         await self._answer()
         before = self._preferences.get(user, _UNDECIDED)
         after = edited(before, edit, now, last_seen)

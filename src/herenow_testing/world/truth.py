@@ -68,9 +68,7 @@ class Bounds:
             return (stay.ended_at or 0) - self.late
         if stay.how == f"by node: {RESET}":
             return (stay.ended_at or 0) - self.lease // 3 - self.late
-        return (
-            stay.seen_at - self.timings.dead_after // 3 - self.late
-        )  # what was said last may not have come through
+        return stay.seen_at - self.timings.dead_after // 3 - self.late  # what was said last may not have come through
 
     @property
     def cut_off(self) -> int:
@@ -153,11 +151,7 @@ class Chosen:
         """At some moment between the two: from being asked for until the answer to a later choice of something else."""
         for number, (at, asked) in enumerate(self.ever):
             if asked == what and at <= end:
-                others = [
-                    done
-                    for later, done in self.done.items()
-                    if later > number and self.ever[later][1] != what
-                ]
+                others = [done for later, done in self.done.items() if later > number and self.ever[later][1] != what]
                 if not others or min(others) >= begin:
                     return True
         return False

@@ -177,15 +177,11 @@ def _refusals(status: int, codes: list[str], shapes: _Shapes) -> Json:
     described: Json = {
         "description": "\n".join(f"- `{code}`: {CODES[code].meaning}" for code in codes),
         "content": {
-            Media.PROBLEM.value: {
-                "schema": {"allOf": [shapes.of(Problem), {"properties": {"code": {"enum": codes}}}]}
-            }
+            Media.PROBLEM.value: {"schema": {"allOf": [shapes.of(Problem), {"properties": {"code": {"enum": codes}}}]}}
         },
     }
     if status == 401:
         described["headers"] = {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}}
     elif any(CODES[code].retry for code in codes):
-        described["headers"] = {
-            "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}
-        }
+        described["headers"] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 0}}}
     return described

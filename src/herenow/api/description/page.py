@@ -67,9 +67,7 @@ class Description:
 
     async def docs(self, _call: Call) -> Response:
         """GET /docs"""
-        return Reply(
-            self.page, media="text/html; charset=utf-8", headers=(("content-security-policy", _CSP),)
-        )
+        return Reply(self.page, media="text/html; charset=utf-8", headers=(("content-security-policy", _CSP),))
 
 
 _CSP = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

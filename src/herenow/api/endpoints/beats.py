@@ -50,9 +50,7 @@ async def beat(call: Call) -> Response:
     body = await call.body(_heartbeat)
     device = DEVICE if body.device_id is None else plain_id(body.device_id, "device")
     platform, activity = parse_platform(body.platform), parse_activity(body.activity_type)
-    await call.node.sessions.beat_by_rest(
-        call.caller.user, device, platform, activity, issued_at=call.caller.issued_at
-    )
+    await call.node.sessions.beat_by_rest(call.caller.user, device, platform, activity, issued_at=call.caller.issued_at)
     every = call.settings.beat_every
     return json_response(Beaten(device, int(every) if every == int(every) else every))
 
@@ -61,9 +59,7 @@ async def batch(call: Call) -> Response:
     """POST /heartbeats"""
     items = await call.body(_batch)
     if len(items) > MOST:
-        raise ProtocolError(
-            "too_many_rows", f"One batch has at most {MOST} beats; this one has {len(items)}."
-        )
+        raise ProtocolError("too_many_rows", f"One batch has at most {MOST} beats; this one has {len(items)}.")
     return json_response(await _BatchRun(call.node).take(items))
 
 

@@ -44,9 +44,7 @@ async def delete_block(call: Call) -> Response:
 def _other(call: Call) -> str:
     other = call.path_user()
     if other == call.caller.user:
-        raise ProtocolError(
-            "blocking_oneself", "Nobody can block themselves, nor needs to be unblocked by themselves."
-        )
+        raise ProtocolError("blocking_oneself", "Nobody can block themselves, nor needs to be unblocked by themselves.")
     return other
 
 

@@ -20,9 +20,7 @@ from herenow.wire.shapes import DeviceShape
 async def read(call: Call) -> Response:
     """GET /presence/devices"""
     presence = await call.node.viewing.presence(call.myself)
-    rows = tuple(
-        DeviceShape(d.device, d.platform.word, d.active, d.since) for d in seen_by_oneself(presence).devices
-    )
+    rows = tuple(DeviceShape(d.device, d.platform.word, d.active, d.since) for d in seen_by_oneself(presence).devices)
     return json_response(Devices(rows))
 
 

@@ -46,15 +46,11 @@ async def users(call: Call) -> Response:
     """GET /users?status=online&cursor="""
     word = call.parameter("status")
     if word is not None and word not in PRESENT:
-        raise ProtocolError(
-            "bad_shape", f"The parameter status is {', '.join(PRESENT)}; without it, any of them."
-        )
+        raise ProtocolError("bad_shape", f"The parameter status is {', '.join(PRESENT)}; without it, any of them.")
     wanted = frozenset(PRESENT.values()) if word is None else frozenset({PRESENT[word]})
     limit = call.number("limit", USERS, 1, MOST_USERS)
     found, cursor = await call.node.admin.list_users(call.viewer, wanted, call.parameter("cursor"), limit)
-    return raw_json_response(
-        b'{"users":' + json_array(found) + b',"cursor":' + msgspec.json.encode(cursor) + b"}"
-    )
+    return raw_json_response(b'{"users":' + json_array(found) + b',"cursor":' + msgspec.json.encode(cursor) + b"}")
 
 
 def _named(call: Call, name: str) -> str:

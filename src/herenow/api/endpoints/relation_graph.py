@@ -25,9 +25,7 @@ MOST = 10_000
 MOST_WHOLE = 1_000
 """Users and rooms of which everything changed, in one request: each is looked for in all that a node knows."""
 
-_changed = Decoder(
-    ChangedBody, "an object of pairs, users, members and rooms, each a list, and no other fields"
-)
+_changed = Decoder(ChangedBody, "an object of pairs, users, members and rooms, each a list, and no other fields")
 _contact = Decoder(ContactBody, "an object of until, and no other fields")
 
 
@@ -112,9 +110,7 @@ async def import_rows(call: Call) -> Response:
         _kept_here(call, row.kind)
         rows.append(row)
         if len(rows) > MOST:
-            raise ProtocolError(
-                "too_many_rows", f"One request has at most {MOST} rows. Nothing was imported."
-            )
+            raise ProtocolError("too_many_rows", f"One request has at most {MOST} rows. Nothing was imported.")
     return json_response(Imported(len(rows), await call.node.viewing.apply_relations(rows)))
 
 

@@ -118,9 +118,7 @@ async def set_preferences(call: Call) -> Response:
 
 def _preferred(own: Preferences, presence: Presence) -> Response:
     return json_response(
-        PreferencesAnswer(
-            _words[own.visibility], own.share_last_seen, _seconds(presence.idle_after), own.public
-        )
+        PreferencesAnswer(_words[own.visibility], own.share_last_seen, _seconds(presence.idle_after), own.public)
     )
 
 
@@ -179,9 +177,7 @@ OPERATIONS = (
         body=BodyDoc(CustomBody),
         codes=_CUSTOM_CODES,
     ),
-    Operation(
-        "DELETE", "/api/v1/presence/status", clear_own_custom, "Clear one's custom status", {204: _CLEARED}
-    ),
+    Operation("DELETE", "/api/v1/presence/status", clear_own_custom, "Clear one's custom status", {204: _CLEARED}),
     Operation(
         "PUT",
         "/api/v1/presence/mode",

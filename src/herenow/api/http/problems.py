@@ -147,6 +147,4 @@ def _log(scope: Scope, error: Exception) -> None:
 def _token(scope: Scope) -> str | None:
     authorization = dict(scope["headers"]).get(b"authorization")
     query: bytes = scope["query_string"]
-    return find_token(
-        None if authorization is None else authorization.decode("latin-1"), query.decode("latin-1")
-    )
+    return find_token(None if authorization is None else authorization.decode("latin-1"), query.decode("latin-1"))

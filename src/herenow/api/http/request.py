@@ -173,13 +173,9 @@ class Call:
 
     def _parsed_query(self) -> list[tuple[str, str]]:
         try:
-            return parse_qsl(
-                self._query_text(), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS
-            )
+            return parse_qsl(self._query_text(), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
         except UnicodeDecodeError:
-            raise ProtocolError(
-                "bad_shape", "The query of the address is not percent-encoded UTF-8."
-            ) from None
+            raise ProtocolError("bad_shape", "The query of the address is not percent-encoded UTF-8.") from None
         except ValueError:
             raise ProtocolError("bad_shape", f"A query has at most {MAX_PARAMETERS} parameters.") from None
 

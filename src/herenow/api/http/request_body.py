@@ -51,9 +51,7 @@ def _check_type(request: Request, allowed: frozenset[str], said: str) -> None:
     """A body without a type is taken at its word."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given and given not in allowed:
-        raise ProtocolError(
-            "unsupported_media_type", f"The body must be {said}; this one says it is {given[:64]!r}."
-        )
+        raise ProtocolError("unsupported_media_type", f"The body must be {said}; this one says it is {given[:64]!r}.")
 
 
 async def _read(request: Request, limit: int) -> bytes:

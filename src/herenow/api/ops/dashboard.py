@@ -22,6 +22,5 @@ FILES = {
 
 def routes() -> list[Route]:
     return [
-        Route(path, static_file("herenow.api", f"dashboard/{name}", media))
-        for path, (name, media) in FILES.items()
+        Route(path, static_file("herenow.api", f"dashboard/{name}", media)) for path, (name, media) in FILES.items()
     ]

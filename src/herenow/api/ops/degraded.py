@@ -80,9 +80,7 @@ def _lease(node: Node) -> Iterator[Trouble]:
     overdue = [
         other
         for other in node.cluster.others
-        if not other.dead
-        and other.still_for is not None
-        and other.still_for > node.context.settings.node_lease * 2 / 3
+        if not other.dead and other.still_for is not None and other.still_for > node.context.settings.node_lease * 2 / 3
     ]
     if overdue:
         yield Trouble(

@@ -55,9 +55,7 @@ class _NodeCollector(Collector):
             "From a change to the socket of somebody who watches; without those who are told in waves.",
             counted.delivery_seconds,
         )
-        yield _histogram(
-            "herenow_wake_lag_seconds", "How late due wake-ups were decided.", counted.wake_seconds
-        )
+        yield _histogram("herenow_wake_lag_seconds", "How late due wake-ups were decided.", counted.wake_seconds)
 
     def _gauges(self) -> Iterator[Metric]:
         node, counted = self._node, self._node.context.metrics
@@ -145,9 +143,7 @@ class _NodeCollector(Collector):
         for code, times in sorted(counted.refusals.items()):
             refusals.add_metric([code], times)
         yield refusals
-        shed = CounterMetricFamily(
-            "herenow_given_up", "What waited or was dropped under overload.", labels=["kind"]
-        )
+        shed = CounterMetricFamily("herenow_given_up", "What waited or was dropped under overload.", labels=["kind"])
         for kind, times in sorted(counted.given_up.items()):
             shed.add_metric([kind], times)
         yield shed

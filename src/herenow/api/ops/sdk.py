@@ -22,6 +22,4 @@ HEADERS = {
 
 
 def routes() -> list[Route]:
-    return [
-        Route(f"/sdk/{name}", static_file("herenow.api", name, "text/javascript", HEADERS)) for name in NAMES
-    ]
+    return [Route(f"/sdk/{name}", static_file("herenow.api", name, "text/javascript", HEADERS)) for name in NAMES]

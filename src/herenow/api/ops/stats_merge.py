@@ -130,11 +130,7 @@ _ADDED = (*COUNTED, "connections", "ledger_backlog", "stale_views")
 
 def _rates(slots: Sequence[Sample]) -> Rates:
     seconds = sum(slot.seconds for slot in slots)
-    return (
-        Rates(*(round(sum(map(attrgetter(name), slots)) / seconds, 3) for name in COUNTED))
-        if seconds
-        else Rates()
-    )
+    return Rates(*(round(sum(map(attrgetter(name), slots)) / seconds, 3) for name in COUNTED)) if seconds else Rates()
 
 
 def _delivery(slots: Sequence[Sample]) -> DeliveryLatency:

@@ -115,9 +115,7 @@ def clock(ledger_path: Path | None, now: float) -> Iterator[Finding]:
     if now < OLDEST_TIME:
         yield problem("clock", f"It says {_date(now)}, which is past: set it, and keep it right with NTP.")
     elif written is not None and written > now + CLOCK_SLACK:
-        yield problem(
-            "clock", f"It says {_date(now)}, but the ledger was written at {_date(written)}: set it right."
-        )
+        yield problem("clock", f"It says {_date(now)}, but the ledger was written at {_date(written)}: set it right.")
     else:
         yield fine("clock", f"It says {_date(now)}.")
 

@@ -20,9 +20,7 @@ from herenow.settings.model import POSTGRESQL, without_password
 if TYPE_CHECKING:
     from herenow.ledgers.postgres import Diagnostics
 
-DATABASE_SLACK = (
-    5.0  # seconds a database's clock may differ before it is worth a word: only people read its times
-)
+DATABASE_SLACK = 5.0  # seconds a database's clock may differ before it is worth a word: only people read its times
 FULL_DISK = 1024**2  # bytes: not enough for SQLite's log
 LITTLE_ROOM = 200 * 1024**2
 
@@ -68,9 +66,7 @@ def _in_a_server(url: str) -> Iterator[Finding]:
         )
     ahead = found.now - time.time()
     if abs(ahead) > DATABASE_SLACK:
-        yield advice(
-            "clock", f"The database's is {ahead:+.1f} s from this machine's: keep both right with NTP."
-        )
+        yield advice("clock", f"The database's is {ahead:+.1f} s from this machine's: keep both right with NTP.")
     yield _schema_in_a_server(found, newest)
 
 

@@ -179,11 +179,7 @@ def _still(epoch: str, seconds: float, lease: float, *, alone: bool) -> Finding:
             f"{epoch} ended without a farewell, is frozen or cut off: no renewal for {seconds:.0f} s. No other node is "
             "there; the next one that starts takes over its users.",
         )
-    soon = (
-        "others are taking over its users"
-        if seconds > lease
-        else "others take over its users if that goes on"
-    )
+    soon = "others are taking over its users" if seconds > lease else "others take over its users if that goes on"
     return problem(
         "nodes",
         f"{epoch} has not renewed its lease for {seconds:.0f} s: it is frozen, cut off from the store, or ended without "

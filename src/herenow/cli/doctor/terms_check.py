@@ -49,9 +49,7 @@ def _sentence(name: str, here: str | None, there: str, settings: Settings) -> st
             else "The nodes on this store have another secret"
         )
         return f"{what}, so {REFUSED}: give all of them the same one by the setting secret, or take another namespace."
-    said = (
-        f"{name} is {here} here and {there} for the nodes on this store, so {REFUSED}: set {name} to {there}"
-    )
+    said = f"{name} is {here} here and {there} for the nodes on this store, so {REFUSED}: set {name} to {there}"
     if name == "shards":
         return f"{said}, or take another namespace."
     return (

@@ -59,12 +59,8 @@ class TopOptions:
 
 @click.command()
 @click.argument("urls", nargs=-1, metavar="[URL]...")
-@click.option(
-    "--token", help="A token with the scope service; herenow token NAME --scope service prints one."
-)
-@click.option(
-    "--every", type=float, default=1.0, show_default=True, help="Seconds between two looks, at least 0.2."
-)
+@click.option("--token", help="A token with the scope service; herenow token NAME --scope service prints one.")
+@click.option("--every", type=float, default=1.0, show_default=True, help="Seconds between two looks, at least 0.2.")
 @click.option("--once", is_flag=True, help="Look once. Exit code 1: something is wrong.")
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON for each look, for programs.")
 @with_settings(
@@ -96,9 +92,7 @@ def top(
 
     On the machine of a node no token is needed. For others, one is made with the secret in force, or given."""
     if not SHORTEST <= every <= 3600:
-        raise ConfigurationError(
-            f"--every = {every:g} is not allowed: it must be from {SHORTEST:g} to 3600 s."
-        )
+        raise ConfigurationError(f"--every = {every:g} is not allowed: it must be from {SHORTEST:g} to 3600 s.")
     named = tuple(dict.fromkeys(map(checked_url, urls))) or (own_url(settings),)
     wanted = TopOptions(named, tokens(settings, token), every, once, as_json)
     verify = True if urls else own_certificate(settings)
@@ -228,9 +222,7 @@ class _Screen:
         size = shutil.get_terminal_size()
         shown = [_head(self._wanted), Line(""), *lines(self._asked, size.columns)]
         fit = fitted(shown, size.columns, max(1, size.lines - 1))
-        text = "".join(
-            f"{line}{REST_OF_LINE}\n" for line in printed(fit, colours=not os.environ.get("NO_COLOR"))
-        )
+        text = "".join(f"{line}{REST_OF_LINE}\n" for line in printed(fit, colours=not os.environ.get("NO_COLOR")))
         sys.stdout.write(TOP + text + REST_OF_SCREEN)
         sys.stdout.flush()
 

@@ -95,9 +95,7 @@ def _words(found: Sequence[NodeProblem], nodes: int) -> Iterator[Line]:
 
 def _sums(each: Sequence[Stats]) -> Iterator[Line]:
     """Users are those of the whole store, which every node counts; the rest is added up."""
-    online, busy, away = (
-        max(getattr(stats.users, status) for stats in each) for status in ("online", "busy", "away")
-    )
+    online, busy, away = (max(getattr(stats.users, status) for stats in each) for status in ("online", "busy", "away"))
     yield Line(f"people    {_number(online)} online · {_number(busy)} busy · {_number(away)} away", "bold")
     connections, streams, sessions = (
         sum(getattr(stats, name) for stats in each) for name in ("connections", "streams", "sessions")

@@ -55,9 +55,7 @@ class RestCall(Generic[P, T]):
 def _signature(make: Callable[..., Ask[Any]]) -> inspect.Signature:
     """That of the call, for `help`: an `Ask[T]` is shown as the `T` that the caller gets."""
     found = inspect.signature(make)
-    return found.replace(
-        return_annotation=str(found.return_annotation).removeprefix("Ask[").removesuffix("]")
-    )
+    return found.replace(return_annotation=str(found.return_annotation).removeprefix("Ask[").removesuffix("]"))
 
 
 class Beat(Struct, frozen=True, omit_defaults=True):
@@ -103,9 +101,7 @@ class RestCalls:
     def get_many(self, users: Iterable[Id], *, viewer: Id | None = None) -> Ask[list[Presence]]:
         """In the order asked, each once."""
         body = {"user_ids": list(users)}
-        return Ask("POST", "/presence/query", list[answers.StatusAnswer], _viewer(viewer), body).then(
-            _presences
-        )
+        return Ask("POST", "/presence/query", list[answers.StatusAnswer], _viewer(viewer), body).then(_presences)
 
     @RestCall
     def me(self, *, viewer: Id | None = None) -> Ask[Me]:

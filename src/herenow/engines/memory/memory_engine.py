@@ -38,9 +38,7 @@ def wall_clock() -> int:
 class MemoryStore:
     """The state that nodes share, and the ways in which a real store loses it."""
 
-    def __init__(
-        self, shards: int = 16, *, clock: Callable[[], int] = wall_clock, log_limit: int = LOG_LIMIT
-    ) -> None:
+    def __init__(self, shards: int = 16, *, clock: Callable[[], int] = wall_clock, log_limit: int = LOG_LIMIT) -> None:
         self.clock = clock
         self.log_limit = log_limit
         self.shards = [Shard(number, log_limit, settled=True) for number in range(shards)]
@@ -200,9 +198,7 @@ class MemoryEngine:
 
     def _news(self, cursors: Mapping[int, int]) -> list[LogPart]:
         shards = self._store.shards
-        behind = [
-            shards[number].log.after(at) for number, at in cursors.items() if shards[number].log.head != at
-        ]
+        behind = [shards[number].log.after(at) for number, at in cursors.items() if shards[number].log.head != at]
         return [part for part in behind if part is not None]
 
     # Fences

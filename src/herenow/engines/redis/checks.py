@@ -34,9 +34,7 @@ async def check(servers: Servers, target: RedisTarget, slots: Sequence[int]) -> 
         if isinstance(servers, Cluster):
             lost = servers.missing(slots)
             if lost:
-                raise _wrong(
-                    target, f"the cluster has no master for slot {lost[0]}: give it one, then start again"
-                )
+                raise _wrong(target, f"the cluster has no master for slot {lost[0]}: give it one, then start again")
         else:
             await servers.of(slots[0])
         for server in servers.masters():
@@ -91,14 +89,10 @@ async def _check_server(server: Server, target: RedisTarget) -> None:
     where = server.address
     version = tuple(int(part) for part in said.get("redis_version", "9.9").split(".")[:2])
     if version < OLDEST:
-        raise _wrong(
-            target, f"{where} is version {said['redis_version']}, and 6.2 is the oldest that will do"
-        )
+        raise _wrong(target, f"{where} is version {said['redis_version']}, and 6.2 is the oldest that will do")
     policy = said.get("maxmemory_policy", "noeviction")
     if policy.startswith("allkeys"):
-        raise _wrong(
-            target, f"{where} has maxmemory-policy {policy} and would forget people; set it to noeviction"
-        )
+        raise _wrong(target, f"{where} has maxmemory-policy {policy} and would forget people; set it to noeviction")
     mode = said.get("redis_mode") or said.get("server_mode")  # Valkey's word for it
     clustered = said.get("cluster_enabled") == "1" or mode == "cluster"
     if clustered and target.topology is not Topology.CLUSTER:
@@ -108,9 +102,7 @@ async def _check_server(server: Server, target: RedisTarget) -> None:
     if target.topology is Topology.CLUSTER and not clustered:
         raise _wrong(target, f"{where} is no node of a cluster: use redis://{where}")
     if said.get("role") == "slave" and target.topology is not Topology.CLUSTER:
-        raise _wrong(
-            target, f"{where} is a replica and takes no writes: use its master, or redis+sentinel://"
-        )
+        raise _wrong(target, f"{where} is a replica and takes no writes: use its master, or redis+sentinel://")
 
 
 async def _info(server: Server) -> dict[str, str]:

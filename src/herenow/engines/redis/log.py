@@ -232,9 +232,7 @@ def entries_of(raw: Sequence[tuple[bytes, list[bytes]]], after: int) -> tuple[En
             number += 1
             if number > after:
                 body = value[2 + (note := int.from_bytes(value[:2], "big")) :]
-                entries.append(
-                    Entry(number, user_of(field, body), record_of(field, body), value[2 : 2 + note])
-                )
+                entries.append(Entry(number, user_of(field, body), record_of(field, body), value[2 : 2 + note]))
     return tuple(entries)
 
 

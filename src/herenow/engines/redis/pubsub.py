@@ -34,11 +34,7 @@ class PubSub:
     async def open(self) -> None:
         """Returns when every message from now on is heard."""
         server = await self._servers.of(self._slot)
-        if (
-            self._connection is not None
-            and self._connection.is_open
-            and self._connection.address == server.address
-        ):
+        if self._connection is not None and self._connection.is_open and self._connection.address == server.address:
             return
         self.close()
         try:

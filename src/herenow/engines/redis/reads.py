@@ -139,9 +139,7 @@ class Words:
         return b"".join(words)
 
 
-def shard_reads(
-    users: Sequence[str], shards: Sequence[ShardKeys], words: Words
-) -> tuple[list[ShardRead], Wanted]:
+def shard_reads(users: Sequence[str], shards: Sequence[ShardKeys], words: Words) -> tuple[list[ShardRead], Wanted]:
     """One for each shard that has somebody of them."""
     count = len(shards)
     wanted = Wanted([user.encode() for user in users])

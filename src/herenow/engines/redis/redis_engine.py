@@ -87,12 +87,8 @@ class RedisEngine:
 
     async def terms(self) -> dict[str, str]:
         """For `herenow doctor`: what the nodes of this store agree on, as the first of them wrote it; empty: nobody did."""
-        reply = list_of(
-            await self._commands.one(Request(self._keys.slot, ("HGETALL", self._keys.terms)), writes=False)
-        )
-        return {
-            bytes_of(n).decode(): bytes_of(v).decode() for n, v in zip(reply[::2], reply[1::2], strict=True)
-        }
+        reply = list_of(await self._commands.one(Request(self._keys.slot, ("HGETALL", self._keys.terms)), writes=False))
+        return {bytes_of(n).decode(): bytes_of(v).decode() for n, v in zip(reply[::2], reply[1::2], strict=True)}
 
     async def open(self, terms: Mapping[str, str]) -> None:
         try:
@@ -231,10 +227,7 @@ class RedisEngine:
 
     async def settle(self, shard: int, now: int, after: int) -> bool:
         keys = self._keys.shards[shard]
-        return (
-            await self._run(shard, "settle", [keys.header, keys.log, keys.wakes], [now, after], writes=True)
-            == 1
-        )
+        return await self._run(shard, "settle", [keys.header, keys.log, keys.wakes], [now, after], writes=True) == 1
 
     # Leases
 
@@ -304,9 +297,7 @@ class RedisEngine:
         )
 
     async def _on_nodes(self, name: str, key: str, *arguments: Argument) -> Reply:
-        return await self._commands.one(
-            script_request(self._keys.slot, name, [key], list(arguments)), writes=True
-        )
+        return await self._commands.one(script_request(self._keys.slot, name, [key], list(arguments)), writes=True)
 
     def _rows(self, keys: ShardKeys, fixed: list[Argument]) -> Rows:
         return Rows(keys, fixed, self.shards, self._buckets)

@@ -25,9 +25,7 @@ class Wakeups:
 
     async def due(self, shards: Sequence[int], now: int, limit: int) -> dict[int, Due]:
         headers = await self.headers(shards)
-        busy = [
-            shard for shard, header in headers.items() if header.next_at is not None and header.next_at <= now
-        ]
+        busy = [shard for shard, header in headers.items() if header.next_at is not None and header.next_at <= now]
         dues = await asyncio.gather(*(self._due(shard, now, limit) for shard in busy), return_exceptions=True)
         found = {
             shard: Due((), header.next_at, settled=header.settled)
@@ -53,9 +51,7 @@ class Wakeups:
         """Each bucket among the earliest `limit` has somebody who is due, so the earliest `limit` users are in them."""
         keys = self._keys.shards[shard]
         reply = list_of(
-            await self._commands.one(
-                Request(keys.slot, ("ZRANGE", keys.wakes, 0, limit, "WITHSCORES")), writes=False
-            )
+            await self._commands.one(Request(keys.slot, ("ZRANGE", keys.wakes, 0, limit, "WITHSCORES")), writes=False)
         )
         first = [(int(name), int(float(at))) for name, at in zip(reply[::2], reply[1::2], strict=True)]
         early = [name for name, at in first[:limit] if at <= now]
@@ -83,11 +79,7 @@ class Wakeups:
         keys = [self._keys.shards[shard] for shard in shards]
         if self._commands.servers.single_server:
             request = Request(self._keys.slot, ("MGET", *(each.header for each in keys)))
-            return dict(
-                zip(
-                    shards, map(Header, list_of(await self._commands.one(request, writes=False))), strict=True
-                )
-            )
+            return dict(zip(shards, map(Header, list_of(await self._commands.one(request, writes=False))), strict=True))
         replies = await self._commands.each([Request(each.slot, ("GET", each.header)) for each in keys])
         found = {
             shard: Header(reply)

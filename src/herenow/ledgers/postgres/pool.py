@@ -129,9 +129,7 @@ class Pool:
     async def _transact(self, work: Callable[[Connection], T], *, at_length: bool) -> T:
         deadline = self._deadlines.at_length if at_length else self._deadlines.write
         async with self._connection(deadline) as connection:
-            await connection.exec_driver_sql(
-                f"SET LOCAL statement_timeout = {round(deadline * SERVERS_PART)}"
-            )
+            await connection.exec_driver_sql(f"SET LOCAL statement_timeout = {round(deadline * SERVERS_PART)}")
             result = await connection.run_sync(work)
             try:
                 await connection.commit()

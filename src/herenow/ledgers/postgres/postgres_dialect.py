@@ -75,9 +75,7 @@ class PostgresDialect:
     def newest_change(self, connection: Connection) -> int:
         """A number is given before its row can be seen, so whoever has just got one is waited for."""
         newest: int = connection.exec_driver_sql(NEWEST_NUMBER).scalar_one()
-        connection.exec_driver_sql(
-            f"SELECT pg_advisory_xact_lock_shared({LOCKS}, {LOCK_NUMBERS[LockKind.CHANGING]})"
-        )
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock_shared({LOCKS}, {LOCK_NUMBERS[LockKind.CHANGING]})")
         return newest
 
 

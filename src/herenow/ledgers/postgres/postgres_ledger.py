@@ -127,16 +127,12 @@ class PostgresLedger(SqlLedger):
     # What changed
 
     async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
-        told, cursor, history = await self._read(
-            lambda c: (*self._changes.after(c, after, limit), _session(c).history)
-        )
+        told, cursor, history = await self._read(lambda c: (*self._changes.after(c, after, limit), _session(c).history))
         return (told, cursor) if history == self._history else await self._begin_anew()
 
     async def _begin_anew(self) -> tuple[list[LedgerChange], int]:
         """The database went back in time: which changes happened since, nobody can tell."""
-        head, id_, history = await self._read(
-            lambda c: (self._changes.head(c), read_id(c), _session(c).history)
-        )
+        head, id_, history = await self._read(lambda c: (self._changes.head(c), read_id(c), _session(c).history))
         if id_ != self._id:
             raise Unavailable("The ledger cannot be used: it is another one than at the start.")
         self._history = history

@@ -42,9 +42,7 @@ class PostgresProcessLock:
             return await self._is_alive(self._session)
         session = await self._connector.connect()
         try:
-            taken = await session.fetchval(
-                f"SELECT pg_try_advisory_lock({LOCKS}, {RUNNING})", timeout=CONNECT
-            )
+            taken = await session.fetchval(f"SELECT pg_try_advisory_lock({LOCKS}, {RUNNING})", timeout=CONNECT)
         except BaseException:
             session.terminate()
             raise

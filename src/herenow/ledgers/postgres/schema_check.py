@@ -36,9 +36,7 @@ def revision(connection: Connection) -> str | None:
     if usable is None:
         return None
     if not usable:  # its tables would look as if they were not there
-        raise ConfigurationError(
-            f"The ledger's user may not use the schema {SCHEMA} of the database: {RIGHTS}."
-        )
+        raise ConfigurationError(f"The ledger's user may not use the schema {SCHEMA} of the database: {RIGHTS}.")
     return revisions.found(connection)
 
 
@@ -54,8 +52,6 @@ def check_rights(connection: Connection, url: PostgresUrl) -> None:
     """Raises `ConfigurationError` where something will not be possible that is only needed later."""
     missing = connection.scalars(_MISSING_RIGHTS, {"name": SCHEMA, "version": VERSION_TABLE}).first()
     if missing is not None:
-        raise ConfigurationError(
-            f"The ledger {url} does not let its user read and write {SCHEMA}.{missing}: {RIGHTS}."
-        )
+        raise ConfigurationError(f"The ledger {url} does not let its user read and write {SCHEMA}.{missing}: {RIGHTS}.")
     if connection.exec_driver_sql("SHOW transaction_read_only").scalar_one() == "on":
         raise ConfigurationError(f"The ledger {url} {TO_FIX[READ_ONLY]}.")

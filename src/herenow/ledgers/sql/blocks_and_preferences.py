@@ -54,9 +54,7 @@ class BlocksAndPreferences:
         ).returning(blocks.c.blocker)
         this = and_(blocks.c.blocker == bindparam("by"), blocks.c.blocked == bindparam("whom"), _in_force())
         self._unblock = delete(blocks).where(this).returning(blocks.c.blocker)
-        self._lift = (
-            update(blocks).values(lifted_at=bindparam("since")).where(this).returning(blocks.c.blocker)
-        )
+        self._lift = update(blocks).values(lifted_at=bindparam("since")).where(this).returning(blocks.c.blocker)
         self._forget = delete(blocks).where(
             blocks.c.lifted_at.is_not(None),
             or_(
@@ -113,9 +111,7 @@ def _between(dialect: Dialect) -> CompoundSelect[Any]:
     """Each other by two look-ups in the primary key."""
     other = dialect.batch(blocks.c.blocked)
     viewer = bindparam("viewer", type_=blocks.c.blocker.type)
-    placed = select(*blocks.c).join(
-        other, and_(blocks.c.blocker == viewer, blocks.c.blocked == other.c.blocked)
-    )
+    placed = select(*blocks.c).join(other, and_(blocks.c.blocker == viewer, blocks.c.blocked == other.c.blocked))
     met = select(*blocks.c).join(other, and_(blocks.c.blocker == other.c.blocked, blocks.c.blocked == viewer))
     return union_all(placed, met)
 

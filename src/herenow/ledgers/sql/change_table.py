@@ -17,9 +17,7 @@ from herenow.ports import LedgerChange
 class ChangeTable:
     def __init__(self, dialect: Dialect) -> None:
         told = (changes.c.kind, changes.c.a, changes.c.b)
-        self._tell = insert(changes).from_select(
-            [column.name for column in told], select(dialect.batch(*told))
-        )
+        self._tell = insert(changes).from_select([column.name for column in told], select(dialect.batch(*told)))
         self._dialect = dialect
         self._after = dialect.query(
             select(changes.c.id, *told)

@@ -49,9 +49,7 @@ class Edges:
             "room": _Kind(dialect, members),
         }
 
-    def between(
-        self, connection: Connection, viewer: str, targets: Sequence[str], now: int
-    ) -> list[Relation]:
+    def between(self, connection: Connection, viewer: str, targets: Sequence[str], now: int) -> list[Relation]:
         asked = rows(sorted(set(targets))) | {"viewer": viewer, "now": now}
         found = {
             target: _relation(mutual, contact, until)
@@ -98,9 +96,7 @@ class _Kind:
         self._has_until = "until" in table.c
 
     def write(self, connection: Connection, edges: dict[Edge, RelationRow]) -> list[Edge]:
-        put = [
-            (*edge, row.until) if self._has_until else edge for edge, row in edges.items() if not row.remove
-        ]
+        put = [(*edge, row.until) if self._has_until else edge for edge, row in edges.items() if not row.remove]
         gone = [edge for edge, row in edges.items() if row.remove]
         return [*_changed(connection, self._put, put), *_changed(connection, self._remove, gone)]
 

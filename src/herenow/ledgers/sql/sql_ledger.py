@@ -210,9 +210,7 @@ class SqlLedger(ABC):
         asked = frozenset(users)
         return await self._read(lambda c: self._visibility.preferences(c, asked))
 
-    async def set_preferences(
-        self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
-    ) -> Preferences:
+    async def set_preferences(self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None) -> Preferences:
         def work(connection: Connection) -> tuple[Preferences, list[LedgerChange]]:
             after, changed = self._visibility.set_preferences(connection, user, edit, now, last_seen)
             return after, [LedgerChange("preferences", user, "")] if changed else []

@@ -59,9 +59,7 @@ class Voids:
         ).returning(voids.c.user)
         user = bindparam("of_user", type_=voids.c.user.type)
         self._forget_edges = (
-            delete(follows)
-            .where(or_(follows.c.a == user, follows.c.b == user))
-            .returning(follows.c.a, follows.c.b),
+            delete(follows).where(or_(follows.c.a == user, follows.c.b == user)).returning(follows.c.a, follows.c.b),
             delete(contacts)
             .where(or_(contacts.c.a == user, contacts.c.b == user))
             .returning(contacts.c.a, contacts.c.b),

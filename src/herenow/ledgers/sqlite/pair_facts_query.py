@@ -38,8 +38,7 @@ WALK = 4
 """Times as many as are asked for: so far a walk takes no longer than looking for each."""
 
 _CONTACTS = (
-    "json_group_array(other) FILTER (WHERE until IS NULL), "
-    "json_group_object(other, until) FILTER (WHERE until > :now)"
+    "json_group_array(other) FILTER (WHERE until IS NULL), json_group_object(other, until) FILTER (WHERE until > :now)"
 )
 
 STATEMENT = f"""

@@ -45,9 +45,7 @@ class SqliteDialect:
         if len(columns) == 1:
             return select(each.c.value.label(columns[0].name)).subquery("batch")
         values = (
-            func.json_extract(each.c.value, literal_column(f"'$[{place}]'"), type_=named.type).label(
-                named.name
-            )
+            func.json_extract(each.c.value, literal_column(f"'$[{place}]'"), type_=named.type).label(named.name)
             for place, named in enumerate(columns)
         )
         return select(*values).subquery("batch")

@@ -22,9 +22,7 @@ OURS = (
 
 LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
-NO_RIGHTS = (
-    "cannot be written or created: give the user who runs herenow the right to write {path} and its directory"
-)
+NO_RIGHTS = "cannot be written or created: give the user who runs herenow the right to write {path} and its directory"
 TO_FIX = {
     sqlite3.SQLITE_CANTOPEN: NO_RIGHTS,
     sqlite3.SQLITE_PERM: NO_RIGHTS,

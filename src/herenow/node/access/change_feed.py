@@ -63,9 +63,7 @@ class ChangeFeed:
     async def _poll(self, apply: Callable[[Sequence[LedgerChange]], Awaitable[None]]) -> None:
         try:
             while True:
-                changes, cursor = await read_within(
-                    self._ledger.changes(self._cursor, CHANGES), LEDGER_DEADLINE
-                )
+                changes, cursor = await read_within(self._ledger.changes(self._cursor, CHANGES), LEDGER_DEADLINE)
                 self.read_at = self._clock.monotonic()
                 await apply(changes)
                 self._cursor = cursor

@@ -78,8 +78,7 @@ ONESELF = judge(Facts(same_user=True))
 def block_between(rows: Iterable[BlockRow], target: str) -> Block | None:
     """As the one who looks at `target` meets it."""
     return earliest(
-        (row.at, Block(row.blocker_seen if row.blocker == target else row.blocked_seen, row.lifted_at))
-        for row in rows
+        (row.at, Block(row.blocker_seen if row.blocker == target else row.blocked_seen, row.lifted_at)) for row in rows
     )
 
 

@@ -407,9 +407,7 @@ class RelationCache:
             self._changes.note((ANYBODY, change.a))
             self._facts.forget_facts_of(change.a)
             self._forget_members(lambda _, user: user == change.a)
-        elif (
-            change.kind == "members"
-        ):  # not of a room that relates: those are the ledger's, which names the member
+        elif change.kind == "members":  # not of a room that relates: those are the ledger's, which names the member
             self._forget_members(lambda room, _: room == change.a)
 
     def _forget_members(self, which: Callable[[str, str], bool]) -> None:

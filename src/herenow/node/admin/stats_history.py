@@ -82,9 +82,7 @@ class CountsStaleViews(Protocol):
 
 
 class StatsHistory:
-    def __init__(
-        self, metrics: Metrics, clock: Clock, records: CountsBacklog, delivery: CountsStaleViews
-    ) -> None:
+    def __init__(self, metrics: Metrics, clock: Clock, records: CountsBacklog, delivery: CountsStaleViews) -> None:
         self._metrics = metrics
         self._clock = clock
         self._records = records

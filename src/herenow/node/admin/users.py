@@ -152,9 +152,7 @@ class Users:
         says from before is erased."""
         erased_at = person.record.presence.erased_at
         void = self._revocations.of(person.user)
-        if erased_at is not None and (
-            void is None or (void.erased or 0) < erased_at
-        ):  # the record was faster
+        if erased_at is not None and (void is None or (void.erased or 0) < erased_at):  # the record was faster
             self._revocations.learn(self._revocations.made(person.user, erased_at, erased=erased_at))
             void = self._revocations.of(person.user)
         if void is None or void.erased is None:
@@ -169,9 +167,7 @@ class Users:
 
     async def _tell_void(self, void: Void) -> None:
         with suppress(Unavailable, UnknownOutcome):  # they hear of it by the change table within a second
-            await self._tell(
-                VoidMessage(self._messages.origin, void.user, void.before, void.until, void.erased)
-            )
+            await self._tell(VoidMessage(self._messages.origin, void.user, void.before, void.until, void.erased))
 
     async def _tell(self, message: EndMessage | VoidMessage) -> None:
         await self._messages.send(message)

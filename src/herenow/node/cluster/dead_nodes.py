@@ -74,18 +74,14 @@ class DeadNodeSweep:
             await write_within(self._engine.retire(shard, epoch))
 
     async def _walk(self, shard: int, dead: Mapping[str, int]) -> None:
-        await self._lose(
-            dead, [user async for user, holders in self._holders(shard) if holders & dead.keys()]
-        )
+        await self._lose(dead, [user async for user, holders in self._holders(shard) if holders & dead.keys()])
 
     async def orphans(self, shard: int) -> None:
         """After a shard lost its memory: sessions in it whose holder has no living row. The rows are read last: whoever
         has committed something had one before. Where the row is lost too, they lived until its last renewal that we saw."""
         found = [(user, holders) async for user, holders in self._holders(shard)]
         alive = {lease.epoch for lease in await read_within(self._engine.leases()) if not lease.dead}
-        orphaned = {
-            epoch: self._renewed.get(epoch, 0) for _, holders in found for epoch in sorted(holders - alive)
-        }
+        orphaned = {epoch: self._renewed.get(epoch, 0) for _, holders in found for epoch in sorted(holders - alive)}
         for epoch in orphaned:
             await write_within(self._engine.retire(shard, epoch))
         await self._lose(orphaned, [user for user, holders in found if holders & orphaned.keys()])
@@ -93,9 +89,7 @@ class DeadNodeSweep:
     async def own(self, shard: int, epoch: str) -> None:
         """After a shard lost its memory: sessions in it under our epoch that we do not hold."""
         users = [user async for user, holders in self._holders(shard, epoch) if epoch in holders]
-        await self._all(
-            self._records.wait_decided, [user for user in users if not self._holds_all(user, epoch)]
-        )
+        await self._all(self._records.wait_decided, [user for user in users if not self._holds_all(user, epoch)])
 
     def _holds_all(self, user: str, epoch: str) -> bool:
         person = self._people.find(user)

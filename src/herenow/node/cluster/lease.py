@@ -245,11 +245,7 @@ class LeaseKeeper:
         for gone in self._observed.keys() - {lease.epoch for lease in alive}:
             del self._observed[gone]
         stood = [now - self._observed[lease.epoch].since for lease in alive]
-        still = [
-            lease
-            for lease, how_long in zip(alive, stood, strict=True)
-            if how_long >= self._node_lease * STILL
-        ]
+        still = [lease for lease, how_long in zip(alive, stood, strict=True) if how_long >= self._node_lease * STILL]
         quiet = sum(how_long > self._node_lease / 2 for how_long in stood)
         try:
             for lease in still if self._may_mark(len(still), quiet, len(alive) + 1, now) else ():
@@ -300,9 +296,7 @@ class LeaseKeeper:
             for epoch in dead:
                 await write_within(self._engine.drop_lease(epoch))
         except (Unavailable, UnknownOutcome) as error:
-            log.warning(
-                "retire.failed", epochs=list(dead), error=str(error)
-            )  # their rows stay: taken over again
+            log.warning("retire.failed", epochs=list(dead), error=str(error))  # their rows stay: taken over again
         finally:
             self._retiring = {}
             self._begin_to_retire()

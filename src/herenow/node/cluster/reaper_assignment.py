@@ -116,9 +116,7 @@ class ReaperAssignment:
             return NEVER
         mine = _place(shard, self._origin, first=self._first)
         others = (
-            _place(shard, origin, first=other.first)
-            for origin, other in self._others.items()
-            if shard in other.shards
+            _place(shard, origin, first=other.first) for origin, other in self._others.items() if shard in other.shards
         )
         return min(sum(other < mine for other in others), 2) * LATE
 

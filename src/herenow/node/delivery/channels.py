@@ -99,18 +99,13 @@ class Channels:
                 if channel not in self.behind:
                     return channel.body
                 break
-        return status_body(
-            person.user, seen(person.record.presence, sight, self.today), stale=self._says_stale(person)
-        )
+        return status_body(person.user, seen(person.record.presence, sight, self.today), stale=self._says_stale(person))
 
     def as_answered(self, sights: Mapping[str, ViewScope]) -> Mapping[str, ViewScope]:
         """What is on demand is told less exactly, whoever asks by whichever way."""
         if DeliveryMode.POLL not in self.deliveries.values():
             return sights
-        return {
-            user: coarse(sight) if self.deliveries.get(user) is _POLL else sight
-            for user, sight in sights.items()
-        }
+        return {user: coarse(sight) if self.deliveries.get(user) is _POLL else sight for user, sight in sights.items()}
 
     # Since when
 

@@ -16,9 +16,7 @@ from herenow.node.people import Channel, Outbox, People, Person
 
 
 class FanoutPolicy:
-    def __init__(
-        self, people: People, channels: Channels, flush: FlushScheduler, crowds: FanoutLimits
-    ) -> None:
+    def __init__(self, people: People, channels: Channels, flush: FlushScheduler, crowds: FanoutLimits) -> None:
         self._people = people
         self._channels = channels
         self._flush = flush

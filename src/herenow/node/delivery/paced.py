@@ -55,7 +55,9 @@ class PacedDelivery:
         if wave is None:
             wave = self.under_way[person] = _Wave()
         slices = max(1, round(lasts / SLICE))
-        now = _now()  # once: to go through thousands takes longer than a slice, and the last are not to come later for it
+        now = (
+            _now()
+        )  # once: to go through thousands takes longer than a slice, and the last are not to come later for it
         for outbox in outboxes:
             if outbox not in wave.waiting:
                 wave.waiting[outbox] = self._turn(person, wave, outbox, slices, now), slices, had

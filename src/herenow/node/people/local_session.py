@@ -37,9 +37,7 @@ class LocalSession:
         "unleased",
     )
 
-    def __init__(
-        self, person: Person, device: str, platform: Platform, now: int, *, unleased: bool = False
-    ) -> None:
+    def __init__(self, person: Person, device: str, platform: Platform, now: int, *, unleased: bool = False) -> None:
         self.person = person
         self.device = device
         self.platform = platform

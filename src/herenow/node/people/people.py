@@ -98,14 +98,7 @@ class Person:
     @property
     def needed(self) -> bool:
         watchers, record = self.watchers, self.record
-        return bool(
-            self.refs
-            or watchers.channels
-            or self.held
-            or watchers.outboxes
-            or record.dirty
-            or record.deciding
-        )
+        return bool(self.refs or watchers.channels or self.held or watchers.outboxes or record.dirty or record.deciding)
 
 
 class People:

@@ -78,9 +78,7 @@ class BatchDecider:
                     plain.append(decision)
                     continue
                 del unfinished[person]
-                alone += (
-                    [self._single.spawn_single(person)] if decision is None else self._finish_batch(decision)
-                )
+                alone += [self._single.spawn_single(person)] if decision is None else self._finish_batch(decision)
             done = not plain or await self._commit(shard, plain, unfinished, alone)
             return done, alone
         finally:
@@ -113,9 +111,7 @@ class BatchDecider:
         alone: list[asyncio.Task[bool]],
     ) -> bool:
         try:
-            results = await self._writer.commit(
-                shard, tuple([decision.write for decision in plain]), plain[0].epoch
-            )
+            results = await self._writer.commit(shard, tuple([decision.write for decision in plain]), plain[0].epoch)
         except HerenowError as error:
             people = [decision.person for decision in plain]
             for person in people:

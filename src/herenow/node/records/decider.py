@@ -130,9 +130,7 @@ class Decider:
             if afresh:
                 await self._reader.refresh([person for person in people if person.record.known])
             deciding = [
-                self._tasks.spawn(self._is_decided(person), "decided")
-                for person in people
-                if person.record.deciding
+                self._tasks.spawn(self._is_decided(person), "decided") for person in people if person.record.deciding
             ]
             deciding += self._begin([person for person in people if not person.record.deciding])
             if not deciding:

@@ -91,9 +91,7 @@ class LedgerWriter:
         """What a shard says instead of letting go of what the ledger has; None: all of them do."""
         return next(iter(self._refusals.values()), None)
 
-    def note(
-        self, user: str, shard: int, before: Presence, after: Presence, record: bytes, *, unsaved: bool
-    ) -> None:
+    def note(self, user: str, shard: int, before: Presence, after: Presence, record: bytes, *, unsaved: bool) -> None:
         """A commit of ours took place."""
         if unsaved and (user in self._rows or len(self._rows) < BACKLOG):
             self._rows[user] = _Row(shard, record, after)
@@ -136,9 +134,7 @@ class LedgerWriter:
                 self._metrics.ledger_errors += 1
                 log.warning("ledger.unavailable", error=str(error), backlog=len(self._rows))
                 await asyncio.sleep(self._flush_every)
-            except (
-                Exception
-            ) as error:  # a mistake: said, and tried again, for what waits must not be lost by it
+            except Exception as error:  # a mistake: said, and tried again, for what waits must not be lost by it
                 self.is_late = True
                 self._metrics.ledger_errors += 1
                 log.error("ledger.failed", error=repr(error), backlog=len(self._rows), exc_info=True)
@@ -187,9 +183,7 @@ class LedgerWriter:
                 await write_within(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)
 
     async def _save(self, rows: dict[str, _Row]) -> None:
-        last_seen = {
-            u: row.presence.last_seen for u, row in rows.items() if row.presence.last_seen is not None
-        }
+        last_seen = {u: row.presence.last_seen for u, row in rows.items() if row.presence.last_seen is not None}
         choices = [_choice(user, row.presence) for user, row in rows.items() if row.presence.chosen]
         if last_seen:
             await write_within(self._ledger.save_last_seen(last_seen), LEDGER_DEADLINE)

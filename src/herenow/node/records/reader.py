@@ -140,11 +140,7 @@ class Reader:
                     await self._take(person, expected, found.record, asked)
                 except UnknownFormat:
                     continue  # written by a newer version, and left alone
-        return [
-            person
-            for person, (_, was) in zip(people, before, strict=True)
-            if person.record.presence is not was
-        ]
+        return [person for person, (_, was) in zip(people, before, strict=True) if person.record.presence is not was]
 
     async def _take(
         self, person: Person, expected: bytes | None, current: bytes | None, asked: float | None = None
@@ -178,9 +174,7 @@ class Reader:
 
     # People others ask for
 
-    async def read(
-        self, users: Sequence[str], *, hidden_users: Collection[str] = ()
-    ) -> list[tuple[Presence, bool]]:
+    async def read(self, users: Sequence[str], *, hidden_users: Collection[str] = ()) -> list[tuple[Presence, bool]]:
         """(presence, is it known to be fresh) of each, in order, for an answer; keeps nobody. `hidden_users`: who of them is
         hidden from who asks."""
         find = self._people.find
@@ -191,9 +185,7 @@ class Reader:
             if not is_at_hand(person, hidden=user in hidden_users)
         ]
         if not unknown:
-            return [
-                (person.record.presence, not person.record.guessed) for person in people if person is not None
-            ]
+            return [(person.record.presence, not person.record.guessed) for person in people if person is not None]
         found = await self._look_up(list(dict.fromkeys(unknown)), hidden_users)
         # Whoever became known meanwhile is known better; whoever left us was known until now.
         people = [_better_known(find(user), person) for user, person in zip(users, people, strict=True)]
@@ -202,9 +194,7 @@ class Reader:
             for user, person in zip(users, people, strict=True)
         ]
 
-    async def _look_up(
-        self, users: list[str], hidden_users: Collection[str]
-    ) -> dict[str, tuple[Presence, bool]]:
+    async def _look_up(self, users: list[str], hidden_users: Collection[str]) -> dict[str, tuple[Presence, bool]]:
         try:
             loaded = await read_within(self._engine.load(users))
         except Unavailable:

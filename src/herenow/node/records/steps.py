@@ -60,9 +60,7 @@ class DecisionSteps:
         decision.unsaved = outcome.unsaved or droppable(outcome.presence)
         unlogged = not outcome.news and differ_in_stamps_only(before, outcome.presence)
         note = None if unlogged else log_note(before, outcome.presence)
-        decision.write = Write(
-            person.user, decision.expected, record, outcome.wake_at, note, decision.unsaved
-        )
+        decision.write = Write(person.user, decision.expected, record, outcome.wake_at, note, decision.unsaved)
         person.record.committing = InFlightCommit(record, outcome.presence, visible=outcome.news)
         for pending in decision.edits:
             pending.in_flight = True
@@ -139,9 +137,7 @@ class DecisionSteps:
 
     def _answer(self, person: Person, edits: tuple[PendingEdit, ...]) -> None:
         pending = person.record.pending_edits
-        person.record.pending_edits = (
-            () if pending is edits else tuple([edit for edit in pending if edit not in edits])
-        )
+        person.record.pending_edits = () if pending is edits else tuple([edit for edit in pending if edit not in edits])
         for edit in edits:
             if not edit.done.done():
                 edit.done.set_result(None)

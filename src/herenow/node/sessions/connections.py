@@ -34,9 +34,7 @@ class ConnectionEvents(Protocol):
 
 
 class Connections:
-    def __init__(
-        self, context: Context, records: Records, delivery: Delivery, liveness: LivenessMonitor
-    ) -> None:
+    def __init__(self, context: Context, records: Records, delivery: Delivery, liveness: LivenessMonitor) -> None:
         self._people = context.people
         self._authority = context.authority
         self._clock = context.clock
@@ -153,9 +151,7 @@ class Connections:
     def _came_again(self, session: LocalSession) -> tuple[Connection, ...]:
         """Who came after the sign-out, while we could not know of it."""
         presence = session.person.record.presence
-        notes = [
-            n.at for n in presence.signed_out if (n.device, n.holder) == (session.device, session.asserted_by)
-        ]
+        notes = [n.at for n in presence.signed_out if (n.device, n.holder) == (session.device, session.asserted_by)]
         signed_out_at = max(notes, default=presence.version)
         for before, connection in enumerate(session.connections):
             if connection.again_at > signed_out_at + CLOCK_SKEW:
@@ -272,9 +268,7 @@ class Connections:
         if person is None:
             return []
         dropped = [
-            s
-            for s in person.held
-            if device in (None, s.device) and (unleased is None or s.unleased is unleased)
+            s for s in person.held if device in (None, s.device) and (unleased is None or s.unleased is unleased)
         ]
         for session in dropped:
             self._drop(session)

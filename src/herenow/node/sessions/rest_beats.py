@@ -24,9 +24,7 @@ TOGETHER = 200
 
 
 class RestBeats:
-    def __init__(
-        self, context: Context, records: Records, connections: Connections, liveness: LivenessMonitor
-    ) -> None:
+    def __init__(self, context: Context, records: Records, connections: Connections, liveness: LivenessMonitor) -> None:
         self._people = context.people
         self._authority = context.authority
         self._clock = context.clock
@@ -111,9 +109,7 @@ class RestBeats:
         """Activity of unknown device: of the live sessions, never a new one. Answers whether there are any."""
         person = self._people.get(user)
         with self._people.keeping(person):
-            presence = (
-                person.record.presence if person.record.known else await self._records.wait_decided(user)
-            )
+            presence = person.record.presence if person.record.known else await self._records.wait_decided(user)
             now = self._clock.now()
             held = [session for session in person.held if session.lost_at is None]
             for session in held:
@@ -145,9 +141,7 @@ class RestBeats:
 
 def _news(person: Person) -> dict[str, int]:
     """Device → when it last lived, where that is later than the record says."""
-    recorded = {
-        s.device: s.seen_at for s in person.record.presence.sessions if s.holder == UNLEASED and s.live
-    }
+    recorded = {s.device: s.seen_at for s in person.record.presence.sessions if s.holder == UNLEASED and s.live}
     return {
         session.device: session.seen_at
         for session in person.held

@@ -113,9 +113,7 @@ class Reevaluation:
             return
         watched = _watched(person)
         wanted = watched if targets is None else watched.intersection(targets)
-        await _learned(
-            lambda: self._access.relate(viewer, sorted(wanted)), lambda: self._change_scopes(person, wanted)
-        )
+        await _learned(lambda: self._access.relate(viewer, sorted(wanted)), lambda: self._change_scopes(person, wanted))
         await self._follow_contacts(person)
         await self._grant_pending(person, targets)
 
@@ -134,9 +132,7 @@ class Reevaluation:
         person = self._people.find(target)
         if person is None or not person.watchers.channels:
             return
-        await _learned(
-            lambda: self._access.relate_to(target, _viewers(person)), lambda: self._change_scopes_of(person)
-        )
+        await _learned(lambda: self._access.relate_to(target, _viewers(person)), lambda: self._change_scopes_of(person))
 
     def _change_scopes_of(self, person: Person) -> None:
         sights = self._access.sights_of(person.user, _viewers(person))

@@ -24,9 +24,7 @@ from herenow.wire.shapes import dated_statuses_frame, denied_list_frame, status_
 class Stream:
     __slots__ = ("bearer", "end", "issued_at", "outbox")
 
-    def __init__(
-        self, outbox: Outbox, bearer: str, issued_at: int | None, end: Callable[[int, str], None]
-    ) -> None:
+    def __init__(self, outbox: Outbox, bearer: str, issued_at: int | None, end: Callable[[int, str], None]) -> None:
         self.outbox = outbox
         self.bearer = bearer
         """Whose token it was opened with."""

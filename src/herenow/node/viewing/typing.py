@@ -98,9 +98,7 @@ class TypingRooms:
                 return {(change.a, outbox.user) for outbox in self._rooms.get(change.a, ())}
             case "relations":
                 user = change.a
-                return {
-                    (room, user) for room, doors in self._rooms.items() if any(o.user == user for o in doors)
-                }
+                return {(room, user) for room, doors in self._rooms.items() if any(o.user == user for o in doors)}
         return set()
 
     async def _check_member(self, room: str, user: str) -> None:
@@ -135,9 +133,7 @@ class TypingRooms:
         message = TypingMessage(self._messages.origin, user, to, room, typing)
         # Nobody waits for it: how long it takes depends on who is there to hear it.
         self._tasks.spawn(self.pass_on(message), "typing")
-        with suppress(
-            Unavailable, UnknownOutcome
-        ):  # best effort: the viewers elsewhere miss a few seconds of dots
+        with suppress(Unavailable, UnknownOutcome):  # best effort: the viewers elsewhere miss a few seconds of dots
             await self._messages.send(message)
 
     async def _may_address(self, user: str, to: str) -> bool:
@@ -145,9 +141,7 @@ class TypingRooms:
         await self._access.relate(user, [to])
         verdict = self._access.verdict(user, to)
         if verdict is not None and verdict.scope == ViewScope.NONE:
-            raise ProtocolError(
-                "not_mutual_followers", f"{to} and you neither follow each other nor are in contact."
-            )
+            raise ProtocolError("not_mutual_followers", f"{to} and you neither follow each other nor are in contact.")
         return verdict is not None
 
     def receive(self, message: TypingMessage) -> None:
@@ -182,9 +176,7 @@ class TypingRooms:
         [(presence, _)] = await self._records.read([message.user])
         expires_in = self._typing_for if message.typing else 0
         frame = typing_frame(message.user, to=message.to, room=message.room, expires_in=expires_in)
-        for outbox in self._audience(
-            message
-        ):  # of now: somebody may have unsubscribed or left while we asked
+        for outbox in self._audience(message):  # of now: somebody may have unsubscribed or left while we asked
             hears = outbox.user in sights and may_hear_typing(presence, sights[outbox.user])
             if hears and not outbox.closed and outbox.paused_at is None:
                 outbox.send(frame)

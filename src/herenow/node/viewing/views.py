@@ -48,9 +48,7 @@ class Views:
             for user, known, shard in zip(users, looked, shards, strict=True)
         ]
 
-    async def _look(
-        self, users: Sequence[str], sights: Mapping[str, ViewScope]
-    ) -> Sequence[tuple[Presence, bool]]:
+    async def _look(self, users: Sequence[str], sights: Mapping[str, ViewScope]) -> Sequence[tuple[Presence, bool]]:
         """(presence, is it known to be fresh) of each; of who may not be seen, that of nobody."""
         none = _NONE
         seen_ones = [user for user in users if sights[user].kind is not none]
@@ -117,9 +115,7 @@ class Views:
             return dict.fromkeys(users, ViewScope.TRUTH)
         return self._delivery.as_answered(await self._access.view_scopes(viewer, users))
 
-    def _open_status(
-        self, user: str, sight: ViewScope, known: tuple[Presence, bool], *, stale: bool
-    ) -> bytes:
+    def _open_status(self, user: str, sight: ViewScope, known: tuple[Presence, bool], *, stale: bool) -> bytes:
         person, kind = self._people.find(user), sight.kind
         if person is not None and person.watchers.channels and kind is not _NONE:
             return self._delivery.body(person, sight)

@@ -47,9 +47,7 @@ BUSY = frozenset({429, 502, 503, 504})
 
 
 class SignedClient:
-    def __init__(
-        self, url: str, secret: str, *, now: Callable[[], int], health: SourceHealth, silent: bool
-    ) -> None:
+    def __init__(self, url: str, secret: str, *, now: Callable[[], int], health: SourceHealth, silent: bool) -> None:
         self._url = url
         self._secret = secret
         self._now = now
@@ -142,9 +140,7 @@ def _check(response: httpx2.Response) -> None:
     if 300 <= status < 400:
         raise Failed("redirect", f"It redirects (status {status}); the setting must name the final address.")
     if status in (401, 403):
-        raise Failed(
-            "refused", f"It refuses the question (status {status}): is relations_secret the same there?"
-        )
+        raise Failed("refused", f"It refuses the question (status {status}): is relations_secret the same there?")
     if status != 200:
         raise Failed("status", f"It answers with status {status}.", away=status in BUSY)
     if response.headers.get("content-encoding", "identity").lower() != "identity":

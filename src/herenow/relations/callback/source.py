@@ -52,10 +52,7 @@ class CallbackRelations:
 
     async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation | None]:
         facts = await _ask(self._pairs, (pair(viewer, target) for target in targets if target != viewer))
-        return [
-            _STRANGERS if target == viewer else _as_of(now, facts.get(pair(viewer, target)))
-            for target in targets
-        ]
+        return [_STRANGERS if target == viewer else _as_of(now, facts.get(pair(viewer, target))) for target in targets]
 
     async def contacts(self, user: str, now: int) -> list[str]:
         return (await _ask(self._contacts, [user]))[user]
@@ -88,9 +85,7 @@ class CallbackRelations:
     def _often_right(self) -> bool:
         return self._wrong_in_a_row <= SPLITS
 
-    async def _answer(
-        self, question: Question[Key, Fact], keys: tuple[Key, ...], deadline: float
-    ) -> dict[Key, Fact]:
+    async def _answer(self, question: Question[Key, Fact], keys: tuple[Key, ...], deadline: float) -> dict[Key, Fact]:
         try:
             payload = await self._client.ask(question.ask(keys), deadline)
             try:

@@ -89,9 +89,7 @@ class Auth:
             raise ProtocolError("token_missing", "A token is needed: Authorization: Bearer <token>.")
         claims = self._claims(token, once=once)
         if self.is_void(claims.user, claims.issued_at_ms):
-            raise ProtocolError(
-                "token_revoked", "The token was issued before the user's tokens were revoked."
-            )
+            raise ProtocolError("token_revoked", "The token was issued before the user's tokens were revoked.")
         return claims
 
     async def checked(self, token: str | None, *, once: bool = False) -> Claims:

@@ -77,9 +77,7 @@ def parse_jwks(raw: bytes) -> Document:
         except BadKeys as error:
             left_out.append(f"key {number} {error}")
     if not keys:
-        raise BadKeys(
-            "it has no key that can be used" + (f" ({'; '.join(left_out[:5])})" if left_out else "")
-        )
+        raise BadKeys("it has no key that can be used" + (f" ({'; '.join(left_out[:5])})" if left_out else ""))
     return Document(tuple(keys), tuple(left_out))
 
 
@@ -127,9 +125,7 @@ def _rsa(entry: Mapping[str, object]) -> RSAPublicKey:
     modulus, exponent = _bytes(entry, "n", most=2048), _bytes(entry, "e", most=4)
     n = int.from_bytes(modulus, "big")
     if n.bit_length() not in RSA_BITS:
-        raise BadKeys(
-            f"has {n.bit_length()} bits; RSA keys have {RSA_BITS.start} to {RSA_BITS.stop - 1} of them"
-        )
+        raise BadKeys(f"has {n.bit_length()} bits; RSA keys have {RSA_BITS.start} to {RSA_BITS.stop - 1} of them")
     return RSAPublicNumbers(int.from_bytes(exponent, "big"), n).public_key()
 
 

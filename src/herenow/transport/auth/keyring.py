@@ -174,9 +174,7 @@ class Keyring:
         self._again_in = longest if self._raw is not None else Backoff(1.0, longest).pause(self._failures)
         self._why = str(error)
         kept = (
-            "the keys it last gave stay in use"
-            if self._raw is not None
-            else "no token can be verified with its keys"
+            "the keys it last gave stay in use" if self._raw is not None else "no token can be verified with its keys"
         )
         sentence = f"{self._source.where} cannot be used: {error}; {kept}."
         if sentence != self.trouble:

@@ -28,9 +28,7 @@ class KeysPending(ProtocolError):  # noqa: N818 - reads as what it is
     """Whether the token is good depends on a document that is being read: wait for `Keyring.looked`, ask again."""
 
     def __init__(self) -> None:
-        super().__init__(
-            "keys_unavailable", "The keys that tokens are verified with are being read; try again."
-        )
+        super().__init__("keys_unavailable", "The keys that tokens are verified with are being read; try again.")
 
 
 class PublicKeys(Protocol):

@@ -57,9 +57,7 @@ class Expected:
 ANY = Expected()
 
 
-def mint(
-    secret: str, user: str, *, scope: str | None, ttl: float, now: float, expected: Expected = ANY
-) -> str:
+def mint(secret: str, user: str, *, scope: str | None, ttl: float, now: float, expected: Expected = ANY) -> str:
     """A token for `user`, valid for `ttl` seconds from `now` (epoch seconds), that says what is expected."""
     # Milliseconds, not whole seconds: a token minted right after a revocation must count as issued after it.
     payload: dict[str, object] = {"sub": parse_id(user), "iat": round(now, 3), "exp": round(now + ttl, 3)}
@@ -206,9 +204,7 @@ def _check_parties(payload: Mapping[str, object], expected: Expected) -> None:
         raise ProtocolError("token_claims", "The claim aud is a string or a list of strings.")
     # RFC 7519, section 4.1.3: who is not named must refuse, also who was never told its name.
     if (named or expected.audience) and not set(named).intersection(expected.audience):
-        raise ProtocolError(
-            "token_claims", "The token is for another audience (claim aud, setting jwt_audience)."
-        )
+        raise ProtocolError("token_claims", "The token is for another audience (claim aud, setting jwt_audience).")
 
 
 def _expiry(payload: Mapping[str, object], now: float, max_ttl: float) -> float:

@@ -68,9 +68,7 @@ class ProtocolSniffer(asyncio.Protocol):
         self._tcp = cast(asyncio.Transport, transport)
         self._server_state.connections.add(self)  # type: ignore[arg-type]  # it only asks for `shutdown`
         # Who connects and says nothing would hold a descriptor for ever.
-        self._silence = asyncio.get_running_loop().call_later(
-            self._config.timeout_keep_alive, transport.close
-        )
+        self._silence = asyncio.get_running_loop().call_later(self._config.timeout_keep_alive, transport.close)
 
     def data_received(self, data: bytes) -> None:
         if self._tcp.is_closing():

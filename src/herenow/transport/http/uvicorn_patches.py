@@ -27,9 +27,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         # Who connects and says nothing would hold a descriptor for ever: uvicorn's timer starts with its first answer.
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -60,9 +58,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         writer, self._writer = self._writer, None
         super().connection_lost(exc)
-        if (
-            writer is not None
-        ):  # uvicorn tells the newest request, which is another one if the client did not wait
+        if writer is not None:  # uvicorn tells the newest request, which is another one if the client did not wait
             writer.on_gone()
 
     def on_url(self, url: bytes) -> None:
@@ -78,17 +74,13 @@ class HttpProtocol(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         if self.parser.get_http_version() != "1.1" or self._is_answering():
             # An answer still under way would be written into the middle of the frames.
-            self.send_400_response(
-                "A WebSocket is opened with HTTP/1.1, and not while a request is answered."
-            )
+            self.send_400_response("A WebSocket is opened with HTTP/1.1, and not while a request is answered.")
             return
         super().handle_websocket_upgrade()
         # uvicorn drops what came in one segment with the handshake. It calls us while it handles the parser's
         # exception, which knows where that begins.
         exception = sys.exception()
-        if isinstance(exception, httptools.HttpParserUpgrade) and (
-            early := self._segment[exception.args[0] :]
-        ):
+        if isinstance(exception, httptools.HttpParserUpgrade) and (early := self._segment[exception.args[0] :]):
             self.transport.get_protocol().data_received(early)  # type: ignore[attr-defined]
         # The parser holds our methods and we hold it: without this, 5 KB per socket wait for the garbage collector.
         self.parser = None  # type: ignore[assignment]

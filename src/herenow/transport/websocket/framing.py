@@ -112,9 +112,7 @@ class WebSocketConnection:
     # Frames.
 
     def on_frame(self, opcode: int, payload: bytes, *, fin: bool, reserved: bool) -> None:
-        if self._state is ConnectionState.ENDING or (
-            self._state is ConnectionState.CLOSING and opcode != Opcode.CLOSE
-        ):
+        if self._state is ConnectionState.ENDING or (self._state is ConnectionState.CLOSING and opcode != Opcode.CLOSE):
             return
         if reserved:
             self.fail(Fault(PROTOCOL_ERROR, "reserved bits are set"))

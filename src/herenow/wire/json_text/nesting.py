@@ -31,9 +31,7 @@ def is_too_deep(payload: bytes) -> bool:
 
 def _brackets(payload: bytes) -> bytes:
     """The brackets outside of strings, as `[` and `]`."""
-    unescaped = payload.replace(b"\\\\", b"").replace(
-        b'\\"', b""
-    )  # a quote that is left begins or ends a string
+    unescaped = payload.replace(b"\\\\", b"").replace(b'\\"', b"")  # a quote that is left begins or ends a string
     skeleton = unescaped.translate(_SQUARE, _NOT_STRUCTURE)
     # Two quotes side by side are a string without brackets, or the end of one string and the beginning of the next.
     return _STRING.sub(b"", skeleton.replace(b'""', b""))

@@ -174,15 +174,11 @@ class Commands:
                 answers[index] = await self._refused(server, requests[index], str(answer), writes=writes)
         return answers
 
-    async def _refused(
-        self, server: Server, request: Request | Pipeline, said: str, *, writes: bool
-    ) -> Reply:
+    async def _refused(self, server: Server, request: Request | Pipeline, said: str, *, writes: bool) -> Reply:
         code, _, rest = said.partition(" ")
         if code == "NOSCRIPT" and isinstance(request, Request) and request.script is not None:
             full = request.script.in_full(request.command)
-            [answer] = await self._send(
-                server, [Request(request.slot, full, None, request.redirects)], writes=writes
-            )
+            [answer] = await self._send(server, [Request(request.slot, full, None, request.redirects)], writes=writes)
             return answer
         if code == "MOVED" and request.redirects < REDIRECTS:
             slot, _, place = rest.partition(" ")

@@ -60,9 +60,7 @@ def parse_url(url: str) -> RedisTarget:
     port = SENTINEL_PORT if topology is Topology.SENTINEL else PORT
     addresses = tuple(_address(place, port, said) for place in places.split(","))
     if len(addresses) > 1 and topology in (Topology.SINGLE, Topology.SINGLE_TLS):
-        raise _wrong(
-            said, "several servers are a redis+sentinel:// with its master's name, or a redis+cluster://"
-        )
+        raise _wrong(said, "several servers are a redis+sentinel:// with its master's name, or a redis+cluster://")
     if topology is Topology.SENTINEL and not path:
         raise _wrong(said, "the name of the master is missing: redis+sentinel://h1:26379,h2:26379/name")
     if topology is Topology.CLUSTER and path not in ("", "0"):
@@ -75,9 +73,7 @@ def parse_url(url: str) -> RedisTarget:
         _database(database, said),
         _tls(options.get("ca"), said) if topology is Topology.SINGLE_TLS else None,
     )
-    return RedisTarget(
-        topology, addresses, login, unquote(path) if topology is Topology.SENTINEL else "", said
-    )
+    return RedisTarget(topology, addresses, login, unquote(path) if topology is Topology.SENTINEL else "", said)
 
 
 def without_password(url: str) -> str:

@@ -44,9 +44,7 @@ def _people() -> None:
         _time("custom_until"),
         sqlite_with_rowid=False,
     )
-    op.create_table(
-        "preferences", _id("user"), sa.Column("idle_after", sa.BigInteger), sqlite_with_rowid=False
-    )
+    op.create_table("preferences", _id("user"), sa.Column("idle_after", sa.BigInteger), sqlite_with_rowid=False)
 
 
 def _graph() -> None:

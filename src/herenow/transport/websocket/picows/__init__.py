@@ -12,9 +12,7 @@ from herenow.transport.websocket.registry import Sockets
 __all__ = ["picows_protocol"]
 
 
-def picows_protocol(
-    acceptor: Acceptor, limits: SocketLimits, sockets: Sockets
-) -> Callable[..., asyncio.BaseProtocol]:
+def picows_protocol(acceptor: Acceptor, limits: SocketLimits, sockets: Sockets) -> Callable[..., asyncio.BaseProtocol]:
     """For `uvicorn.Config(ws=…)`. Raises `ConfigurationError` if the installed picows fails the self-test."""
     run_self_test()
     check = UpgradeCheck(acceptor, limits, sockets)

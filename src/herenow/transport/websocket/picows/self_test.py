@@ -46,9 +46,7 @@ def _rehearse() -> str:
     try:
         with socket.socket() as nowhere:
             transport = RecordingTransport(nowhere)
-            protocol = PicowsProtocol(
-                UpgradeCheck(lambda _upgrade: Accept(echo), SocketLimits(), Sockets(max_open=1))
-            )
+            protocol = PicowsProtocol(UpgradeCheck(lambda _upgrade: Accept(echo), SocketLimits(), Sockets(max_open=1)))
             protocol.connection_made(transport)
             protocol.data_received(_HANDSHAKE)
             protocol.data_received(b"\x81\x82\0\0\0\0hi")

@@ -151,12 +151,7 @@ class FrameListener(WSListener):
         socket = self._socket
         try:
             # The way of a heartbeat: no call, copy or allocation that can be spared.
-            if (
-                socket.plain
-                and frame.msg_type is TEXT
-                and frame.fin
-                and not (frame.rsv1 or frame.rsv2 or frame.rsv3)
-            ):
+            if socket.plain and frame.msg_type is TEXT and frame.fin and not (frame.rsv1 or frame.rsv2 or frame.rsv3):
                 payload = frame.get_payload_as_bytes()
                 if payload.isascii() or is_utf8(payload):
                     socket.handler.on_text(payload)
@@ -227,9 +222,7 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
             super().connection_lost(exc)
 
     @classmethod
-    def in_the_middle(
-        cls, check: UpgradeCheck, tcp: asyncio.Transport, socket: PicowsSocket
-    ) -> "PicowsProtocol":
+    def in_the_middle(cls, check: UpgradeCheck, tcp: asyncio.Transport, socket: PicowsSocket) -> "PicowsProtocol":
         """A protocol for a connection that is open already: its handshake is for picows alone."""
         protocol = cls(check)
         protocol._tcp = tcp
@@ -237,9 +230,7 @@ class PicowsProtocol(WSProtocol):  # type: ignore[misc]  # not in its stubs
         return protocol
 
     def _open(self, accept: Accept, key: str) -> None:
-        self._attach(
-            PicowsSocket(self._tcp, self._check, accept.handler), accept.subprotocol, key, muted=False
-        )
+        self._attach(PicowsSocket(self._tcp, self._check, accept.handler), accept.subprotocol, key, muted=False)
 
     def _attach(self, socket: PicowsSocket, subprotocol: str | None, key: str, *, muted: bool) -> None:
         guard = TransportGuard(self._tcp)
