@@ -119,12 +119,7 @@ def table(life: Life, costs: Measured) -> str:
             f"{number(costs.delivery)} per CPU s",
             f"{number(telling)} cores busy",
         ),
-        (
-            "cores for both",
-            f"used to {life.busy:.0%}",
-            "",
-            f"**{_whole(cores)} cores**",
-        ),
+        ("cores for both", f"used to {life.busy:.0%}", "", f"**{_whole(cores)} cores**"),
         (
             "processes by sockets",
             f"{number(life.per_process)} connections each",

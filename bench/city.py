@@ -130,12 +130,7 @@ def _measure(people: int, effort: Effort) -> list[Stage]:
 
 
 def _stage(
-    server: Server,
-    crowd: Crowd,
-    eyes: Eyes,
-    changes: Iterator[tuple[int, bytes]],
-    rate: float,
-    seconds: float,
+    server: Server, crowd: Crowd, eyes: Eyes, changes: Iterator[tuple[int, bytes]], rate: float, seconds: float
 ) -> Stage:
     eyes.late.clear()
     before, cpu = delivery_buckets(server), server.cpu_seconds

@@ -37,10 +37,7 @@ AIMS = {"PostgreSQL": 20_000.0, "SQLite": 10_000.0}
 def run(effort: Effort) -> Result:
     people = PEOPLE // 10 if effort.quick else PEOPLE
     figures: list[Figure] = []
-    places: dict[str, Callable[[], AbstractContextManager[str]]] = {
-        "PostgreSQL": _postgres,
-        "SQLite": _sqlite,
-    }
+    places: dict[str, Callable[[], AbstractContextManager[str]]] = {"PostgreSQL": _postgres, "SQLite": _sqlite}
     for name, place in places.items():
         upserts, reads = [], []
         for _ in range(effort.repeats):

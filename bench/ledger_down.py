@@ -69,10 +69,7 @@ def _measured(effort: Effort) -> tuple[dict[str, list[tuple[float, float]]], flo
     try:
         postgres.make().start()
         machine.pin(postgres.pid, machine.cores().load)  # it is small beside the load, and must not use the node's
-        with (
-            herenow(itertools.product(watching, changing), ledger=postgres.url()) as server,
-            Crowd(server) as crowd,
-        ):
+        with herenow(itertools.product(watching, changing), ledger=postgres.url()) as server, Crowd(server) as crowd:
             targets = crowd.join(map(handshake, changing), frames_each=2)
             clients = crowd.join(map(handshake, watching), frames_each=2)
             crowd.ask((client, subscription(changing)) for client in clients)

@@ -35,11 +35,7 @@ def run(effort: Effort) -> Result:
         read, write = _alone(rounds)
         sent = _bare_sends(rounds)
         connect, accepted = _connects(connects)
-        for name, ours, theirs in (
-            ("read", read, sent),
-            ("write", write, sent),
-            ("connect", connect, accepted),
-        ):
+        for name, ours, theirs in (("read", read, sent), ("write", write, sent), ("connect", connect, accepted)):
             figures[name][0].append(ours)
             figures[name][1].append(theirs)
     said = {
@@ -56,10 +52,7 @@ def run(effort: Effort) -> Result:
 
 def _alone(rounds: int) -> tuple[float, float]:
     """(frames read, frames written) per CPU second of this process."""
-    with (
-        socket.create_server(("127.0.0.1", 0), backlog=CONNECTIONS) as listening,
-        Crowd(Server(0, 0)) as crowd,
-    ):
+    with socket.create_server(("127.0.0.1", 0), backlog=CONNECTIONS) as listening, Crowd(Server(0, 0)) as crowd:
         others, clients = [], []
         for _ in range(CONNECTIONS):
             client = socket.create_connection(listening.getsockname())

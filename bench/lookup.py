@@ -34,11 +34,7 @@ def run(effort: Effort) -> Result:
             for who, bearer in (("a contact", token(CALLER)), ("a service", token("bench", scope="service"))):
                 for ids, aim in AIMS.items():
                     figures += _figures(server, bearer, people[:ids], who, aim, effort)
-    return Result(
-        "lookup",
-        figures,
-        [f"{len(people)} people connected; share of the load's core {load.used:.2f}"],
-    )
+    return Result("lookup", figures, [f"{len(people)} people connected; share of the load's core {load.used:.2f}"])
 
 
 def _figures(server: Server, bearer: str, ids: list[str], who: str, aim: float, effort: Effort) -> list[Figure]:

@@ -47,10 +47,7 @@ class Losses:
 def run(effort: Effort) -> Result:
     people = effort.people(PEOPLE)
     figures, notes = [], [f"{people} people; the earliest of all was announced this long after it was due:"]
-    for name, lose, delay in (
-        ("silent", _fall_silent, DEAD_AFTER + GRACE),
-        ("closed", _close, GRACE),
-    ):
+    for name, lose, delay in (("silent", _fall_silent, DEAD_AFTER + GRACE), ("closed", _close, GRACE)):
         seen = [_measure(people, lose, delay) for _ in range(effort.repeats)]
         figures += [
             Figure(f"{name}: announced minus due, p50", "s", [each.at(0.5) for each in seen]),

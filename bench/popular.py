@@ -54,10 +54,7 @@ def run(effort: Effort) -> Result:
         [
             Figure("a neighbour's change to its viewers, p50", "ms", [m.neighbours(0.5) for m in paced]),
             Figure(
-                "a neighbour's change to its viewers, p99",
-                "ms",
-                [m.neighbours(0.99) for m in paced],
-                at_most=100.0,
+                "a neighbour's change to its viewers, p99", "ms", [m.neighbours(0.99) for m in paced], at_most=100.0
             ),
             Figure("the same, p99, told at once", "ms", [m.neighbours(0.99) for m in at_once]),
             Figure(f"until the last of {viewers} knows", "s", [max(m.many) for m in paced], at_most=10.0),

@@ -161,8 +161,7 @@ class _Crowd:
             for start in range(0, len(users), BATCH):
                 part = users[start : start + BATCH]
                 await self._commit(
-                    shard,
-                    [Write(u, None, records[u], version_of(records[u]) + 300_000, b"\x01") for u in part],
+                    shard, [Write(u, None, records[u], version_of(records[u]) + 300_000, b"\x01") for u in part]
                 )
 
     async def change(self, count: int) -> int:
@@ -214,13 +213,7 @@ class Arrivals:
 def _arrived(dice: Random) -> bytes:
     now = NOW + dice.randrange(10_000_000)
     session = Session(
-        f"{dice.getrandbits(32):08x}",
-        EPOCH,
-        since=now,
-        seen_at=now,
-        active_at=now,
-        platform=Platform.WEB,
-        idle=Idle.NO,
+        f"{dice.getrandbits(32):08x}", EPOCH, since=now, seen_at=now, active_at=now, platform=Platform.WEB, idle=Idle.NO
     )
     platforms = frozenset({Platform.WEB})
     return encode(Presence(version=now, sessions=(session,), status=Status.ONLINE, since=now, platforms=platforms))
@@ -259,18 +252,7 @@ def _commands(store: Store, crowd: Crowd, effort: Effort) -> float:
 def valkey_server() -> Iterator[Store]:
     with tempfile.TemporaryDirectory(prefix="herenow-bench-") as folder:
         port = free_port()
-        options = (
-            "--port",
-            str(port),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--dir",
-            folder,
-            "--logfile",
-            "log",
-        )
+        options = ("--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder, "--logfile", "log")
         process = subprocess.Popen([str(get_binary_path()), *options])
         machine.pin(process.pid, machine.cores().server)
         client = valkey.Valkey(port=port)

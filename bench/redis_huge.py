@@ -53,10 +53,7 @@ async def _huge(store: Store, people: int, effort: Effort) -> Result:
     took, used = time.monotonic() - started, store.cpu_seconds - began
     per_user = (store.used_bytes - before) / people
     reads = await read_in_turns(
-        engine,
-        store.pid,
-        lambda: [f"u{dice.randrange(people):011d}" for _ in range(TOGETHER)],
-        effort.rounds(TIMES),
+        engine, store.pid, lambda: [f"u{dice.randrange(people):011d}" for _ in range(TOGETHER)], effort.rounds(TIMES)
     )
     await engine.close()
     many = f"{people:,}".replace(",", " ")

@@ -38,7 +38,7 @@ def run(effort: Effort) -> Result:
         ],
         [
             f"{PEOPLE} people who watch {WATCHED} others, a beat every {every:g} s, looked at for {PERIODS} periods"
-            + (f", counted as if it were {BEAT_EVERY:g} s" if every != BEAT_EVERY else ""),
+            + (f", counted as if it were {BEAT_EVERY:g} s" if every != BEAT_EVERY else "")
         ],
     )
 
@@ -46,10 +46,7 @@ def run(effort: Effort) -> Result:
 def _bytes_per_second(every: float, *, beats: bool) -> float:
     """As if a beat came every 30 s, whatever it is."""
     users = names(PEOPLE)
-    with (
-        herenow(relations="open", beat_every=every, dead_after=3 * every) as server,
-        Crowd(server) as crowd,
-    ):
+    with herenow(relations="open", beat_every=every, dead_after=3 * every) as server, Crowd(server) as crowd:
         clients = crowd.join(map(handshake, users), frames_each=2)
         crowd.ask(
             (client, subscription([users[(number + step) % PEOPLE] for step in range(1, WATCHED + 1)]))

@@ -181,10 +181,7 @@ async def post_lines(node: Server, rows: list[dict[str, str]]) -> None:
         answer = await http.post(
             f"{node.url}/api/v1/relations",
             content="".join(json.dumps(row) + "\n" for row in rows),
-            headers={
-                "authorization": f"Bearer {token('ops', 'service')}",
-                "content-type": "application/x-ndjson",
-            },
+            headers={"authorization": f"Bearer {token('ops', 'service')}", "content-type": "application/x-ndjson"},
         )
         answer.raise_for_status()
 

@@ -38,14 +38,7 @@ class Server:
         self.folder = folder
         self._command = command or ("serve",)
         self.ledger = folder / "herenow.db"
-        self._settings = {
-            "beat_every": 1,
-            "dead_after": 2,
-            "grace": 1,
-            "ledger_flush": 0.1,
-            "port": 0,
-            **settings,
-        }
+        self._settings = {"beat_every": 1, "dead_after": 2, "grace": 1, "ledger_flush": 0.1, "port": 0, **settings}
         self.url = ""
         self.environment: dict[str, str] = {}
         """Beside the settings."""

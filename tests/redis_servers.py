@@ -81,16 +81,7 @@ class RedisProcess:
         return f"127.0.0.1:{self.port}"
 
     def start(self):
-        common = [
-            "--port",
-            str(self.port),
-            "--bind",
-            "127.0.0.1",
-            "--dir",
-            str(self.folder),
-            "--logfile",
-            "log",
-        ]
+        common = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--logfile", "log"]
         if self._sentinel_of is None:
             arguments = [*common, "--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"]
         else:

@@ -24,11 +24,7 @@ def test_a_group_stays_with_one_worker(tmp_path):
     alone["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # all of ours take seconds to load, in three processes
     command = [sys.executable, "-m", "pytest", "-p", "xdist", "-n", "2", "--dist", "loadgroup"]
     done = subprocess.run(
-        [*command, "--rootdir", str(tmp_path)],
-        cwd=tmp_path,
-        env=alone,
-        capture_output=True,
-        text=True,
+        [*command, "--rootdir", str(tmp_path)], cwd=tmp_path, env=alone, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
     workers = [path.read_text() for path in tmp_path.glob("*.worker")]

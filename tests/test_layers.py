@@ -11,17 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import pytest
-from tests.source_tree import (
-    Edge,
-    ancestors,
-    assert_none,
-    edges,
-    imported_modules,
-    lies_in,
-    modules,
-    name_of,
-    nodes,
-)
+from tests.source_tree import Edge, ancestors, assert_none, edges, imported_modules, lies_in, modules, name_of, nodes
 
 LIBRARIES = "core wire kit settings errors"
 """Packages whose every module is public."""

@@ -55,8 +55,7 @@ def test_callbacks_are_lambdas_and_methods_of_parts(source, found):
 
 
 @pytest.mark.parametrize(
-    ("source", "late"),
-    [("part.on_gone", True), ("self.on_gone", False), ("self.part.on_gone", True), ("x.one", False)],
+    ("source", "late"), [("part.on_gone", True), ("self.on_gone", False), ("self.part.on_gone", True), ("x.one", False)]
 )
 def test_a_callback_that_is_set_on_another_object_is_late(source, late):
     assert structure.is_late(parsed(source).body[0].value) == late

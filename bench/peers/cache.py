@@ -21,10 +21,7 @@ HERE = Path(__file__).parent
 PINS = HERE / "requirements.txt"
 MODULE = HERE / "centrifugo_module"
 NGINX = ("nginx", "nginx-common", "libnginx-mod-nchan")
-PROSODY = (
-    *("prosody", "lua5.4", "lua-bitop", "lua-expat", "lua-filesystem", "lua-sec", "lua-socket"),
-    "libicu72",
-)
+PROSODY = (*("prosody", "lua5.4", "lua-bitop", "lua-expat", "lua-filesystem", "lua-sec", "lua-socket"), "libicu72")
 PATIENCE = 900.0
 
 
@@ -135,12 +132,7 @@ def install_centrifugo() -> str:
 def _run(command: list[str], within: Path | None = None, **environment: str) -> None:
     try:
         done = subprocess.run(
-            command,
-            cwd=within,
-            env=dict(os.environ) | environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
+            command, cwd=within, env=dict(os.environ) | environment, capture_output=True, text=True, timeout=PATIENCE
         )
     except subprocess.TimeoutExpired as late:
         raise NotInstalledError(f"{' '.join(command[:4])} took more than {PATIENCE:g} s") from late

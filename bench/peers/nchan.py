@@ -89,12 +89,7 @@ class Nchan(Peer):
             port = free_port()
             configuration = Path(folder) / "nginx.conf"
             configuration.write_text(
-                CONFIGURATION.format(
-                    folder=folder,
-                    port=port,
-                    module=cache.nchan(),
-                    descriptors=machine.descriptors(),
-                )
+                CONFIGURATION.format(folder=folder, port=port, module=cache.nchan(), descriptors=machine.descriptors())
             )
             nginx = [str(cache.nginx()), "-p", folder, "-c", str(configuration), "-e", f"{folder}/error.log"]
             command = [*FOLDER_OF_ITS_OWN, *nginx]

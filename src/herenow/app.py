@@ -233,10 +233,7 @@ def _calm_the_collector() -> None:
 
 def engine_of(settings: Settings) -> Engine:
     return make_engine(
-        settings.engine,
-        shards=settings.shards,
-        namespace=settings.namespace,
-        capacity=settings.capacity,
+        settings.engine, shards=settings.shards, namespace=settings.namespace, capacity=settings.capacity
     )
 
 

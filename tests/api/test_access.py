@@ -185,16 +185,7 @@ async def test_there_is_nothing_elsewhere(world, path):
 
 @with_json
 async def test_what_is_not_json_is_refused(world, operation):
-    for bad in (
-        b"{",
-        b"nope",
-        b'{"a":',
-        b"\xff\xfe",
-        b'{"a":"\xff"}',
-        b"[" * 100_000,
-        b'{"x": NaN}',
-        b"{}{}",
-    ):
+    for bad in (b"{", b"nope", b'{"a":', b"\xff\xfe", b'{"a":"\xff"}', b"[" * 100_000, b'{"x": NaN}', b"{}{}"):
         problem(await send(world, operation, by=SERVICE, content=bad), 400, "bad_json")
 
 

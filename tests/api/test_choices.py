@@ -46,10 +46,7 @@ async def own(world, user):
 )
 async def test_a_custom_status_is_set_and_answered(world, of, body, stored):
     if body.get("expires_at") == "2027-01-15T10:00:00+02:00":
-        body, stored = (
-            {**body, "expires_at": "2027-01-15T12:00:00+02:00"},
-            {**stored, "expires_at": NOW + 2 * HOUR},
-        )
+        body, stored = ({**body, "expires_at": "2027-01-15T12:00:00+02:00"}, {**stored, "expires_at": NOW + 2 * HOUR})
     path, by = of("writer", "status")
     answer = await world.put(path, body, by=by)
     assert answer.status_code == 200

@@ -26,10 +26,7 @@ async def test_its_files_are_for_anybody_and_may_reach_this_server_alone(world, 
     policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
     assert policy["default-src"] == policy["form-action"] == policy["frame-ancestors"] == "'none'"
     assert policy["connect-src"] == policy["script-src"] == policy["style-src"] == "'self'"
-    assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == (
-        "no-cache",
-        "nosniff",
-    )
+    assert (answer.headers["cache-control"], answer.headers["x-content-type-options"]) == ("no-cache", "nosniff")
 
 
 async def test_a_slash_at_the_end_changes_nothing(world):

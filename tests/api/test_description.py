@@ -39,9 +39,7 @@ def test_every_code_is_of_the_public_table_and_of_rest():
 
 
 def test_every_code_of_rest_is_used_or_not_yet():
-    later = {
-        "not_a_member",
-    }
+    later = {"not_a_member"}
     used = {code for operation in CONTRACT for code in codes_of(operation)}
     used |= {"not_found", "method_not_allowed"}
     assert {code.name for code in CODES.values() if Where.REST in code.where} - later == used

@@ -96,11 +96,7 @@ def test_what_does_not_fit_does_too(call, operation):
 
 def every(strategy, call):
     @settings(
-        max_examples=EXAMPLES,
-        derandomize=True,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
+        max_examples=EXAMPLES, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck)
     )
     @given(case=strategy)
     def each(case):

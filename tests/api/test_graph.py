@@ -72,12 +72,7 @@ async def test_a_contact_may_have_an_end(world):
 
 @pytest.mark.parametrize(
     ("until", "code"),
-    [
-        (1, "instant_in_past"),
-        (NOW + 10**12, "instant_too_far"),
-        ("never", "invalid_instant"),
-        ([], "invalid_instant"),
-    ],
+    [(1, "instant_in_past"), (NOW + 10**12, "instant_too_far"), ("never", "invalid_instant"), ([], "invalid_instant")],
 )
 async def test_an_end_that_is_not_allowed_is_refused(world, until, code):
     problem(await world.put("/api/v1/contacts/p/q", {"until": until}, by=SERVICE), 400, code)

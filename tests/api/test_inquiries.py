@@ -30,16 +30,7 @@ async def test_every_answer_is_explained_by_the_rule_that_decided(world):
     answers.append((await explain(world, "x-eve", "x-ana"))["rule"])
     await world.put("/api/v1/presence/mode", {"mode": "invisible"}, by="x-ana")
     answers.append((await explain(world, "x-bob", "x-ana"))["rule"])
-    assert answers == [
-        "contacts",
-        "blurred",
-        "nobody",
-        "blocked",
-        "not_related",
-        "self",
-        "everyone",
-        "invisible",
-    ]
+    assert answers == ["contacts", "blurred", "nobody", "blocked", "not_related", "self", "everyone", "invisible"]
 
 
 async def test_an_explanation_names_session_timer_mode_and_what_the_viewer_gets(world):
@@ -54,19 +45,10 @@ async def test_an_explanation_names_session_timer_mode_and_what_the_viewer_gets(
     assert (truth["status"], truth["because"], truth["device_id"]) == ("online", "active", "laptop")
     assert truth["look_at"] == now + 300_000
     [session] = truth["sessions"]
-    assert (session["state"], session["by"], session["idle"], session["lost_at"]) == (
-        "live",
-        "socket",
-        "no",
-        None,
-    )
+    assert (session["state"], session["by"], session["idle"], session["lost_at"]) == ("live", "socket", "no", None)
     await world.put("/api/v1/blocks/y-bob", by="y-ana")
     found = await explain(world, "y-bob", "y-ana")
-    assert (found["sight"], found["shown"]["status"], found["truth"]["status"]) == (
-        "offline",
-        "offline",
-        "online",
-    )
+    assert (found["sight"], found["shown"]["status"], found["truth"]["status"]) == ("offline", "offline", "online")
     assert found["facts"]["blocked"]
     nobody = await explain(world, "y-bob", "who?")
     assert (nobody["truth"]["because"], nobody["truth"]["sessions"]) == ("no_session", [])

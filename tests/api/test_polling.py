@@ -86,12 +86,7 @@ async def test_nor_is_who_beats_by_rest_or_is_on_another_node(world):
 
 async def test_who_only_looks_by_a_stream_is_not_here(world):
     world.node.viewing.open_stream(
-        "ana",
-        bearer="ana",
-        issued_at=None,
-        send=lambda _: None,
-        end=lambda *_: None,
-        abort=lambda: None,
+        "ana", bearer="ana", issued_at=None, send=lambda _: None, end=lambda *_: None, abort=lambda: None
     )
     assert (await ask(world, "ana", times=6)).status_code == 429
 

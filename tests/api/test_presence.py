@@ -163,13 +163,7 @@ async def test_fixed_words_win_over_ids_in_a_path_and_bulk_takes_any(world):
 
 
 async def test_a_slash_at_the_end_means_nothing(world):
-    for path in (
-        "/api/v1/presence/me",
-        "/api/v1/presence/ana",
-        "/api/v1/presence/count",
-        "/healthz",
-        "/docs",
-    ):
+    for path in ("/api/v1/presence/me", "/api/v1/presence/ana", "/api/v1/presence/count", "/healthz", "/docs"):
         assert (await world.get(path + "/", by="ana")).status_code == 200
     assert (await world.get("/api/v1/presence/?user_ids=", by="ana")).json() == []
 

@@ -53,11 +53,7 @@ async def test_the_unexpected_is_500_and_logged_without_the_token(world, failing
     detail = problem(answer, 500, "internal")
     assert "broke" not in detail
     [line] = logs
-    assert (line["event"], line["log_level"], line["path"]) == (
-        "request.failed",
-        "error",
-        "/api/v1/presence/me",
-    )
+    assert (line["event"], line["log_level"], line["path"]) == ("request.failed", "error", "/api/v1/presence/me")
     assert "RuntimeError: it broke" in line["stack"]
     assert token not in str(line)
     assert SECRET not in str(line)

@@ -38,8 +38,7 @@ async def test_a_public_profile_needs_no_token_and_may_be_kept_for_a_while(world
 
 
 @pytest.mark.parametrize(
-    ("path", "body"),
-    [("/api/v1/presence/mode", {"mode": "invisible"}), (PREFERENCES, {"visibility": "nobody"})],
+    ("path", "body"), [("/api/v1/presence/mode", {"mode": "invisible"}), (PREFERENCES, {"visibility": "nobody"})]
 )
 async def test_who_hides_has_the_profile_of_one_who_signed_out(world, path, body):
     [how] = body

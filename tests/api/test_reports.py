@@ -126,10 +126,7 @@ async def test_rates_latency_and_history_are_of_all_workers_together():
     assert stats["delivery"]["p50"] == pytest.approx(0.001)
     assert 0.1 < stats["delivery"]["p99"] <= 0.25
     assert stats["refusals"] == {"not_found": 40}
-    assert [(p["worker"], p["restarts"], p["connections"]) for p in stats["processes"]] == [
-        (1, 0, 0),
-        (2, 3, 1),
-    ]
+    assert [(p["worker"], p["restarts"], p["connections"]) for p in stats["processes"]] == [(1, 0, 0), (2, 3, 1)]
     assert stats["history"] == later["history"] == []
     [point] = with_history["history"]
     assert (point["changes"], point["refusals"]) == (20.0, 20.0)

@@ -14,14 +14,7 @@ from herenow.transport.http.uvicorn_patches import HttpProtocol
 @asynccontextmanager
 async def listening(app):
     config = uvicorn.Config(
-        app,
-        host="127.0.0.1",
-        port=0,
-        http=HttpProtocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
+        app, host="127.0.0.1", port=0, http=HttpProtocol, ws="none", lifespan="off", log_config=None, access_log=False
     )
     server = uvicorn.Server(config)
     config.load()

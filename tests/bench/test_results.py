@@ -17,10 +17,7 @@ from bench import capacity
 MACHINE = dict.fromkeys(("at", "cpu", "cores", "kernel", "python", "load_average"), "?")
 SOME = Result(
     "some",
-    [
-        Figure("frames <fast>", "per CPU s", [100.0, 300.0, 200.0], [50.0]),
-        Figure("alone", "ms", [3.0], at_most=2.0),
-    ],
+    [Figure("frames <fast>", "per CPU s", [100.0, 300.0, 200.0], [50.0]), Figure("alone", "ms", [3.0], at_most=2.0)],
     ["a note"],
     lines=[Line("late", "people", "ms", [(1.0, 10.0), (2.0, 20.0)])],
 )

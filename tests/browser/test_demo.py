@@ -37,13 +37,7 @@ async def test_one_comes_is_busy_says_so_hides_and_signs_out(come):
     await ana.reads_about("bo", "Do not disturb")
 
     await bo.at("#edit").click()
-    await (
-        bo.at(
-            "#emojis button",
-        )
-        .nth(1)
-        .click()
-    )
+    await bo.at("#emojis button").nth(1).click()
     await bo.at("#mine-text").fill("<b>Noodles</b> & tea")
     await bo.at("#mine-save").click()
     await expect(bo.at("#mine")).to_be_hidden(timeout=MS)

@@ -276,12 +276,7 @@ async def test_a_node_that_was_alone_is_taken_over_by_the_next_one(valkey):
 async def test_nodes_that_freeze_are_found_by_their_leases_and_by_asking(valkey, tmp_path):
     server = await Server(tmp_path, {"engine": valkey.url, **TIMINGS}).start()
     port = int(server.url.rpartition(":")[2])
-    settings = {
-        "engine": valkey.url,
-        "port": port,
-        "ledger": f"sqlite:///{server.ledger}",
-        **TIMINGS,
-    }
+    settings = {"engine": valkey.url, "port": port, "ledger": f"sqlite:///{server.ledger}", **TIMINGS}
     try:
         async with asyncio.timeout(PATIENCE):
             while (await server.rest("GET", "/stats"))["degraded"]:  # a new store settles first
@@ -361,12 +356,7 @@ async def test_a_ledger_in_trouble_is_said_by_the_doctor_and_by_the_node(fragile
 
 @pytest.mark.parametrize(
     ("free", "weights"),
-    [
-        (0, [Weight.PROBLEM]),
-        (FULL_DISK, [Weight.ADVICE]),
-        (LITTLE_ROOM - 1, [Weight.ADVICE]),
-        (LITTLE_ROOM, []),
-    ],
+    [(0, [Weight.PROBLEM]), (FULL_DISK, [Weight.ADVICE]), (LITTLE_ROOM - 1, [Weight.ADVICE]), (LITTLE_ROOM, [])],
 )
 def test_a_disk_without_room_is_said(tmp_path, free, weights):
     assert [finding.weight for finding in room(tmp_path / "herenow.db", free)] == weights

@@ -55,10 +55,7 @@ def test_relations_are_imported(herenow, postgres_server, database):
 
 def test_an_older_and_a_newer_schema_are_a_sentence_each(herenow, postgres_server, database):
     herenow("migrate", "--ledger", database)
-    for version, exit_code, advice in (
-        ("0001", 2, "run herenow migrate first"),
-        ("9999", 2, "or a newer one"),
-    ):
+    for version, exit_code, advice in (("0001", 2, "run herenow migrate first"), ("9999", 2, "or a newer one")):
         sql(postgres_server, database, f"UPDATE herenow.{VERSION_TABLE} SET version_num = '{version}'")
         result = herenow("import", "-", "--ledger", database, stdin="follow,ana,bo\n")
         assert result.exit_code == exit_code

@@ -52,10 +52,7 @@ def test_pause_and_batch_can_be_said(herenow, started, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (
-            ["--shards", "0-16"],
-            "--shards = '0-16' must be a list like 0-7 or 0,3,8-11, of shards from 0 to 15.",
-        ),
+        (["--shards", "0-16"], "--shards = '0-16' must be a list like 0-7 or 0,3,8-11, of shards from 0 to 15."),
         (["--shards", "7-0"], "of shards from 0 to 15."),
         (["--shards", ""], "must be a list like"),
         (["--shards", "1,"], "must be a list like"),

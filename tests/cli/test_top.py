@@ -51,11 +51,7 @@ async def top(*arguments, **options):
 
 
 async def begun(*arguments, **options):
-    pipes = {
-        "stdin": asyncio.subprocess.DEVNULL,
-        "stdout": asyncio.subprocess.PIPE,
-        "stderr": asyncio.subprocess.PIPE,
-    }
+    pipes = {"stdin": asyncio.subprocess.DEVNULL, "stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
     command = (sys.executable, "-m", "herenow.cli", "top", *arguments)
     return await asyncio.create_subprocess_exec(*command, **{**pipes, **options})
 
@@ -107,11 +103,7 @@ async def test_a_frozen_node_is_told_from_one_that_is_away(tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [
-        (token("ana"), "forbidden"),
-        ("rubbish", "token_malformed"),
-        (token("ops", "service", ttl=-10), "token_expired"),
-    ],
+    [(token("ana"), "forbidden"), ("rubbish", "token_malformed"), (token("ops", "service", ttl=-10), "token_expired")],
     ids=["a user's", "rubbish", "expired"],
 )
 async def test_a_wrong_token_is_one_sentence_and_exit_code_2(server, given, said):

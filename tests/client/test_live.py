@@ -51,11 +51,7 @@ async def test_come_be_busy_type_sign_out(server, people):
         assert (await until(changes, lambda c: True)).now.status == "offline"
         async with client(server, bo_id, "b1", platform="mobile") as bo:
             came = await until(changes, lambda c: True)
-            assert (came.before.status, came.now.status, came.now.platforms) == (
-                "offline",
-                "online",
-                ("mobile",),
-            )
+            assert (came.before.status, came.now.status, came.now.platforms) == ("offline", "online", ("mobile",))
             await bo.set(mode="busy", text="In a meeting", until=int(time.time() * 1000) + 3_600_000)
             busy = await sees(ana, bo_id, "busy")
             assert busy.custom_status.text == "In a meeting"

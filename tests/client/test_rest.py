@@ -217,11 +217,7 @@ def test_a_poller_is_told_when_to_come_back():
     problem = b'{"code":"polling_too_fast","detail":"Bulk reads are limited."}'
     with pytest.raises(RestError) as refused:
         RestCalls().get_many(["ana"]).answer(429, problem, {"retry-after": "30"})
-    assert (refused.value.code, refused.value.status, refused.value.retry_after) == (
-        "polling_too_fast",
-        429,
-        30.0,
-    )
+    assert (refused.value.code, refused.value.status, refused.value.retry_after) == ("polling_too_fast", 429, 30.0)
 
 
 @pytest.mark.parametrize(("status", "code"), [(502, "http_502"), (302, "http_302")])

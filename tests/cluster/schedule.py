@@ -24,20 +24,7 @@ NODES = ("n1", "n2", "n3")
 VIEWERS = ("vera", "vito", "vlad")
 SHARDS = 4
 
-CALLS = (
-    "commit",
-    "load",
-    "renew",
-    "leases",
-    "due",
-    "offer",
-    "settle",
-    "unsettle",
-    "join",
-    "jump",
-    "retire",
-    "saved",
-)
+CALLS = ("commit", "load", "renew", "leases", "due", "offer", "settle", "unsettle", "join", "jump", "retire", "saved")
 
 
 class Schedule:
@@ -184,8 +171,7 @@ class Schedule:
     async def _move(self, client, rng):
         who = f"{client.user} {client.device}"
         action = rng.choices(
-            ("act", "rest", "beat", "type", "close", "vanish", "bye", "reload", "move"),
-            (7, 3, 2, 3, 3, 2, 1, 2, 2),
+            ("act", "rest", "beat", "type", "close", "vanish", "bye", "reload", "move"), (7, 3, 2, 3, 3, 2, 1, 2, 2)
         )[0]
         self.note(f"{who} {action}")
         if action in ("act", "rest", "beat", "close", "vanish"):

@@ -108,14 +108,7 @@ class Oracle:
         self.happen()
 
     def joined(
-        self,
-        device: str,
-        holder: str,
-        since: int,
-        *,
-        acted: int = 0,
-        idle_at: int | None = None,
-        was: str = "",
+        self, device: str, holder: str, since: int, *, acted: int = 0, idle_at: int | None = None, was: str = ""
     ) -> None:
         """`was`: the holder's earlier epoch, if it is the same socket."""
         same = [v for (d, _), v in self.visits.items() if d == device]

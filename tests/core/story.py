@@ -395,13 +395,7 @@ class Story:
     def _settled(self, node: Node, asked: tuple[Edit, ...] = ()) -> Outcome:
         held = [self._facts(node, line) for line in node.lines]
         return settle(
-            self.record,
-            self.now,
-            self.timings,
-            epoch=node.epoch,
-            held=held,
-            edits=asked,
-            settled=self.settled,
+            self.record, self.now, self.timings, epoch=node.epoch, held=held, edits=asked, settled=self.settled
         )
 
     def _commit(self, outcome: Outcome) -> None:

@@ -20,25 +20,14 @@ def lived(**facts):
     """Somebody with a session of ours and everything else there is."""
     edits = [set_mode(Mode.BUSY, None), set_custom(Custom("lunch"))]
     return settle(
-        Presence(last_seen=T - 9, idle_after=60_000),
-        T,
-        TIMINGS,
-        epoch="me",
-        held=[here(**facts)],
-        edits=edits,
+        Presence(last_seen=T - 9, idle_after=60_000), T, TIMINGS, epoch="me", held=[here(**facts)], edits=edits
     ).presence
 
 
 def test_nothing_is_left_but_the_mark():
     outcome = settle(lived(), T + 1, TIMINGS, epoch="me", edits=[erase(T + 1, ("me",))])
     gone = outcome.presence
-    assert (gone.sessions, gone.signed_out, gone.mode, gone.custom, gone.chosen) == (
-        (),
-        (),
-        Mode.AUTO,
-        None,
-        0,
-    )
+    assert (gone.sessions, gone.signed_out, gone.mode, gone.custom, gone.chosen) == ((), (), Mode.AUTO, None, 0)
     assert (gone.last_seen, gone.idle_after, gone.status) == (None, None, Status.OFFLINE)
     assert public(gone) == public(Presence())
     assert outcome.change is not None

@@ -27,20 +27,12 @@ from herenow.core.model import own
         "C2 a second device comes and dies": ("connect d1, 1s, connect d2, 1s, drop d2, 1m", "online", 0),
         "C2 it signs out": ("connect d1, 1s, connect d2, 1s, bye d2, 1m", "online", 0),
         "C2 it comes by REST and dies": ("connect d1, 1s, rest d2, 3m", "online", 0),
-        "C2 of another platform": (
-            "connect d1 as web, 1s, connect d2 as mobile, 1s, drop d2, 1m",
-            "online",
-            0,
-        ),
+        "C2 of another platform": ("connect d1 as web, 1s, connect d2 as mobile, 1s, drop d2, 1m", "online", 0),
         "C2 while busy": ("connect d1, mode busy, connect d2, 1s, drop d2, 1m", "online busy", 0),
         "the idle one drops": ("connect d1, connect d2, idle d2, drop d2, 1m", "online", 0),
         "an idle second device": ("connect d1, 5m, rest d2 idle, 1m", "online away", 0),
         "a second device wakes": ("connect d1, 5m, connect d2", "online away online", 5 * M),
-        "activity of nobody in particular": (
-            "connect d1, connect d2, 5m, user-acts",
-            "online away online",
-            5 * M,
-        ),
+        "activity of nobody in particular": ("connect d1, connect d2, 5m, user-acts", "online away online", 5 * M),
         "activity through another node outlives an older word of idleness": (
             "connect d1, 10s, idle d1, 10s, user-acts via n2, 10s, look",
             "online away online",
@@ -108,10 +100,7 @@ def test_the_owner_sees_which_device_is_active_and_since_when():
         "C8 offline: none": ("connect d1 as web, bye d1", ""),
         "C8 hidden: none": ("connect d1 as web, mode invisible", ""),
         "C8 a second one is no news by itself": ("connect d1 as web, connect d2 as mobile", "web"),
-        "C8 but is told with the next change": (
-            "connect d1 as web, connect d2 as mobile, mode busy",
-            "web mobile",
-        ),
+        "C8 but is told with the next change": ("connect d1 as web, connect d2 as mobile, mode busy", "web mobile"),
         "C8 in grace": ("connect d1 as web, drop d1, 29s", "web"),
         "C8 the announced one is gone": ("connect d1 as web, connect d2 as mobile, bye d1", "mobile"),
         "C8 the announced one is gone after its grace": (
@@ -119,10 +108,7 @@ def test_the_owner_sees_which_device_is_active_and_since_when():
             "mobile",
         ),
         "C8 the announced one in grace": ("connect d1 as web, connect d2 as mobile, drop d1, 29s", "web"),
-        "C8 one of two announced is gone": (
-            "connect d1 as web, connect d2 as mobile, mode busy, bye d2",
-            "web",
-        ),
+        "C8 one of two announced is gone": ("connect d1 as web, connect d2 as mobile, mode busy, bye d2", "web"),
         "C8 the same platform twice": ("connect d1 as web, connect d2 as web, mode busy, bye d2", "web"),
         "C8 shown again": (
             "connect d1 as web, mode invisible, connect d2 as mobile, bye d1, connect d3 as desktop, mode auto",

@@ -17,45 +17,27 @@ from tests.core.story import T0, H, M, S, Story, table
         "B2 at the end": ("connect d1, drop d1, 30s, connect d1", "online offline online"),
         "B2 1 ms after the end": ("connect d1, drop d1, 30s, 1ms, connect d1", "online offline online"),
         "B2 before the end, nobody looked": ("connect d1, drop d1, asleep 30s-1ms, connect d1", "online"),
-        "B2 after the end, nobody looked": (
-            "connect d1, drop d1, asleep 1m, connect d1",
-            "online offline online",
-        ),
-        "B4 only the second grace fires": (
-            "connect d1, drop d1, 20s, connect d1, 1s, drop d1, 30s-1ms",
-            "online",
-        ),
+        "B2 after the end, nobody looked": ("connect d1, drop d1, asleep 1m, connect d1", "online offline online"),
+        "B4 only the second grace fires": ("connect d1, drop d1, 20s, connect d1, 1s, drop d1, 30s-1ms", "online"),
         "B4 and it does": ("connect d1, drop d1, 20s, connect d1, 1s, drop d1, 30s", "online offline"),
         "B4 the grace of a return elsewhere": (
             "connect d1, drop d1, 20s, connect d1 on n2, 1s, drop d1 on n2, 29s",
             "online",
         ),
-        "B5 back within grace, idle meanwhile": (
-            "connect d1, 5m-1s, drop d1, 10s, connect d1",
-            "online away",
-        ),
-        "B5 back within grace on another node": (
-            "connect d1, 5m-1s, drop d1, 10s, connect d1 on n2",
-            "online away",
-        ),
+        "B5 back within grace, idle meanwhile": ("connect d1, 5m-1s, drop d1, 10s, connect d1", "online away"),
+        "B5 back within grace on another node": ("connect d1, 5m-1s, drop d1, 10s, connect d1 on n2", "online away"),
         "B5 back after a mode ended in grace": (
             "connect d1, mode busy for 5m, 5m-1s, drop d1, 10s, connect d1",
             "online busy away",
         ),
-        "B5 back with activity": (
-            "connect d1, 5m-1s, drop d1, 10s, connect d1, act d1, 1m",
-            "online away online",
-        ),
+        "B5 back with activity": ("connect d1, 5m-1s, drop d1, 10s, connect d1, act d1, 1m", "online away online"),
         "another device instead": ("connect d1, 5m-1s, drop d1, 10s, connect d2, 1m", "online"),
         "it comes back, the other does not": (
             "connect d1, connect d2, drop d1, drop d2, 20s, connect d2, 1m",
             "online",
         ),
         "all gone, at different times": ("connect d1, connect d2, drop d1, 20s, drop d2, 30s-1ms", "online"),
-        "all gone, the last grace over": (
-            "connect d1, connect d2, drop d1, 20s, drop d2, 30s",
-            "online offline",
-        ),
+        "all gone, the last grace over": ("connect d1, connect d2, drop d1, 20s, drop d2, 30s", "online offline"),
         "offline once": ("connect d1, drop d1, 30s, look, look, 1h", "online offline"),
     },
 )
@@ -124,19 +106,13 @@ def test_two_reapers_of_the_same_record_say_the_same():
 @table(
     "script, shown",
     {
-        "E1 the late close removes only its own": (
-            "connect d1, 1m, connect d1 on n2, 5s, drop d1 on n1, 1m",
-            "online",
-        ),
+        "E1 the late close removes only its own": ("connect d1, 1m, connect d1 on n2, 5s, drop d1 on n1, 1m", "online"),
         "E1 silence on the old node": ("connect d1, 1m, vanish d1, connect d1 on n2, 3m", "online"),
         "E1 the late close after the new one went into grace": (
             "connect d1, 1m, connect d1 on n2, drop d1 on n2, 5s, drop d1 on n1, 30s-1ms",
             "online",
         ),
-        "E1 no connecting twice: moving is no activity": (
-            "connect d1, 4m, connect d1 on n2, 1m",
-            "online away",
-        ),
+        "E1 no connecting twice: moving is no activity": ("connect d1, 4m, connect d1 on n2, 1m", "online away"),
         "E1 and back again": (
             "connect d1, connect d1 on n2, drop d1 on n1, connect d1 on n1, drop d1 on n2, 1m",
             "online",
@@ -184,10 +160,7 @@ def test_evidence_of_the_old_node_counts_for_last_seen():
             "connect d1, idle d1, drop d1, quietly connect d1, asleep 1s, quietly act d1, drop d1, 29s",
             "online away online",
         ),
-        "active and lost: frozen as online": (
-            "connect d1, idle d1, 1s, quietly act d1, drop d1",
-            "online away online",
-        ),
+        "active and lost: frozen as online": ("connect d1, idle d1, 1s, quietly act d1, drop d1", "online away online"),
         "come and gone: never shown, no ghost": ("quietly connect d1, asleep 1s, drop d1, 1m", ""),
         "come, gone and come": ("quietly connect d1, quietly drop d1, asleep 1s, connect d1, 1m", "online"),
         "the close overtakes the connect": ("connect d1, quietly bye d1, look, 1m", "online offline"),

@@ -107,26 +107,14 @@ def test_the_truth_has_the_shape_of_a_status():
             4 * M,
         ),
         "arrived while hidden": ("mode invisible, connect d1, 1m, mode auto", "online", 1 * M),
-        "shown while offline": (
-            "connect d1, 1s, mode invisible, bye d1, 1m, mode auto",
-            "online offline",
-            1 * S,
-        ),
-        "its end while offline": (
-            "connect d1, 1s, mode invisible for 1m, bye d1, 2m",
-            "online offline",
-            1 * S,
-        ),
+        "shown while offline": ("connect d1, 1s, mode invisible, bye d1, 1m, mode auto", "online offline", 1 * S),
+        "its end while offline": ("connect d1, 1s, mode invisible for 1m, bye d1, 2m", "online offline", 1 * S),
         "hidden, shown, hidden": (
             "connect d1, mode invisible, 1m, mode auto, 1m, mode invisible",
             "online offline online offline",
             2 * M,
         ),
-        "shown in grace": (
-            "connect d1, mode invisible, 1m, drop d1, 10s, mode auto",
-            "online offline online",
-            70 * S,
-        ),
+        "shown in grace": ("connect d1, mode invisible, 1m, drop d1, 10s, mode auto", "online offline online", 70 * S),
     },
 )
 def test_visible_again(script, shown, since):
@@ -139,10 +127,7 @@ def test_visible_again(script, shown, since):
     "script, last_seen",
     {
         "G5 hidden activity": ("connect d1, 1m, mode invisible, 1m, act d1, bye d1, 1m, mode auto", 1 * M),
-        "G5 a hidden visit": (
-            "connect d1, bye d1, mode invisible, 1m, connect d1, 1m, drop d1, 1m, mode auto",
-            0,
-        ),
+        "G5 a hidden visit": ("connect d1, bye d1, mode invisible, 1m, connect d1, 1m, drop d1, 1m, mode auto", 0),
         "G5 a hidden first visit": ("mode invisible, connect d1, 1m, bye d1, mode auto", None),
         "G5 last evidence was hidden: seen when shown": (
             "connect d1, mode invisible for 1m, 30s, vanish d1, 10m",
@@ -157,10 +142,7 @@ def test_visible_again(script, shown, since):
             1 * S,
         ),
         "hidden in grace: the close": ("connect d1, 10s, drop d1, 10s, mode invisible", 10 * S),
-        "hidden while half-open: the moment of hiding": (
-            "connect d1, vanish d1, 10s, mode invisible, 1h",
-            10 * S,
-        ),
+        "hidden while half-open: the moment of hiding": ("connect d1, vanish d1, 10s, mode invisible, 1h", 10 * S),
         "visible evidence after it": ("connect d1, mode invisible, 1m, mode auto, 1m, drop d1, 1m", 2 * M),
     },
 )

@@ -34,9 +34,7 @@ THIRD = 30 * S
 
 class World(RuleBasedStateMachine):
     @initialize(
-        punctual=st.booleans(),
-        grace=st.sampled_from([30 * S, 30 * S, 0]),
-        online_delay=st.sampled_from([0, 0, 5 * S]),
+        punctual=st.booleans(), grace=st.sampled_from([30 * S, 30 * S, 0]), online_delay=st.sampled_from([0, 0, 5 * S])
     )
     def begin(self, punctual, grace, online_delay):
         self.story = Story(punctual=punctual, grace=grace, online_delay=online_delay)
@@ -75,11 +73,7 @@ class World(RuleBasedStateMachine):
 
     # --- Devices ---------------------------------------------------------------------------------------------------
 
-    @rule(
-        device=devices,
-        node=nodes,
-        verb=st.sampled_from(["act", "idle", "idle", "beat", "drop", "drop", "vanish"]),
-    )
+    @rule(device=devices, node=nodes, verb=st.sampled_from(["act", "idle", "idle", "beat", "drop", "drop", "vanish"]))
     def socket(self, device, node, verb):
         """Who is not connected connects."""
         if not self.hears(node):
@@ -130,11 +124,7 @@ class World(RuleBasedStateMachine):
                 self.oracle.rests(*key)
         self.story.rest(device, activity)
 
-    @rule(
-        device=st.sampled_from(["a", "b", "r"]),
-        node=nodes,
-        how=st.sampled_from(["sign out", "gateway", "act"]),
-    )
+    @rule(device=st.sampled_from(["a", "b", "r"]), node=nodes, how=st.sampled_from(["sign out", "gateway", "act"]))
     def from_outside(self, device, node, how):
         """Signed out; lost by its gateway; or somebody acts, on which device is not known."""
         if not self.hears(node):

@@ -139,10 +139,7 @@ def test_a_sweep_never_restarts_a_running_grace():
     "script, shown",
     {
         "E2 who does not return": ("connect d1 on n2, kill n2, 10s, retire, 30s", "online offline"),
-        "E2 grace starts where the node was found dead": (
-            "connect d1 on n2, kill n2, 10s, retire, 30s-1ms",
-            "online",
-        ),
+        "E2 grace starts where the node was found dead": ("connect d1 on n2, kill n2, 10s, retire, 30s-1ms", "online"),
         "E2 who returns": ("connect d1 on n2, kill n2, 10s, retire, 10s, connect d1, 1m", "online"),
         "E2 who returned before": ("connect d1 on n2, kill n2, 5s, connect d1, 5s, retire, 1m", "online"),
         "E2 beside a living one": ("connect d1 on n2, connect d2, kill n2, 10s, retire, 1m", "online"),
@@ -151,10 +148,7 @@ def test_a_sweep_never_restarts_a_running_grace():
             "online",
         ),
         "E5 longer": ("connect d1 on n2, cut n2, 10s, retire, 31s, returns n2, 1m", "online offline online"),
-        "E5 marked, back before the sweep": (
-            "connect d1 on n2, cut n2, 10s, returns n2, retire, 1m",
-            "online",
-        ),
+        "E5 marked, back before the sweep": ("connect d1 on n2, cut n2, 10s, returns n2, retire, 1m", "online"),
         "E5 idle all along": (
             "connect d1 on n2, idle d1 on n2, cut n2, 10s, retire, 31s, returns n2, 1m",
             "online away offline away",

@@ -31,10 +31,7 @@ from herenow.core.settle import Timings, settle
             "connect d1, mode busy for 1m, drop d1, asleep 1h, connect d1",
             "online busy offline online",
         ),
-        "D4 its node is dead": (
-            "connect d2 on n2, connect d1, mode busy for 4m, kill n1, 4m",
-            "online busy online",
-        ),
+        "D4 its node is dead": ("connect d2 on n2, connect d1, mode busy for 4m, kill n1, 4m", "online busy online"),
         "D4 overdue": ("connect d1, mode busy for 4m, asleep 4m, asleep 30s, look", "online busy online"),
         "prolonged": ("connect d1, mode busy for 1m, mode busy for 4m, 1m", "online busy"),
         "the end of one never clears its successor": (

@@ -8,17 +8,9 @@ from tests.core.story import Story, table
     {
         "C5 up to the cap": ("connect d1, connect d2, connect d3", "d1 d2 d3", ""),
         "C5 one too many": ("connect d1, connect d2, connect d3, connect d4", "d1 d2 d3", "d4"),
-        "C5 on other nodes too": (
-            "connect d1, connect d2 on n2, connect d3 on n2, connect d4 on n3",
-            "d1 d2 d3",
-            "d4",
-        ),
+        "C5 on other nodes too": ("connect d1, connect d2 on n2, connect d3 on n2, connect d4 on n3", "d1 d2 d3", "d4"),
         "C5 by REST": ("connect d1, connect d2, connect d3, rest d4", "d1 d2 d3", "d4"),
-        "C5 one in grace gives way": (
-            "connect d1, connect d2, connect d3, drop d2, connect d4",
-            "d1 d3 d4",
-            "",
-        ),
+        "C5 one in grace gives way": ("connect d1, connect d2, connect d3, drop d2, connect d4", "d1 d3 d4", ""),
         "C5 the oldest gives way": (
             "connect d1, connect d2, connect d3, drop d3, 1s, drop d1, 1s, connect d4",
             "d1 d2 d4",

@@ -71,10 +71,7 @@ def test_sign_out(script, shown):
             "connect d1, connect d2 on n2, cut n1, 10s, retire, 10s, sign-out d1 via n2, 1m, returns n1",
             [("d1", "signed out")],
         ),
-        "E18 nobody else left": (
-            "connect d1, cut n1, sign-out d1 via n2, 1m, hears n1",
-            [("d1", "signed out")],
-        ),
+        "E18 nobody else left": ("connect d1, cut n1, sign-out d1 via n2, 1m, hears n1", [("d1", "signed out")]),
         "E18 its other device lives on": (
             "connect d1, connect d3, cut n1, sign-out d1 via n2, 1m, hears n1",
             [("d1", "signed out")],
@@ -117,10 +114,7 @@ TAKEN_FOR_DEAD = "connect d1, {before}, cut n1, 10s, retire, {after}, "
             TAKEN_FOR_DEAD.format(before="1s", after="1m, connect d1 on n2"),
             True,
         ),
-        "another device": (
-            TAKEN_FOR_DEAD.format(before="connect d2 on n2", after="1m, connect d1 on n2"),
-            False,
-        ),
+        "another device": (TAKEN_FOR_DEAD.format(before="connect d2 on n2", after="1m, connect d1 on n2"), False),
     },
 )
 def test_a_tab_on_a_node_that_seemed_dead_is_signed_out_with_its_device(script, ended):
@@ -142,13 +136,7 @@ def test_that_a_session_was_retired_is_forgotten_when_its_node_is_back_and_in_ti
     assert not story.record.retired
 
 
-@table(
-    "asked",
-    {
-        "E18 of that device": ("sign-out d1 via n2",),
-        "E18 of every device": ("bye-all on n2",),
-    },
-)
+@table("asked", {"E18 of that device": ("sign-out d1 via n2",), "E18 of every device": ("bye-all on n2",)})
 def test_a_tab_of_which_only_its_retirement_is_known_is_signed_out_too(asked):
     """Its grace is over: the record has no session of its device, and its node may still come back with it."""
     story = Story().play("connect d2 on n2, connect d1, cut n1, 10s, retire, 1m")

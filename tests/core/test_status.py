@@ -17,18 +17,10 @@ from tests.core.story import M, S, Story, ms, table
         "idleness that falls due in grace": ("connect d1, 5m-1s, drop d1, 20s", "online", 0),
         "a mode chosen in grace": ("connect d1, 1s, drop d1, mode busy, 20s", "online", 0),
         "a mode that ends in grace": ("connect d1, mode busy for 9s, 1s, drop d1, 20s", "busy", 0),
-        "activity of nobody in particular in grace": (
-            "connect d1, idle d1, drop d1, user-acts, 1s",
-            "away",
-            0,
-        ),
+        "activity of nobody in particular in grace": ("connect d1, idle d1, drop d1, user-acts, 1s", "away", 0),
         "a shorter idle_after in grace": ("connect d1, 1m, drop d1, idle-after 30s, 20s", "online", 0),
         "a longer idle_after in grace": ("connect d1, 5m, drop d1, idle-after 1h, 20s", "away", 0),
-        "the first of two graces is over": (
-            "connect d1, connect d2, idle d2, drop d2, 10s, drop d1, 25s",
-            "online",
-            0,
-        ),
+        "the first of two graces is over": ("connect d1, connect d2, idle d2, drop d2, 10s, drop d1, 25s", "online", 0),
         "the grace of the active one is over": (
             "connect d1, connect d2, idle d2, drop d1, 10s, drop d2, 25s",
             "online",
@@ -59,11 +51,7 @@ from tests.core.story import M, S, Story, ms, table
         "idle by its own word": ("connect d1, 10s, idle d1", "away", 0),
         "both idle by their word": ("connect d1, 10s, connect d2, idle d1, idle d2", "away", 10 * S),
         "its own word outlives a longer idle_after": ("connect d1, idle d1, idle-after 1h", "away", 0),
-        "an active one in grace falls idle": (
-            "connect d1, connect d2, idle d2, 5m-1s, drop d1, 2s",
-            "away",
-            0,
-        ),
+        "an active one in grace falls idle": ("connect d1, connect d2, idle d2, 5m-1s, drop d1, 2s", "away", 0),
         "a new device is idle from the first": ("1s, rest d1 idle", "away", 1 * S),
     },
 )
@@ -79,10 +67,7 @@ def test_the_status_follows_the_rules(script, status, since):
         "away, back, away": ("connect d1, 5m, act d1, 5m", "online away online away"),
         "B6 activity at the instant the timer fires": ("connect d1, asleep 5m, act d1, 5m-1ms", "online"),
         "B6 a moment later": ("connect d1, 5m, 1ms, act d1", "online away online"),
-        "a laptop reloads beside an idle phone": (
-            "connect d1, connect d2, idle d2, drop d1, 1s, connect d1",
-            "online",
-        ),
+        "a laptop reloads beside an idle phone": ("connect d1, connect d2, idle d2, drop d1, 1s, connect d1", "online"),
         "idleness due inside grace yields one offline": ("connect d1, 5m-1s, drop d1, 1m", "online offline"),
         "the same said twice": ("connect d1, idle d1, 1s, idle d1, act d1, 1s, act d1", "online away online"),
         "busy twice": ("connect d1, mode busy, 1s, mode busy", "online busy"),
@@ -156,11 +141,7 @@ def test_a_longer_idle_after_counts_from_the_stored_activity(limit, before, afte
         "B8 shorter: away at once, since the activity": ("connect d1, 2m, idle-after 1m", "online away", 0),
         "B8 shorter, due later": ("connect d1, 30s, idle-after 1m, 30s", "online away", 0),
         "B8 not restarted": ("connect d1, 30s, idle-after 1m, 30s-1ms", "online", 0),
-        "the user's own is forgotten": (
-            "connect d1, idle-after 1m, 30s, idle-after default, 4m",
-            "online",
-            0,
-        ),
+        "the user's own is forgotten": ("connect d1, idle-after 1m, 30s, idle-after default, 4m", "online", 0),
         "set while away": ("idle-after 1m, 1s, connect d1, 1m", "online away", 1 * S),
     },
 )

@@ -13,10 +13,7 @@ from herenow.core.settle import Held, Timings, settle
         "a moment before it is offline": ("rest d1, 2m-1ms", "online"),
         "lost after dead_after, gone after grace": ("rest d1, 2m", "online offline"),
         "beats keep it": ("rest d1, 1m, rest d1, 1m, rest d1, 2m-1ms", "online"),
-        "beats through several nodes keep it": (
-            "rest d1, 1m, rest d1 on n2, 1m, rest d1 on n3, 2m-1ms",
-            "online",
-        ),
+        "beats through several nodes keep it": ("rest d1, 1m, rest d1 on n2, 1m, rest d1 on n3, 2m-1ms", "online"),
         "back in grace": ("rest d1, 100s, rest d1, 2m-1ms", "online"),
         "back after grace": ("rest d1, 121s, rest d1", "online offline online"),
         "back after grace, nobody looked": ("rest d1, asleep 121s, rest d1", "online offline online"),
@@ -25,35 +22,23 @@ from herenow.core.settle import Held, Timings, settle
             "rest d1, 80s, rest d1, 80s, rest d1, 80s, rest d1, 80s, rest d1",
             "online away",
         ),
-        "an active one is": (
-            "rest d1, 80s, rest d1, 80s, rest d1 active, 80s, rest d1, 80s, rest d1",
-            "online",
-        ),
+        "an active one is": ("rest d1, 80s, rest d1, 80s, rest d1 active, 80s, rest d1, 80s, rest d1", "online"),
         "idle by its own word": ("rest d1, 10s, rest d1 idle", "online away"),
         "active again": ("rest d1 idle, 10s, rest d1 active", "away online"),
         "an outside gateway lost it": ("rest d1, 10s, gone d1, 30s", "online offline"),
         "and it comes back": ("rest d1, 10s, gone d1, 10s, rest d1, 1m", "online"),
         "gone twice is one grace": ("rest d1, 10s, gone d1, 20s, gone d1, 10s", "online offline"),
         "gone for a device with a socket": ("connect d1, gone d1, 1m", "online"),
-        "a device with a socket keeps that session": (
-            "connect d1, 10s, rest d1, 10s, drop d1, 30s",
-            "online offline",
-        ),
+        "a device with a socket keeps that session": ("connect d1, 10s, rest d1, 10s, drop d1, 30s", "online offline"),
         "a socket takes over": ("rest d1, 10s, connect d1, 10m-10s", "online away"),
         "a socket takes over, which is no activity": (
             "rest d1, 80s, rest d1, 80s, rest d1, 80s, connect d1, 1m",
             "online away",
         ),
         "a beat after the socket": ("connect d1, drop d1, 10s, rest d1, 2m-1ms", "online"),
-        "activity by REST for a socket elsewhere": (
-            "connect d1, 5m, rest d1 active on n2",
-            "online away online",
-        ),
+        "activity by REST for a socket elsewhere": ("connect d1, 5m, rest d1 active on n2", "online away online"),
         "idleness by REST for a socket elsewhere": ("connect d1, 10s, rest d1 idle on n2", "online away"),
-        "a bare beat for a socket elsewhere": (
-            "connect d1, 5m, rest d1 on n2, drop d1, 30s",
-            "online away offline",
-        ),
+        "a bare beat for a socket elsewhere": ("connect d1, 5m, rest d1 on n2, drop d1, 30s", "online away offline"),
     },
 )
 def test_rest_sessions(script, shown):

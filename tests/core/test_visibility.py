@@ -76,11 +76,7 @@ def frozen(last_seen, *, blurred=False):
             frozen(30),
             "blocked",
         ),
-        "a blocked stranger of one who hides": (
-            Facts(block=BLOCKED, target=NOBODY),
-            ViewScope.NONE,
-            "blocked",
-        ),
+        "a blocked stranger of one who hides": (Facts(block=BLOCKED, target=NOBODY), ViewScope.NONE, "blocked"),
         "blocked by one who does not share": (
             Facts(contact=True, block=BLOCKED, target=SECRETIVE),
             frozen(30, blurred=True),
@@ -129,26 +125,14 @@ def frozen(last_seen, *, blurred=False):
             ViewScope.BLURRED,
             "invisible",
         ),
-        "invisible and blocked": (
-            Facts(contact=True, invisible=True, block=BLOCKED),
-            frozen(30),
-            "blocked",
-        ),
+        "invisible and blocked": (Facts(contact=True, invisible=True, block=BLOCKED), frozen(30), "blocked"),
         "the target does not share": (Facts(contact=True, target=SECRETIVE), ViewScope.BLURRED, "blurred"),
         "the viewer does not share": (Facts(contact=True, viewer_shares=False), ViewScope.BLURRED, "blurred"),
         "a stranger who does not share": (Facts(viewer_shares=False), ViewScope.NONE, "not_related"),
         "everyone, for a stranger": (Facts(target=EVERYONE), ViewScope.FULL, "everyone"),
         "everyone, for a contact": (Facts(contact=True, target=EVERYONE), ViewScope.FULL, "contacts"),
-        "everyone, not sharing": (
-            Facts(target=replace(EVERYONE, share_last_seen=False)),
-            ViewScope.BLURRED,
-            "blurred",
-        ),
-        "public is about the profile alone": (
-            Facts(target=Preferences(public=True)),
-            ViewScope.NONE,
-            "not_related",
-        ),
+        "everyone, not sharing": (Facts(target=replace(EVERYONE, share_last_seen=False)), ViewScope.BLURRED, "blurred"),
+        "public is about the profile alone": (Facts(target=Preferences(public=True)), ViewScope.NONE, "not_related"),
     },
 )
 def test_the_first_rule_that_applies_decides(facts, sight, rule):

@@ -96,12 +96,7 @@ async def tabs(browser: Browser) -> AsyncIterator[Tabs]:
 async def reader(follow: Callable[..., Reader], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Reader]:
     """Somebody who has a running server, where nobody is offline by accident, and a back end's token in the terminal."""
     reader = follow(8000, 9000, HERENOW_SECRET=SECRET, SERVICE=token("backend", "service"))
-    settings = {
-        "port": reader.ports[8000],
-        "origins": reader.url(9000),
-        "grace": 600,
-        "dead_after": 600,
-    }
+    settings = {"port": reader.ports[8000], "origins": reader.url(9000), "grace": 600, "dead_after": 600}
     reader.server = await Server(tmp_path_factory.mktemp("server"), settings).start()
     reader.environment["HERENOW_URL"] = reader.server.url
     yield reader

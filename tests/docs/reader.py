@@ -21,12 +21,7 @@ from tests.processes import PATIENCE, Server
 
 LONG = 5 * PATIENCE
 """Seconds: an installation beside other tests takes its time."""
-SHORT = {
-    "HERENOW_BEAT_EVERY": "1",
-    "HERENOW_DEAD_AFTER": "5",
-    "HERENOW_GRACE": "1",
-    "HERENOW_LEDGER_FLUSH": "0.1",
-}
+SHORT = {"HERENOW_BEAT_EVERY": "1", "HERENOW_DEAD_AFTER": "5", "HERENOW_GRACE": "1", "HERENOW_LEDGER_FLUSH": "0.1"}
 
 
 def needs(*programs: str) -> None:

@@ -14,17 +14,7 @@ from herenow.engines.redis import ShardKeys
 from herenow.engines.redis.client import RedisConnection, connect, redis_server, sentinel
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ports import Committed, Fenced, Lease, Loaded, Write
-from herenow_testing.contracts.engine import (
-    NOW,
-    TERMS,
-    is_settled,
-    joined,
-    log_after,
-    record,
-    settled,
-    stored,
-    user_of,
-)
+from herenow_testing.contracts.engine import NOW, TERMS, is_settled, joined, log_after, record, settled, stored, user_of
 
 PATIENCE = 30.0
 

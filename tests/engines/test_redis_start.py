@@ -32,11 +32,7 @@ from herenow_testing.contracts.engine import TERMS, joined, record, stored, user
 )
 def test_a_url_says_where_and_how(url, kind, addresses, user, password, database, master):
     target = parse_url(url)
-    assert (target.topology, [str(address) for address in target.addresses], target.master) == (
-        kind,
-        addresses,
-        master,
-    )
+    assert (target.topology, [str(address) for address in target.addresses], target.master) == (kind, addresses, master)
     login = target.login
     assert (login.user, login.password, login.database) == (user, password, database)
     assert (login.tls is not None) == (kind is Topology.SINGLE_TLS)

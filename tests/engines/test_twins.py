@@ -119,14 +119,7 @@ class Twins:
         assert walked[0] == walked[1]
 
     async def step(self):
-        moves = (self.commit,) * 8 + (
-            self.offer,
-            self.saved,
-            self.fence,
-            self.retire,
-            self.unsettle,
-            self.settle,
-        )
+        moves = (self.commit,) * 8 + (self.offer, self.saved, self.fence, self.retire, self.unsettle, self.settle)
         await self.rng.choice(moves)()
         await self.compare()
 

@@ -179,13 +179,7 @@ class Fleet:
     """`store`: its address; `through_proxies`: whether a node's way to it can be cut (one server, not a group)."""
 
     def __init__(
-        self,
-        folder: Path,
-        store: str,
-        *,
-        ledger: str | None = None,
-        nodes: int = 3,
-        through_proxies: bool = True,
+        self, folder: Path, store: str, *, ledger: str | None = None, nodes: int = 3, through_proxies: bool = True
     ) -> None:
         self.folder = folder
         self.timings, self.lease, self.late = TIMINGS, LEASE, LATE

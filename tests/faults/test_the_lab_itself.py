@@ -210,9 +210,7 @@ def test_somebody_who_is_here_and_shown_offline_is_found_beside_any_fault_but_a_
     assert story.found("false offline")
 
 
-def test_who_was_cut_off_for_longer_than_lease_and_grace_may_have_been_taken_for_gone_until_it_is_healed(
-    story,
-):
+def test_who_was_cut_off_for_longer_than_lease_and_grace_may_have_been_taken_for_gone_until_it_is_healed(story):
     trouble = story.checker.trouble("cut off", "n1", cuts=True)
     story.passes(11)
     story.checker.over(trouble)

@@ -49,11 +49,7 @@ def test_an_unknown_scheme_is_refused_with_the_known_ones_and_without_secrets(ur
         ("ana:pw@db/presence", (("db", 5432),), "postgresql://ana@db/presence"),
         ("ana:p%2Fw%40@db:5433/x?sslmode=require", (("db", 5433),), "postgresql://ana@db:5433/x"),
         ("ana:p@w@db/x", (("db", 5432),), "postgresql://ana@db/x"),
-        (
-            "a@h1:1,h2,[::1]:3/x",
-            (("h1", 1), ("h2", 5432), ("::1", 3)),
-            "postgresql://a@h1:1,h2,[::1]:3/x",
-        ),
+        ("a@h1:1,h2,[::1]:3/x", (("h1", 1), ("h2", 5432), ("::1", 3)), "postgresql://a@h1:1,h2,[::1]:3/x"),
         ("/x", (), "postgresql:///x"),
         ("", (), "postgresql:///"),
         ("db?password=hunter2", (("db", 5432),), "postgresql://db/"),

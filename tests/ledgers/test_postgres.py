@@ -162,8 +162,7 @@ async def test_two_who_stop_hiding_at_once_leave_no_lifted_block_behind(ledger, 
     await ledger.block(BlockRow("ana", "bo", NOW))
     await ledger.unblock("ana", "bo", NOW + 1)
     await asyncio.gather(
-        ledger.set_preferences("ana", contacts, NOW + 2, None),
-        other.set_preferences("bo", contacts, NOW + 2, None),
+        ledger.set_preferences("ana", contacts, NOW + 2, None), other.set_preferences("bo", contacts, NOW + 2, None)
     )
     assert await ledger.blocks("ana", ["bo"]) == []
 
@@ -337,12 +336,7 @@ async def test_a_batch_is_one_statement(ledger):
     finally:
         sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", note)
     kinds = [statement.split()[0] for statement in asked]
-    assert kinds == [
-        "SET",
-        "SELECT",
-        "INSERT",
-        "SELECT",
-    ]  # its deadline, its turn, what is saved; what is read
+    assert kinds == ["SET", "SELECT", "INSERT", "SELECT"]  # its deadline, its turn, what is saved; what is read
 
 
 async def test_a_commit_is_on_the_disk_before_it_is_answered(server, ledger, database):

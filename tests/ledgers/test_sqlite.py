@@ -49,12 +49,7 @@ class TestInMemory(LedgerContract):
 
 
 async def test_two_ledgers_have_two_ids(tmp_path):
-    ledgers = [
-        SqliteLedger(None),
-        SqliteLedger(None),
-        SqliteLedger(tmp_path / "a.db"),
-        SqliteLedger(tmp_path / "b.db"),
-    ]
+    ledgers = [SqliteLedger(None), SqliteLedger(None), SqliteLedger(tmp_path / "a.db"), SqliteLedger(tmp_path / "b.db")]
     for ledger in ledgers:
         await ledger.open()
     assert len({ledger.id for ledger in ledgers}) == len(ledgers)

@@ -51,10 +51,7 @@ def test_every_way_to_ask_gives_the_verdict_of_the_rules(pairs, theirs):
             )
         )
         assert known.verdict(viewer, "target", NOW) == verdict
-        assert known.sights(viewer, ["target", viewer], NOW) == {
-            "target": verdict.scope,
-            viewer: ViewScope.TRUTH,
-        }
+        assert known.sights(viewer, ["target", viewer], NOW) == {"target": verdict.scope, viewer: ViewScope.TRUTH}
         explained = known.facts(viewer, "target", NOW)
         assert explained is not None
         assert judge(explained) == verdict
@@ -154,11 +151,7 @@ class Remembered:
 
 users = st.sampled_from([f"u{number}" for number in range(12)])
 ties = st.sampled_from(
-    [
-        *pair_facts.PLAIN,
-        pair_facts.PairFact(),
-        pair_fact(Relation(contact=True), shares_room=True, block=Block(5)),
-    ]
+    [*pair_facts.PLAIN, pair_facts.PairFact(), pair_fact(Relation(contact=True), shares_room=True, block=Block(5))]
 )
 verbs = st.one_of(
     st.tuples(st.just("learn_facts"), users, st.dictionaries(users, ties, min_size=1)),

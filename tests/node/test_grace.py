@@ -187,12 +187,7 @@ async def test_b7_ten_thousand_graces_in_one_second_delay_nobody_else():
 
     def come(user):
         connection = node.sessions.connect(
-            user,
-            "d",
-            Platform.WEB,
-            send=told.append,
-            end=lambda code, reason: None,
-            abort=lambda: None,
+            user, "d", Platform.WEB, send=told.append, end=lambda code, reason: None, abort=lambda: None
         )
         connection.welcomed = True
         return connection

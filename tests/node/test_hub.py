@@ -232,12 +232,7 @@ async def test_one_who_was_told_at_once_hears_that_it_changed_back_and_one_who_r
     for viewer in (ready, resting):
         stage.looks(viewer, "ana")
     stage.looks(resting, "bob")
-    for person, status in (
-        (bob, Status.ONLINE),
-        (ana, Status.ONLINE),
-        (ana, Status.AWAY),
-        (ana, Status.OFFLINE),
-    ):
+    for person, status in ((bob, Status.ONLINE), (ana, Status.ONLINE), (ana, Status.AWAY), (ana, Status.OFFLINE)):
         person.record.presence = replace(Presence(), status=status, since=None if status is Status.OFFLINE else START)
         stage.hub.publish(person)
     await asyncio.sleep(0.1)

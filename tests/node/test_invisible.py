@@ -14,11 +14,7 @@ async def all_exits(node, viewer, target):
     views = node.node.viewing.views
     [status] = await views.statuses(viewer, [target])
     board = await views.leaderboard(viewer, 10)
-    return (
-        _without_as_of(status),
-        [_without_as_of(row) for row in board],
-        await views.count(viewer),
-    )
+    return (_without_as_of(status), [_without_as_of(row) for row in board], await views.count(viewer))
 
 
 def _without_as_of(status):

@@ -60,10 +60,7 @@ async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds(world):
         assert not n1.node.context.authority.holds_lease
         ana.rest()
         await world.sleep(1)
-        assert [(shown.status, shown.stale) for shown in bob.shown["ana"]] == [
-            ("online", False),
-            ("online", True),
-        ]
+        assert [(shown.status, shown.stale) for shown in bob.shown["ana"]] == [("online", False), ("online", True)]
     await world.sleep(4)
     assert n1.node.context.authority.holds_lease
     assert [(shown.status, shown.stale) for shown in bob.shown["ana"]][-1] == ("away", False)

@@ -217,11 +217,7 @@ async def test_a_lost_relation_looks_like_nobody_and_a_regained_one_like_now(wor
     node, ana, bob = await meet(world)
     await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
     await world.sleep(0.1)
-    assert (bob.last("ana").status, bob.last("ana").last_seen, bob.last("ana").since) == (
-        "offline",
-        None,
-        None,
-    )
+    assert (bob.last("ana").status, bob.last("ana").last_seen, bob.last("ana").since) == ("offline", None, None)
     bob.forget()
     await node.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(1)

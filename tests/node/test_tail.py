@@ -80,10 +80,7 @@ async def test_e5_what_is_shown_without_hearing_anything_is_called_stale_once(wo
     n1, n2, _, bob = await apart(world)
     with world.faults.during(Rule(Fault.SILENCE, node="n2")):
         await world.sleep(7)
-        assert [(shown.status, shown.stale) for shown in bob.shown["ana"]] == [
-            ("online", False),
-            ("online", True),
-        ]
+        assert [(shown.status, shown.stale) for shown in bob.shown["ana"]] == [("online", False), ("online", True)]
         [told] = await n2.node.viewing.statuses("bob", ["ana"])
         assert b'"stale":true' in told
     await world.sleep(2)

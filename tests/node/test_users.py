@@ -156,9 +156,7 @@ async def test_a_revocation_that_the_ledger_does_not_take_is_none(world):
     assert not n1.node.admin.revocations.is_void("ana", 0)
 
 
-async def test_while_the_ledger_is_away_what_is_known_to_be_void_stays_so_and_nobody_else_is_locked_out(
-    world,
-):
+async def test_while_the_ledger_is_away_what_is_known_to_be_void_stays_so_and_nobody_else_is_locked_out(world):
     n1, n2, ana, _, _ = await two_nodes(world)
     await n1.run(n1.node.admin.revoke("zoe", world.now))
     await world.sleep(2)
@@ -224,13 +222,7 @@ async def deleted(world, node, user="ana"):
 
 def nothing_is_left_of(world, user):
     stored = world.stored(user)
-    assert stored is None or (
-        stored.last_seen,
-        stored.mode,
-        stored.custom,
-        stored.sessions,
-        stored.chosen,
-    ) == (
+    assert stored is None or (stored.last_seen, stored.mode, stored.custom, stored.sessions, stored.chosen) == (
         None,
         Mode.AUTO,
         None,

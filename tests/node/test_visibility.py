@@ -359,11 +359,7 @@ async def test_who_does_not_share_is_seen_without_times_by_everybody(world):
     assert (bob.last("ana").status, bob.last("ana").since, bob.last("ana").bucket) == ("online", None, None)
     await ana.bye()
     await world.sleep(1)
-    assert (bob.last("ana").status, bob.last("ana").last_seen, bob.last("ana").bucket) == (
-        "offline",
-        None,
-        "recently",
-    )
+    assert (bob.last("ana").status, bob.last("ana").last_seen, bob.last("ana").bucket) == ("offline", None, "recently")
 
 
 async def test_a_blocked_viewer_of_one_who_does_not_share_gets_the_bucket_of_that_moment(world):

@@ -16,8 +16,7 @@ async def test_the_active_come_first_however_long_it_takes_to_go_through_all(mon
     told, slow = [], iter(range(1_000_000))
     viewers: list[Any] = [Named(f"{kind}{number}") for number in range(50) for kind in ("idle", "active")]
     crowd = PacedDelivery(
-        lambda user: user.startswith("active"),
-        lambda _person, found: told.extend(outbox.user for outbox, _ in found),
+        lambda user: user.startswith("active"), lambda _person, found: told.extend(outbox.user for outbox, _ in found)
     )
     monkeypatch.setattr(paced, "_now", lambda: next(slow))
     star: Any = Named("star")

@@ -66,8 +66,7 @@ async def app(tmp_path):
 @pytest.fixture
 async def server(tmp_path, app):
     server = Server(
-        tmp_path,
-        {"relations": app.url, "relations_secret": SHARED, "grace": 0.2, "dead_after": 60, "beat_every": 20},
+        tmp_path, {"relations": app.url, "relations_secret": SHARED, "grace": 0.2, "dead_after": 60, "beat_every": 20}
     )
     await server.start()
     yield server

@@ -150,11 +150,7 @@ MADE: dict[str, Callable[[], bytes]] = {
     "self": lambda: shapes.self_frame(
         shapes.self_body(
             OwnView(
-                Status.BUSY,
-                Mode.BUSY,
-                1_893_456_000_000,
-                CUSTOM,
-                (Device("d1", Platform.WEB, active=True, since=NOW),),
+                Status.BUSY, Mode.BUSY, 1_893_456_000_000, CUSTOM, (Device("d1", Platform.WEB, active=True, since=NOW),)
             )
         )
     ),
@@ -166,11 +162,7 @@ MADE: dict[str, Callable[[], bytes]] = {
     "blurred": lambda: shapes.status_frame(body("bo", Status.OFFLINE, bucket=Bucket.WITHIN_WEEK), T),
     "stale and paced": lambda: shapes.status_frame(body("bo", Status.ONLINE, NOW, stale=True, delivery="paced"), T),
     "several": lambda: shapes.closed_statuses_frame(
-        [
-            shapes.with_as_of(body("bo", Status.OFFLINE), 5),
-            shapes.with_as_of(body("chen", Status.ONLINE, 1000), 6),
-        ],
-        7,
+        [shapes.with_as_of(body("bo", Status.OFFLINE), 5), shapes.with_as_of(body("chen", Status.ONLINE, 1000), 6)], 7
     ),
     "none": lambda: shapes.statuses_frame([], T),
     "denied": lambda: shapes.denied_frame("eve", "not_mutual_followers", "w1"),

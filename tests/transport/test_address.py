@@ -15,11 +15,7 @@ def port_of(bound):
 
 
 def test_a_port_is_chosen_once_for_all_and_connections_are_spread_over_who_listens():
-    with (
-        held(HOST, 0) as address,
-        joined(HOST, port_of(address)) as one,
-        joined(HOST, port_of(address)) as two,
-    ):
+    with held(HOST, 0) as address, joined(HOST, port_of(address)) as one, joined(HOST, port_of(address)) as two:
         assert port_of(one) == port_of(two) == port_of(address) > 0
         one.listen(100)
         two.listen(100)

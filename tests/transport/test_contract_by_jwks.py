@@ -120,10 +120,7 @@ def with_another_algorithm():
         (lambda: token(aud="another"), "token_claims"),
         (lambda: token(iss="https://another.example"), "token_claims"),
         (lambda: token(headers={"kid": "x" * 300}), "token_malformed"),
-        (
-            lambda: token("RS256", "stranger", headers={"jwk": public_jwk("RS256", "stranger")}),
-            "token_unknown_key",
-        ),
+        (lambda: token("RS256", "stranger", headers={"jwk": public_jwk("RS256", "stranger")}), "token_unknown_key"),
     ],
 )
 async def test_j2_a_bad_token_opens_nothing(place, bad, code):

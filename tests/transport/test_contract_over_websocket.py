@@ -125,11 +125,7 @@ async def test_answers_come_in_order_and_echo_their_ids(here: Here) -> None:
         ("presence.subscribe.denied", 3),
     ]
     reasons = {(d["target_user_id"], d["reason"]) for d in ana.frames[3]["denied"]}
-    assert reasons == {
-        ("nobody", "not_mutual_followers"),
-        ("7", "not_mutual_followers"),
-        ("a b", "invalid_user_id"),
-    }
+    assert reasons == {("nobody", "not_mutual_followers"), ("7", "not_mutual_followers"), ("a b", "invalid_user_id")}
 
 
 async def test_F2_five_hundred_targets_at_once_are_a_few_frames_and_each_error_is_named(here: Here) -> None:
@@ -282,9 +278,7 @@ async def test_J2_a_bad_token_is_told_by_4401(here: Here, bad: str, reason: str)
 async def test_J2_a_foreign_origin_is_refused_before_the_upgrade(here: Here) -> None:
     with pytest.raises(InvalidStatus) as refused:
         await closed_with(
-            here.ws,
-            origin="https://evil.example",
-            additional_headers={"authorization": f"Bearer {token('ana')}"},
+            here.ws, origin="https://evil.example", additional_headers={"authorization": f"Bearer {token('ana')}"}
         )
     assert refused.value.response.status_code == 403
     async with here.client("ana", origin=here.url):
@@ -314,11 +308,7 @@ async def test_J3_a_refresh_prolongs_it_and_another_users_token_does_not(here: H
         await asyncio.sleep(max(0, expires + 0.5 - time.time()))  # past the old end, by the server's clock
         await client.in_step()
         client.reader.cancel()
-    assert (refused["code"], malformed["code"], fine["type"]) == (
-        "token_other_user",
-        "token_malformed",
-        "presence.ok",
-    )
+    assert (refused["code"], malformed["code"], fine["type"]) == ("token_other_user", "token_malformed", "presence.ok")
 
 
 # Devices

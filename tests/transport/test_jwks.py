@@ -106,11 +106,7 @@ def test_what_is_no_document_is_none(raw):
     )
 )
 def test_nonsense_never_breaks_it(value):
-    for document in (
-        value,
-        {"keys": [value]},
-        {"keys": [{**RSA, **value} if isinstance(value, dict) else value]},
-    ):
+    for document in (value, {"keys": [value]}, {"keys": [{**RSA, **value} if isinstance(value, dict) else value]}):
         try:
             assert parse_jwks(json.dumps(document).encode()).keys
         except BadKeys:

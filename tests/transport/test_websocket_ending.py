@@ -82,12 +82,7 @@ def test_both_closing_at_once_is_one_close(server: Server):
 
 @pytest.mark.parametrize(
     ("reason", "sent"),
-    [
-        ("x" * 124, b"x" * 123),
-        ("ä" * 62, "ä".encode() * 61),
-        ("𝄞" * 31, "𝄞".encode() * 30),
-        ("x" * 123, b"x" * 123),
-    ],
+    [("x" * 124, b"x" * 123), ("ä" * 62, "ä".encode() * 61), ("𝄞" * 31, "𝄞".encode() * 30), ("x" * 123, b"x" * 123)],
 )
 def test_a_long_reason_is_cut_between_characters(server: Server, reason: str, sent: bytes):
     with server.connect() as client:
@@ -184,8 +179,7 @@ def _be_closed_and_finish(client):
 
 
 @pytest.mark.parametrize(
-    ("leave", "said"),
-    [(_finish, 1), (_close, 1), (_close_and_finish, 1), (_reset, 0), (_be_closed_and_finish, 0)],
+    ("leave", "said"), [(_finish, 1), (_close, 1), (_close_and_finish, 1), (_reset, 0), (_be_closed_and_finish, 0)]
 )
 def test_a_peer_that_leaves_by_itself_is_noticed_once_before_the_end(server: Server, leave, said: int):
     with server.connect() as client:

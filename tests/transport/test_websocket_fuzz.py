@@ -7,16 +7,7 @@ from collections.abc import Callable
 
 import psutil
 from tests.transport import test_websocket_rig as rig
-from tests.transport.test_websocket_rig import (
-    BINARY,
-    CONTINUATION,
-    PING,
-    PONG,
-    TEXT,
-    Server,
-    close_frame,
-    frame,
-)
+from tests.transport.test_websocket_rig import BINARY, CONTINUATION, PING, PONG, TEXT, Server, close_frame, frame
 
 running, server = rig.running, rig.server
 

@@ -74,11 +74,7 @@ def test_the_acceptor_sees_what_the_client_said(server: Server):
     server.acceptor = acceptor
     with Client(server.port) as client:
         said = ("GET /ws/pr%20es?device_id=d%2F1&token=t HTTP/1.1", *HANDSHAKE[1:])
-        more = (
-            "Origin: https://example.org",
-            "Sec-WebSocket-Protocol: herenow.v1, herenow.token.abc",
-            "X-A: Ä",
-        )
+        more = ("Origin: https://example.org", "Sec-WebSocket-Protocol: herenow.v1, herenow.token.abc", "X-A: Ä")
         client.send(lines(*said, *more))
         client.read_head()
         peer = client.tcp.getsockname()
@@ -225,11 +221,7 @@ def test_a_handshake_that_comes_byte_by_byte_is_the_same(server: Server):
 
 @pytest.mark.parametrize("implementation", rig.IMPLEMENTATIONS)
 def test_who_connects_and_says_nothing_is_sent_away_and_who_is_open_stays(implementation: str):
-    with (
-        Server(implementation, keep_alive=0.4) as server,
-        server.connect() as open_one,
-        Client(server.port) as client,
-    ):
+    with Server(implementation, keep_alive=0.4) as server, server.connect() as open_one, Client(server.port) as client:
         assert client.read(1) == b""
         open_one.send(frame(TEXT, b"still here"))
         assert open_one.read_text() == b"still here"
@@ -247,12 +239,7 @@ def test_who_comes_when_it_is_full_hears_why_and_beyond_that_gets_a_503(implemen
             return Accept(CloseOnOpen(1013, "retry_after_ms=500")) if server.registry.full else take(upgrade)
 
         server.acceptor = acceptor
-        with (
-            server.connect() as first,
-            server.connect(),
-            Client(server.port) as third,
-            Client(server.port) as fourth,
-        ):
+        with server.connect() as first, server.connect(), Client(server.port) as third, Client(server.port) as fourth:
             third.send(lines(*HANDSHAKE))
             assert third.read_head().startswith("HTTP/1.1 101 ")
             assert third.read_frame() == (CLOSE, (1013).to_bytes(2, "big") + b"retry_after_ms=500")

@@ -7,14 +7,7 @@ from typing import Any
 
 import pytest
 from picows import WSTransport
-from tests.transport.test_websocket_rig import (
-    CONTINUATION,
-    TEXT,
-    Client,
-    Server,
-    close_frame,
-    frame,
-)
+from tests.transport.test_websocket_rig import CONTINUATION, TEXT, Client, Server, close_frame, frame
 
 from herenow.errors import ConfigurationError
 from herenow.transport.http.first_bytes import ProtocolSniffer

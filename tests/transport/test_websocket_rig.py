@@ -45,12 +45,7 @@ def lines(*said: str) -> bytes:
 
 
 def frame(
-    opcode: int,
-    payload: bytes = b"",
-    *,
-    fin: bool = True,
-    rsv: int = 0,
-    mask: bytes | None = b"\x11\x22\x33\x44",
+    opcode: int, payload: bytes = b"", *, fin: bool = True, rsv: int = 0, mask: bytes | None = b"\x11\x22\x33\x44"
 ) -> bytes:
     head = bytes([fin << 7 | rsv << 4 | opcode])
     masked = 0x80 if mask is not None else 0

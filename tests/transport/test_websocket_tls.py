@@ -7,17 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.certificates import write_certificate
 from tests.transport import test_websocket_rig as rig
-from tests.transport.test_websocket_rig import (
-    CLOSE,
-    PING,
-    PONG,
-    TEXT,
-    Client,
-    Server,
-    close_frame,
-    frame,
-    lines,
-)
+from tests.transport.test_websocket_rig import CLOSE, PING, PONG, TEXT, Client, Server, close_frame, frame, lines
 
 from herenow.transport.websocket import SocketLimits
 

@@ -47,9 +47,7 @@ def spoil_seen(monkeypatch, module, spoil):
 @leak("socket")
 def the_truth_is_pushed(stage, monkeypatch):
     spoil_seen(
-        monkeypatch,
-        channels,
-        lambda presence, view, sight: truth(presence) if sight == ViewScope.FULL else view,
+        monkeypatch, channels, lambda presence, view, sight: truth(presence) if sight == ViewScope.FULL else view
     )
 
 
@@ -125,10 +123,7 @@ def ranks_follow_the_truth(stage, monkeypatch):
 @leak("stats")
 def statistics_count_the_hidden(stage, monkeypatch):
     monkeypatch.setattr(
-        type(stage.node.context.metrics),
-        "users",
-        Counted(stage, stage.node.context.metrics.users),
-        raising=False,
+        type(stage.node.context.metrics), "users", Counted(stage, stage.node.context.metrics.users), raising=False
     )
 
 

@@ -60,13 +60,7 @@ DROPPED = History(shared=((Connect("d1"), 1), (Drop("d1"), 1)), hidden=((Connect
 @example(History(shared=((Beat("active"), 1),), hidden=((Beat("active"), 120), (Beat("idle"), 120))))
 @example(
     History(
-        shared=(
-            (Connect("d1"), 1),
-            (Connect("d2"), 1),
-            (Rest("d2"), 1),
-            (Choose("busy", 9), 1),
-            (Write(), 1),
-        ),
+        shared=((Connect("d1"), 1), (Connect("d2"), 1), (Rest("d2"), 1), (Choose("busy", 9), 1), (Write(), 1)),
         hidden=((Write(None), 1), (Drop("d1", vanish=True), 61)),
     )
 )
@@ -185,23 +179,13 @@ def test_the_tour_sees_every_frame_and_asks_every_case(tour):
     assert set(re.findall(r'"type":"([\w.]+)"', came)) == set(FRAMES)
     asked = {way.removesuffix(" for a service") for _, way in tour}
     assert {name for name, row in CASES.items() if isinstance(row, Case) and row.requests} <= asked
-    assert {
-        ("fan", "socket"),
-        ("pal", "stream"),
-        ("pal", "contacts"),
-        ("friend", "stream for a service"),
-    } <= {*tour}
+    assert {("fan", "socket"), ("pal", "stream"), ("pal", "contacts"), ("friend", "stream for a service")} <= {*tour}
 
 
 def test_the_tour_is_a_story_worth_hiding(tour):
     """Before the moment the target is seen to come, write, type and be busy; else equality would say nothing."""
     friend = b"\n".join(tour["friend", "socket"])
-    for word in (
-        b'"status":"online"',
-        b'"status":"busy"',
-        b'"text":"here"',
-        b'"user_id":"tea","expires_in":6',
-    ):
+    for word in (b'"status":"online"', b'"status":"busy"', b'"text":"here"', b'"user_id":"tea","expires_in":6'):
         assert word in friend
     assert b"secret" not in b"".join(entry for entries in tour.values() for entry in entries)
 

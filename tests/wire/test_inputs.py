@@ -23,8 +23,7 @@ def refused(parse, *arguments):
 
 
 @pytest.mark.parametrize(
-    ("word", "mode"),
-    [("auto", Mode.AUTO), ("busy", Mode.BUSY), ("away", Mode.AWAY), ("invisible", Mode.INVISIBLE)],
+    ("word", "mode"), [("auto", Mode.AUTO), ("busy", Mode.BUSY), ("away", Mode.AWAY), ("invisible", Mode.INVISIBLE)]
 )
 def test_modes_are_words(word, mode):
     assert parse_mode(word) is mode

@@ -99,10 +99,7 @@ def test_the_codes_of_bad_rows_are_in_the_table(code):
 
 @pytest.mark.parametrize(
     "line",
-    [
-        b'{"kind":"follow","a":"ana","a":"eva","b":"bob"}',
-        b'{"kind":"follow","a":"ana","\\u0061":"eva","b":"bob"}',
-    ],
+    [b'{"kind":"follow","a":"ana","a":"eva","b":"bob"}', b'{"kind":"follow","a":"ana","\\u0061":"eva","b":"bob"}'],
 )
 def test_a_row_that_could_be_read_in_two_ways_is_refused(line):
     [row] = parse_ndjson([line])

@@ -38,13 +38,7 @@ def test_optional_fields_come_last_in_their_order():
         (View(Status.AWAY, 5), {}, {"status": "away", "since": 5}),
         (View(Status.BUSY, 5), {}, {"status": "busy", "since": 5}),
         (
-            View(
-                Status.ONLINE,
-                5,
-                None,
-                Custom(ODD, "🍜", 7),
-                (Platform.OTHER, Platform.DESKTOP, Platform.MOBILE),
-            ),
+            View(Status.ONLINE, 5, None, Custom(ODD, "🍜", 7), (Platform.OTHER, Platform.DESKTOP, Platform.MOBILE)),
             {},
             {
                 "status": "online",
@@ -76,10 +70,7 @@ def test_a_status_in_each_of_its_frames(user, view, options, expected):
     assert closed(body) == shape
     assert read(shapes.status_frame(body, 9)) == {"type": "presence.status", **shape}
     assert read(shapes.status_frame(body, 9, "q")) == {"type": "presence.status", **shape, "id": "q"}
-    for several in (
-        shapes.statuses_frame([body], 9),
-        shapes.closed_statuses_frame([shapes.with_as_of(body, 9)]),
-    ):
+    for several in (shapes.statuses_frame([body], 9), shapes.closed_statuses_frame([shapes.with_as_of(body, 9)])):
         assert read(several) == {"type": "presence.statuses", "statuses": [shape]}
 
 
@@ -133,13 +124,7 @@ def test_the_users_own_presence():
 
 def test_the_users_own_presence_when_nothing_is_chosen():
     body = shapes.self_body(OwnView(Status.OFFLINE, Mode.AUTO, None, None, ()))
-    assert read(body) == {
-        "status": "offline",
-        "mode": "auto",
-        "until": None,
-        "custom_status": None,
-        "devices": [],
-    }
+    assert read(body) == {"status": "offline", "mode": "auto", "until": None, "custom_status": None, "devices": []}
 
 
 @pytest.mark.parametrize(
@@ -189,10 +174,7 @@ def test_a_welcome_says_durations_in_seconds_whole_when_they_are(seconds, text):
             lambda **id: shapes.unsubscribed_frame(["a", ODD], **id),
             {"type": "presence.unsubscribed", "target_user_ids": ["a", ODD]},
         ),
-        (
-            lambda **id: shapes.unsubscribed_frame([], **id),
-            {"type": "presence.unsubscribed", "target_user_ids": []},
-        ),
+        (lambda **id: shapes.unsubscribed_frame([], **id), {"type": "presence.unsubscribed", "target_user_ids": []}),
         (
             lambda **id: shapes.error_frame("bad_json", ODD, **id),
             {"type": "presence.error", "code": "bad_json", "message": ODD},

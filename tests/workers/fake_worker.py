@@ -43,11 +43,7 @@ def hear(message):
             note(f"leave {os.getpid()}")
             end()
         case "question" if behaviour != "mute":
-            send(
-                type="report",
-                number=message["number"],
-                body=base64.b64encode(str(os.getpid()).encode()).decode(),
-            )
+            send(type="report", number=message["number"], body=base64.b64encode(str(os.getpid()).encode()).decode())
         case "answer":
             told = [(each["worker"], each["restarts"], decoded(each["body"])) for each in message["told"]]
             note(f"answer {json.dumps(told)}")

@@ -203,9 +203,7 @@ async def test_one_that_the_system_does_not_start_is_tried_again_until_it_does_a
     assert await rig.end() == 0
 
 
-async def test_a_replacement_that_the_system_does_not_start_is_tried_again_and_the_old_one_stays_until_then(
-    rig,
-):
+async def test_a_replacement_that_the_system_does_not_start_is_tried_again_and_the_old_one_stays_until_then(rig):
     pids = await rig.up()
     rig.program.unlink()
     rig.supervisor.replace_all()

@@ -67,10 +67,5 @@ async def healthz(_request):
 
 
 app = Starlette(
-    routes=[
-        Route("/healthz", healthz),
-        Route("/get", by_get),
-        Route("/mget", by_mget),
-        WebSocketRoute("/ws", presence),
-    ]
+    routes=[Route("/healthz", healthz), Route("/get", by_get), Route("/mget", by_mget), WebSocketRoute("/ws", presence)]
 )

@@ -46,8 +46,5 @@ def _flag(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     unit = f" [{unit_of(field)}]" if unit_of(field) else ""
     default = f" Default: {field.default}." if field.default not in (None, ()) else ""
     return click.option(
-        "--" + name.replace("_", "-"),
-        name,
-        metavar="VALUE",
-        help=f"{about(field)}{unit}; {variable(name)}.{default}",
+        "--" + name.replace("_", "-"), name, metavar="VALUE", help=f"{about(field)}{unit}; {variable(name)}.{default}"
     )

@@ -114,9 +114,7 @@ def _read(url: str, answer: httpx2.Response) -> NodeAnswer:
             return NodeAnswer(url, sentence=f"{url} is not ready ({_code(answer)}).", why=NoAnswer.AWAY)
         case status:
             return NodeAnswer(
-                url,
-                sentence=f"{url} answers with {status}: that is no address of a herenow.",
-                why=NoAnswer.REFUSED,
+                url, sentence=f"{url} answers with {status}: that is no address of a herenow.", why=NoAnswer.REFUSED
             )
 
 

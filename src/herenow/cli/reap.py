@@ -26,18 +26,10 @@ LARGEST = 10_000
 @click.option("--shard-id", metavar="N", help="Only this shard.")
 @click.option("--all-shards", is_flag=True, help="All shards, which is the default.")
 @click.option(
-    "--poll-interval",
-    metavar="SECONDS",
-    default="1.0",
-    show_default=True,
-    help="Pause at most between two looks.",
+    "--poll-interval", metavar="SECONDS", default="1.0", show_default=True, help="Pause at most between two looks."
 )
 @click.option(
-    "--batch-size",
-    metavar="N",
-    default="500",
-    show_default=True,
-    help="Users of one shard decided at a time.",
+    "--batch-size", metavar="N", default="500", show_default=True, help="Users of one shard decided at a time."
 )
 @with_settings(
     "secret",

@@ -173,12 +173,7 @@ class Link:
         if self._acted:
             self._acted = not await self.send(Active())
         self._dirty.set()
-        work = (
-            self._beat(frame.beat_every),
-            self._ask(frame.limits.frame),
-            self._renew(),
-            self._become_steady(),
-        )
+        work = (self._beat(frame.beat_every), self._ask(frame.limits.frame), self._renew(), self._become_steady())
         return [asyncio.create_task(each, name="herenow-link") for each in work]
 
     def _heard(self, frame: ServerFrame) -> None:

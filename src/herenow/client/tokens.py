@@ -17,12 +17,7 @@ from herenow.wire.ids import parse_id
 
 
 def mint(
-    secret: str,
-    user: str | int,
-    *,
-    service: bool = False,
-    ttl: float | timedelta = 3600,
-    now: float | None = None,
+    secret: str, user: str | int, *, service: bool = False, ttl: float | timedelta = 3600, now: float | None = None
 ) -> str:
     """A token for `user`, good for `ttl` seconds; with `service` for the endpoints of back ends.
 
@@ -31,11 +26,7 @@ def mint(
     issued = time.time() if now is None else now
     seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
     # Milliseconds, not whole seconds: a token minted right after a revocation must count as issued after it.
-    payload: dict[str, object] = {
-        "sub": parse_id(user),
-        "iat": round(issued, 3),
-        "exp": round(issued + seconds, 3),
-    }
+    payload: dict[str, object] = {"sub": parse_id(user), "iat": round(issued, 3), "exp": round(issued + seconds, 3)}
     if service:
         payload["scope"] = "service"
     return jwt.encode(payload, secret, algorithm="HS256")

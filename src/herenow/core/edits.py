@@ -9,18 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from herenow.core.inputs import Edit, Timings
-from herenow.core.model import (
-    UNLEASED,
-    Custom,
-    Idle,
-    Mode,
-    Presence,
-    Retired,
-    Session,
-    SignedOut,
-    Status,
-    public,
-)
+from herenow.core.model import UNLEASED, Custom, Idle, Mode, Presence, Retired, Session, SignedOut, Status, public
 from herenow.core.sessions import idle_limit, idled, later, lost
 from herenow.core.status import live_status, set_status, shown
 from herenow.core.timeline import still_expected
@@ -85,11 +74,7 @@ def sign_out(device: str, epochs: Sequence[str] = ()) -> Edit:
             presence = replace(presence, sessions=rest)
             presence = set_status(presence, live_status(presence), now)
         return replace(
-            presence,
-            sessions=rest,
-            signed_out=presence.signed_out + notes,
-            retired=retired,
-            last_seen=last_seen,
+            presence, sessions=rest, signed_out=presence.signed_out + notes, retired=retired, last_seen=last_seen
         )
 
     return edit

@@ -51,10 +51,7 @@ def _freshened(session: Session, held: Held, now: int, idle_after: int, dead_aft
     if not acted and idle is session.idle and not _prolongs(session, held, now, dead_after):
         return session
     return replace(
-        session,
-        active_at=max(session.active_at, held.active_at),
-        idle=idle,
-        seen_at=max(session.seen_at, held.seen_at),
+        session, active_at=max(session.active_at, held.active_at), idle=idle, seen_at=max(session.seen_at, held.seen_at)
     )
 
 

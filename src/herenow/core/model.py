@@ -247,10 +247,7 @@ def devices(presence: Presence) -> tuple[Device, ...]:
 
 def _present(presence: Presence) -> View:
     return View(
-        status=presence.status,
-        since=presence.since,
-        custom=presence.custom,
-        platforms=_sorted(presence.platforms),
+        status=presence.status, since=presence.since, custom=presence.custom, platforms=_sorted(presence.platforms)
     )
 
 

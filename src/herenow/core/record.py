@@ -20,18 +20,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from functools import cache, lru_cache
 
-from herenow.core.model import (
-    UNLEASED,
-    Custom,
-    Idle,
-    Mode,
-    Platform,
-    Presence,
-    Retired,
-    Session,
-    SignedOut,
-    Status,
-)
+from herenow.core.model import UNLEASED, Custom, Idle, Mode, Platform, Presence, Retired, Session, SignedOut, Status
 
 FORMAT = 1
 EPOCH_BYTES = 6

@@ -28,14 +28,7 @@ from herenow.core.inputs import Edit, Held, Timings
 from herenow.core.model import UNLEASED, Custom, Mode, Presence, View, devices, public
 from herenow.core.reconcile import holds_as_recorded, with_held, without_unheld
 from herenow.core.status import update_status
-from herenow.core.timeline import (
-    apply_due,
-    next_due,
-    next_event,
-    reported_losses,
-    with_history,
-    with_loss,
-)
+from herenow.core.timeline import apply_due, next_due, next_event, reported_losses, with_history, with_loss
 from herenow.core.values import Value, replace
 
 _AUTO = Mode.AUTO  # an attribute of an enum is slow to get

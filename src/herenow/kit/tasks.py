@@ -35,12 +35,7 @@ class Tasks:
         return task
 
     def every(
-        self,
-        seconds: float,
-        work: Callable[[], Awaitable[object]],
-        name: str,
-        *,
-        after_failure: float | None = None,
+        self, seconds: float, work: Callable[[], Awaitable[object]], name: str, *, after_failure: float | None = None
     ) -> asyncio.Task[Any]:
         """Call `work` again and again, whatever it raises, `seconds` from one start to the next; after a call that took
         longer, the next starts at once. After a failure it starts `after_failure` seconds later, if that is sooner."""

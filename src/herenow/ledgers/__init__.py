@@ -46,9 +46,5 @@ def _postgresql(place: str) -> Ledger:
     return PostgresLedger(parse_postgres_url(place))
 
 
-LEDGERS: dict[str, Callable[[str], Ledger]] = {
-    "sqlite": _sqlite,
-    "postgresql": _postgresql,
-    "postgres": _postgresql,
-}
+LEDGERS: dict[str, Callable[[str], Ledger]] = {"sqlite": _sqlite, "postgresql": _postgresql, "postgres": _postgresql}
 """Scheme → what makes a ledger of the rest of the URL."""

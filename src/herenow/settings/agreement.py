@@ -10,15 +10,7 @@ import hashlib
 
 from herenow.settings.model import Settings
 
-SAME_EVERYWHERE = (
-    "beat_every",
-    "dead_after",
-    "idle_after",
-    "grace",
-    "online_delay",
-    "node_lease",
-    "token_max_ttl",
-)
+SAME_EVERYWHERE = ("beat_every", "dead_after", "idle_after", "grace", "online_delay", "node_lease", "token_max_ttl")
 """In seconds."""
 
 

@@ -87,8 +87,6 @@ Networks = Annotated[
     Allowed("addresses or networks like 10.0.0.0/8, separated by commas"),
 ]
 Words = Annotated[
-    tuple[Annotated[str, Field(min_length=1)], ...],
-    BeforeValidator(_words),
-    Allowed("names, separated by commas"),
+    tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_words), Allowed("names, separated by commas")
 ]
 ExistingFile = Annotated[Path | None, AfterValidator(_existing_file), Allowed("the path of an existing file")]

@@ -60,12 +60,7 @@ class Row:
 class Settings(BaseModel):
     """Every setting, with the value in force. Built by `layers.load`; tests build it directly."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        hide_input_in_errors=True,
-        validate_default=True,
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
     _warnings: tuple[str, ...] = PrivateAttr(default=())
 
@@ -83,14 +78,10 @@ class Settings(BaseModel):
         Allowed("an https:// address; http:// only on this machine"),
     ] = None
     jwks_file: Annotated[
-        ExistingFile,
-        About("file of the public keys (JWKS) that verify tokens of an issuer; re-read when it changes"),
+        ExistingFile, About("file of the public keys (JWKS) that verify tokens of an issuer; re-read when it changes")
     ] = None
     jwt_issuer: Annotated[
-        str | None,
-        Field(min_length=1),
-        About("the issuer (iss) that tokens must name"),
-        Allowed("a name, not empty"),
+        str | None, Field(min_length=1), About("the issuer (iss) that tokens must name"), Allowed("a name, not empty")
     ] = None
     jwt_audience: Annotated[Words, About("the audiences (aud) of which tokens must name one")] = ()
     host: Annotated[Host, About("address to listen on")] = "127.0.0.1"
@@ -128,9 +119,7 @@ class Settings(BaseModel):
         Seconds, About("how long a relation from the application is believed unless it tells of a change")
     ] = 300.0
     shares_room: Annotated[
-        Literal["off", "on"],
-        About("whether members of one room may see each other"),
-        Allowed("on or off"),
+        Literal["off", "on"], About("whether members of one room may see each other"), Allowed("on or off")
     ] = "off"
     workers: Annotated[
         int,

@@ -96,12 +96,7 @@ _TABLE = (
     Code("invalid_relation", 400, _REST, "A row of relations is not of a known kind or lacks a side."),
     Code("out_of_range", 400, _REST, "A number is outside of what is allowed."),
     Code("empty_item", 400, _REST, "A list has an empty item."),
-    Code(
-        "relations_elsewhere",
-        409,
-        _REST,
-        "This node does not keep such relations; their source is elsewhere.",
-    ),
+    Code("relations_elsewhere", 409, _REST, "This node does not keep such relations; their source is elsewhere."),
     # There is too much of something.
     Code("too_many_ids", 400, _REST, "More ids than one request may ask for."),
     Code("too_many_rows", 400, _REST, "More rows than one request may carry."),
@@ -112,13 +107,7 @@ _TABLE = (
         _DENIAL | _REST,
         "This connection watches as many users as it may; the others are still watched.",
     ),
-    Code(
-        "too_many_sessions",
-        429,
-        _BOTH,
-        "This user has as many sessions as allowed; end one, or wait.",
-        retry=True,
-    ),
+    Code("too_many_sessions", 429, _BOTH, "This user has as many sessions as allowed; end one, or wait.", retry=True),
     Code("too_many_connections", 429, _BOTH, "This user has as many connections here as allowed.", retry=True),
     Code("polling_too_fast", 429, _REST, "Bulk reads without a live session are limited.", retry=True),
     # Not for you, or not there.
@@ -136,12 +125,7 @@ _TABLE = (
     Code("token_bad_signature", 401, _BOTH, "The token's signature does not fit."),
     Code("token_claims", 401, _BOTH, "A claim of the token is missing or not acceptable."),
     Code("token_expired", 401, _BOTH | _STREAM, "The token has expired."),
-    Code(
-        "token_revoked",
-        401,
-        _BOTH | _STREAM,
-        "The token was issued before the user's tokens were revoked.",
-    ),
+    Code("token_revoked", 401, _BOTH | _STREAM, "The token was issued before the user's tokens were revoked."),
     Code("token_unknown_key", 401, _BOTH, "The token is signed with a key that its issuer does not publish."),
     Code("token_other_user", 401, _WS, "The fresh token is for another user than the connection."),
     # The server's side.
@@ -153,13 +137,7 @@ _TABLE = (
         "The keys that tokens are verified with are out of reach; over a WebSocket with close code 1013.",
         retry=True,
     ),
-    Code(
-        "unavailable",
-        503,
-        _BOTH,
-        "A service behind the node is out of reach; nothing was changed.",
-        retry=True,
-    ),
+    Code("unavailable", 503, _BOTH, "A service behind the node is out of reach; nothing was changed.", retry=True),
     Code("unknown_outcome", 503, _BOTH, "It may or may not have been done; look before repeating."),
     Code("overloaded", 503, _BOTH | _STREAM, "The node has more to do than it can.", retry=True),
     Code("internal", 500, _BOTH | _STREAM, "The server made a mistake; its log says more.", retry=True),
@@ -175,9 +153,7 @@ _CLOSES = (
     CloseCode(Close.OVERLOADED, "The node is overloaded; come back after retry_after_ms of the reason.", retry=True),
     CloseCode(Close.BAD_FRAMES, "Too many malformed frames within a minute.", retry=False),
     CloseCode(
-        Close.UNAUTHORIZED,
-        "The token is missing, bad, expired or revoked, or the user was deleted.",
-        retry=False,
+        Close.UNAUTHORIZED, "The token is missing, bad, expired or revoked, or the user was deleted.", retry=False
     ),
     CloseCode(Close.NO_LIFE, "No sign of life for too long, or the client did not read.", retry=True),
     CloseCode(Close.SIGNED_OUT, "This device was signed out.", retry=False),

@@ -105,7 +105,6 @@ def _checked_emoji(emoji: str) -> str:
         raise ProtocolError("invalid_emoji", f"The emoji {_FORBIDDEN_SENTENCE}.")
     if len(emoji) > MAX_EMOJI or len(emoji.encode()) > MAX_EMOJI_BYTES:
         raise ProtocolError(
-            "invalid_emoji",
-            f"The emoji has at most {MAX_EMOJI} code points and {MAX_EMOJI_BYTES} bytes of UTF-8.",
+            "invalid_emoji", f"The emoji has at most {MAX_EMOJI} code points and {MAX_EMOJI_BYTES} bytes of UTF-8."
         )
     return emoji

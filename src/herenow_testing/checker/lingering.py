@@ -79,10 +79,7 @@ class Lingering:
         ended = last.seen_at if last.by_rest else last.ended_at or 0
         self._notes.longest_ghost = max(self._notes.longest_ghost, now - ended)
         assert client.link is not None
-        places = {
-            client.link.node.name,
-            *(each.node for each in stays if self._notes.bounds.gone(each) >= ended),
-        }
+        places = {client.link.node.name, *(each.node for each in stays if self._notes.bounds.gone(each) >= ended)}
         until = self._excused_until(self._notes.bounds.gone(last), ended, places)
         if now > until:
             self._notes.problem("ghost", client, shown, f"ended at {ended}, {last.how}; was due by {until}")

@@ -256,8 +256,7 @@ class EngineContract:
     ) -> None:
         one, other, user = await joined(engine), await joined(second), user_of(engine, 0)
         answers = await asyncio.gather(
-            one.commit(Write(user, None, record(1, b"one"))),
-            other.commit(Write(user, None, record(1, b"other"))),
+            one.commit(Write(user, None, record(1, b"one"))), other.commit(Write(user, None, record(1, b"other")))
         )
         results = [answer.results[0] for answer in answers]
         assert results.count(Written()) == 1
@@ -276,19 +275,7 @@ class EngineContract:
     @pytest.mark.parametrize(
         "user",
         ["Zoë", "渡辺", "👩‍🚀", "a:b/c{d}e*", "01", "%2F", '"', "\\", "x" * 128, "é" * 64, "😀" * 32],
-        ids=[
-            "latin",
-            "kanji",
-            "joined",
-            "marks",
-            "zero",
-            "percent",
-            "quote",
-            "slash",
-            "128a",
-            "128b",
-            "128c",
-        ],
+        ids=["latin", "kanji", "joined", "marks", "zero", "percent", "quote", "slash", "128a", "128b", "128c"],
     )
     async def test_P1_any_user_id_is_its_own_record(self, engine: Engine, user: str) -> None:
         node = await joined(engine, shard_of(user, engine.shards))
@@ -415,11 +402,7 @@ class EngineContract:
         await node.write(Write(user, None, record(1), wake_at=100))
         before = await _everything(engine)
         batch = Batch(
-            0,
-            node.epoch,
-            node.last + wrong,
-            node.last + 5,
-            (Write(user, record(1), record(2), 5, b"n", unsaved=True),),
+            0, node.epoch, node.last + wrong, node.last + 5, (Write(user, record(1), record(2), 5, b"n", unsaved=True),)
         )
         assert await engine.commit(batch) == Fenced(node.last)
         assert await _everything(engine) == before
@@ -677,10 +660,7 @@ class EngineContract:
         await node.write(Write(user, record(1), record(2), note=b"2"))
         part = await log_after(engine, 0, head)
         assert part is not None
-        assert [(entry.record, entry.note) for entry in part.entries] == [
-            (record(1), b"1"),
-            (record(2), b"2"),
-        ]
+        assert [(entry.record, entry.note) for entry in part.entries] == [(record(1), b"1"), (record(2), b"2")]
 
     async def test_P5_heads_names_every_shard(self, engine: Engine) -> None:
         assert set(await engine.heads()) == set(range(engine.shards))
@@ -916,14 +896,7 @@ class EngineContract:
     async def test_P6_versions_of_offers_are_compared_as_numbers(self, engine: Engine) -> None:
         await engine.unsettle(0, NOW)
         user = user_of(engine, 0)
-        for version, expected in (
-            (255, 255),
-            (256, 256),
-            (99, 256),
-            (NOW, NOW),
-            (0xFFFF, NOW),
-            (2**48 - 1, 2**48 - 1),
-        ):
+        for version, expected in ((255, 255), (256, 256), (99, 256), (NOW, NOW), (0xFFFF, NOW), (2**48 - 1, 2**48 - 1)):
             await engine.offer(0, [Offer(user, version, record(version), None, unsaved=False)])
             assert await stored(engine, user) == record(expected)
 
@@ -1167,11 +1140,7 @@ class EngineContract:
         await node.write(Write(changed, record(1), record(2), wake_at=200), Write(gone, record(1), None))
         await second.saved(0, [(user, found, True) for user, found in rows])
         assert await engine.unsaved(0, 10) == [(changed, record(2))]
-        assert [loaded.record for loaded in await engine.load([changed, gone, same])] == [
-            record(2),
-            None,
-            None,
-        ]
+        assert [loaded.record for loaded in await engine.load([changed, gone, same])] == [record(2), None, None]
         assert await due_in(engine, 0, 1000, 10) == Due((changed,), None)
 
     async def test_a_dropped_record_can_come_back(self, engine: Engine) -> None:

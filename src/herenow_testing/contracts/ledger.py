@@ -383,14 +383,8 @@ class LedgerContract:
             (PreferencesEdit(), Preferences()),
             (PreferencesEdit(visibility=Visibility.EVERYONE), Preferences(Visibility.EVERYONE)),
             (PreferencesEdit(share_last_seen=False), Preferences(Visibility.EVERYONE, share_last_seen=False)),
-            (
-                PreferencesEdit(public=True),
-                Preferences(Visibility.EVERYONE, share_last_seen=False, public=True),
-            ),
-            (
-                PreferencesEdit(share_last_seen=True, public=False),
-                Preferences(Visibility.EVERYONE),
-            ),
+            (PreferencesEdit(public=True), Preferences(Visibility.EVERYONE, share_last_seen=False, public=True)),
+            (PreferencesEdit(share_last_seen=True, public=False), Preferences(Visibility.EVERYONE)),
         )
         for edit, result in edits:
             assert await ledger.set_preferences("ana", edit, NOW, None) == result
@@ -595,10 +589,7 @@ class LedgerContract:
         old = await ledger.changes_head()
         await ledger.set_idle_after("bo", 60_000)
         await ledger.forget_changes(old)
-        assert await ledger.changes(0, 10) == (
-            [LedgerChange("preferences", "bo", "")],
-            await ledger.changes_head(),
-        )
+        assert await ledger.changes(0, 10) == ([LedgerChange("preferences", "bo", "")], await ledger.changes_head())
 
     async def test_the_head_never_goes_back(self, ledger: Ledger) -> None:
         """A reader's cursor stays good when all rows were forgotten: later ones get greater ids."""

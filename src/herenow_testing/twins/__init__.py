@@ -56,11 +56,7 @@ EXCERPT = 400
 
 class Twins:
     def __init__(
-        self,
-        hiding: Hiding,
-        *,
-        make_stage: Callable[[], Stage] = Stage,
-        cases: Mapping[str, Case | Exempt] = CASES,
+        self, hiding: Hiding, *, make_stage: Callable[[], Stage] = Stage, cases: Mapping[str, Case | Exempt] = CASES
     ) -> None:
         self._hiding = hiding
         self._make_stage = make_stage
@@ -97,8 +93,7 @@ class Twins:
 def _parting(hidden: list[bytes], gone: list[bytes]) -> str:
     """Where two records part."""
     index = next(
-        (number for number, (a, b) in enumerate(zip(hidden, gone, strict=False)) if a != b),
-        min(len(hidden), len(gone)),
+        (number for number, (a, b) in enumerate(zip(hidden, gone, strict=False)) if a != b), min(len(hidden), len(gone))
     )
     a, b = (side[index] if index < len(side) else b"(nothing)" for side in (hidden, gone))
     same = next((place for place, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), 0)

@@ -12,19 +12,7 @@ import re
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, assert_never
 
-from herenow_testing.twins.cases import (
-    FAN,
-    FRIEND,
-    GONE,
-    MATE,
-    NEIGHBOUR,
-    PAL,
-    ROOM,
-    STRANGER,
-    TARGET,
-    Case,
-    Exempt,
-)
+from herenow_testing.twins.cases import FAN, FRIEND, GONE, MATE, NEIGHBOUR, PAL, ROOM, STRANGER, TARGET, Case, Exempt
 from herenow_testing.twins.hiding import Hiding
 from herenow_testing.twins.history import (
     PLATFORMS,
@@ -55,10 +43,7 @@ PROBE = 500
 Record = dict[tuple[str, str], list[bytes]]
 """(viewer, way out) → what came by it, in its order. A service in nobody's name is the viewer "". """
 
-_RANDOM = (
-    (re.compile(rb'"session_id":"[^"]*"'), b'"session_id":"?"'),
-    (re.compile(rb"retry: \d+"), b"retry: ?"),
-)
+_RANDOM = ((re.compile(rb'"session_id":"[^"]*"'), b'"session_id":"?"'), (re.compile(rb"retry: \d+"), b"retry: ?"))
 
 
 class Play:

@@ -14,16 +14,7 @@ from dataclasses import dataclass, field, replace
 from herenow.core.model import Mode
 from herenow.core.visibility import Preferences, PreferencesEdit, Visibility, edited
 from herenow.errors import Unavailable
-from herenow.ports import (
-    BlockRow,
-    Choice,
-    LedgerChange,
-    LedgerFacts,
-    Relation,
-    RelationRow,
-    Remembered,
-    Void,
-)
+from herenow.ports import BlockRow, Choice, LedgerChange, LedgerFacts, Relation, RelationRow, Remembered, Void
 
 KINDS = ("follow", "contact", "room")
 

@@ -224,13 +224,7 @@ OPERATIONS = (
         codes=("invalid_relation", "not_found", _ELSEWHERE),
     ),
     Operation(
-        "PUT",
-        _MEMBERS,
-        put_member,
-        "The user is a member of the room",
-        _SO,
-        access=Access.SERVICE,
-        codes=(_ELSEWHERE,),
+        "PUT", _MEMBERS, put_member, "The user is a member of the room", _SO, access=Access.SERVICE, codes=(_ELSEWHERE,)
     ),
     Operation(
         "DELETE",
@@ -259,14 +253,7 @@ OPERATIONS = (
         about=f"One JSON object per line, at most {MOST}; all or nothing. An error names its line.",
         access=Access.SERVICE,
         body=BodyDoc(RelationLine, media=Media.NDJSON),
-        codes=(
-            "invalid_relation",
-            "invalid_user_id",
-            "invalid_id",
-            "invalid_instant",
-            "too_many_rows",
-            _ELSEWHERE,
-        ),
+        codes=("invalid_relation", "invalid_user_id", "invalid_id", "invalid_instant", "too_many_rows", _ELSEWHERE),
     ),
     Operation(
         "POST",

@@ -86,9 +86,7 @@ _IDS = Parameter(
     codes=("empty_item", "too_many_subscriptions", "invalid_user_id"),
 )
 _CONTACTS = Parameter(
-    "contacts",
-    "Instead of `user_ids`: everybody the viewer may see, also those who come later.",
-    {"const": "true"},
+    "contacts", "Instead of `user_ids`: everybody the viewer may see, also those who come later.", {"const": "true"}
 )
 
 OPERATIONS = (

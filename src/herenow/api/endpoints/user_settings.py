@@ -129,11 +129,7 @@ def _seconds(milliseconds: int | None) -> float | None:
     return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
 
 
-_words = {
-    Visibility.EVERYONE: "everyone",
-    Visibility.CONTACTS: "contacts",
-    Visibility.NOBODY: "nobody",
-}
+_words = {Visibility.EVERYONE: "everyone", Visibility.CONTACTS: "contacts", Visibility.NOBODY: "nobody"}
 
 
 def _visibility(value: object) -> Visibility:

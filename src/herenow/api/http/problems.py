@@ -94,9 +94,7 @@ def as_protocol_error(error: Exception) -> ProtocolError:
             return ProtocolError("not_found", "There is nothing at this address; /docs says what there is.")
         case HTTPException(status_code=405):
             return Refusal(
-                "method_not_allowed",
-                "This address does not answer to this method.",
-                (error.headers or {}).items(),
+                "method_not_allowed", "This address does not answer to this method.", (error.headers or {}).items()
             )
         case _:
             return ProtocolError("internal", "The server failed; its log says how.")

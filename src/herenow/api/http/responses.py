@@ -23,26 +23,14 @@ class Reply(Response):
     """A complete answer. Starlette's own constructor costs more than the rest of a small request."""
 
     def __init__(
-        self,
-        body: bytes,
-        *,
-        status: int = 200,
-        media: str = JSON,
-        headers: Headers = (),
-        cache: str = NO_STORE,
+        self, body: bytes, *, status: int = 200, media: str = JSON, headers: Headers = (), cache: str = NO_STORE
     ) -> None:
         self.status_code = status
         self.background = None
         self.body = body
-        self.raw_headers = [
-            (b"cache-control", cache.encode("latin-1")),
-            (b"x-content-type-options", b"nosniff"),
-        ]
+        self.raw_headers = [(b"cache-control", cache.encode("latin-1")), (b"x-content-type-options", b"nosniff")]
         if status not in (204, 304):
-            self.raw_headers += (
-                (b"content-type", media.encode("latin-1")),
-                (b"content-length", b"%d" % len(body)),
-            )
+            self.raw_headers += ((b"content-type", media.encode("latin-1")), (b"content-length", b"%d" % len(body)))
         self.raw_headers += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 

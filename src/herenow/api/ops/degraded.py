@@ -41,11 +41,7 @@ def find_troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
         )
 
 
-_GIVEN_UP = {
-    Shed.TYPING: "typing",
-    Shed.IDLENESS: "typing and idleness",
-    Shed.TEXT: "typing, idleness and texts",
-}
+_GIVEN_UP = {Shed.TYPING: "typing", Shed.IDLENESS: "typing and idleness", Shed.TEXT: "typing, idleness and texts"}
 
 
 def _engine(node: Node) -> Iterator[Trouble]:
@@ -94,9 +90,7 @@ def _lease(node: Node) -> Iterator[Trouble]:
 def _ledger(node: Node) -> Iterator[Trouble]:
     if node.access.trouble is not None:
         yield Trouble(
-            "ledger",
-            node.access.trouble,
-            "Presence goes on. Bring it back; herenow doctor says what it finds there.",
+            "ledger", node.access.trouble, "Presence goes on. Bring it back; herenow doctor says what it finds there."
         )
     if node.records.save_late:
         yield Trouble(

@@ -76,12 +76,7 @@ _NUMBERS = (
 
 OPERATIONS = (
     Operation(
-        "GET",
-        "/healthz",
-        health,
-        "Does the process live?",
-        {200: ResponseDoc("Yes.", Health)},
-        access=Access.ANYONE,
+        "GET", "/healthz", health, "Does the process live?", {200: ResponseDoc("Yes.", Health)}, access=Access.ANYONE
     ),
     Operation(
         "GET",

@@ -68,25 +68,13 @@ class _NodeCollector(Collector):
             ("sessions", "Sessions with a WebSocket of this node.", counted.sessions),
             ("ledger_backlog", "Rows that wait for the ledger.", node.records.backlog),
             ("stale_shards", "Shards of which this node shows what was.", node.delivery.stale_shards),
-            (
-                "stale_views",
-                "Open views of this node that say that they are stale.",
-                node.delivery.stale_views,
-            ),
-            (
-                "log_behind",
-                "Changes of other nodes not yet read at the last comparison.",
-                node.cluster.log_behind,
-            ),
+            ("stale_views", "Open views of this node that say that they are stale.", node.delivery.stale_views),
+            ("log_behind", "Changes of other nodes not yet read at the last comparison.", node.cluster.log_behind),
             ("log_silence_seconds", "Since the shard logs last answered.", node.cluster.log_heard_ago),
             ("undecided_users", "Users whose decision waits for the store.", node.records.waiting),
             ("lease_held", "1 while this node may decide.", int(node.context.authority.holds_lease)),
             ("paced_waiting", "Viewers whose turn in a wave has not come yet.", node.delivery.paced_waiting),
-            (
-                "loop_late_seconds",
-                "How late the event loop is, the worst of late.",
-                node.delivery.overload.late,
-            ),
+            ("loop_late_seconds", "How late the event loop is, the worst of late.", node.delivery.overload.late),
             (
                 "given_up_level",
                 "What an overloaded node gives up: 0 nothing, 1 typing, 2 idleness, 3 text.",

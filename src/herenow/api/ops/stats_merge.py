@@ -14,16 +14,7 @@ from operator import attrgetter
 import msgspec
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from herenow.api.ops.stats import (
-    Beats,
-    DeliveryLatency,
-    Point,
-    Rates,
-    Stats,
-    StoreMember,
-    TargetLoad,
-    Trouble,
-)
+from herenow.api.ops.stats import Beats, DeliveryLatency, Point, Rates, Stats, StoreMember, TargetLoad, Trouble
 from herenow.api.ops.stats_collect import TARGETS, TOTALS, ProcessReport, ProcessStats
 from herenow.errors import Unavailable
 from herenow.node.admin import COUNTED, STEP, Sample

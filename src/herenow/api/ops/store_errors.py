@@ -22,10 +22,7 @@ STORE_ERRORS = {
     ),
     "LOADING": ("It reads its snapshot.", "Wait: it comes back by itself."),
     "MASTERDOWN": ("It is a replica without its master.", "Bring the master back."),
-    "CLUSTERDOWN": (
-        "The cluster has lost a part of itself.",
-        "See CLUSTER INFO, and bring the masters back.",
-    ),
+    "CLUSTERDOWN": ("The cluster has lost a part of itself.", "See CLUSTER INFO, and bring the masters back."),
     "BUSY": ("A script of somebody else blocks it.", "End it with SCRIPT KILL."),
     "NOAUTH": ("It wants a password.", "Put the password into the setting engine."),
     "WRONGPASS": ("It refuses the password.", "Correct the password in the setting engine."),

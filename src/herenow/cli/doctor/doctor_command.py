@@ -84,8 +84,7 @@ def keys(settings: Settings) -> Iterator[Finding]:
         yield advice("jwks", f"Not used: {why}.")
     if not settings.jwt_issuer or not settings.jwt_audience:
         yield advice(
-            "jwks",
-            "Tokens that the issuer made for others may be accepted here: set jwt_issuer and jwt_audience.",
+            "jwks", "Tokens that the issuer made for others may be accepted here: set jwt_issuer and jwt_audience."
         )
 
 
@@ -102,8 +101,7 @@ def relations(settings: Settings) -> Iterator[Finding]:
         return
     if strangers_related:
         yield problem(
-            "relations",
-            f"{where} says that two made-up users are related: it must say no of ids it does not know.",
+            "relations", f"{where} says that two made-up users are related: it must say no of ids it does not know."
         )
     else:
         yield fine("relations", f"{where} answers.")
@@ -152,8 +150,7 @@ def _signature_checked(settings: Settings, where: str) -> Finding:
     except HerenowError:
         return fine("relations", f"{where} refuses a question with a wrong signature.")
     return problem(
-        "relations",
-        f"{where} answers a question with a wrong signature: anybody may ask it who is related to whom.",
+        "relations", f"{where} answers a question with a wrong signature: anybody may ask it who is related to whom."
     )
 
 

@@ -30,10 +30,7 @@ def ledger(settings: Settings) -> Iterator[Finding]:
     if settings.ledger.startswith(POSTGRESQL):
         yield from _in_a_server(settings.ledger)
     elif path is None:
-        yield advice(
-            "ledger",
-            "It lives in memory: last seen, modes and relations end with the process.",
-        )
+        yield advice("ledger", "It lives in memory: last seen, modes and relations end with the process.")
     elif not path.exists():
         yield _place_for(path)
     else:
@@ -73,15 +70,13 @@ def _in_a_server(url: str) -> Iterator[Finding]:
 def _schema_in_a_server(found: Diagnostics, newest: str) -> Finding:
     if found.revision is None and not found.may_create:
         return problem(
-            "schema",
-            "There is none yet, and this user may not create one: let somebody who may run herenow migrate.",
+            "schema", "There is none yet, and this user may not create one: let somebody who may run herenow migrate."
         )
     if found.revision is None:
         return fine("schema", "There is none yet; it is created at the first start.")
     if found.revision < newest:
         return problem(
-            "schema",
-            f"At {found.revision}, and {newest} is needed: run herenow migrate before the next start.",
+            "schema", f"At {found.revision}, and {newest} is needed: run herenow migrate before the next start."
         )
     return _known_schema(found.revision, newest)
 
@@ -128,8 +123,7 @@ def _known_schema(current: str, newest: str) -> Finding:
     if current == newest:
         return fine("schema", f"Up to date ({newest}).")
     return problem(
-        "schema",
-        f"At {current}, but this herenow knows none newer than {newest}: run the version that wrote it.",
+        "schema", f"At {current}, but this herenow knows none newer than {newest}: run the version that wrote it."
     )
 
 

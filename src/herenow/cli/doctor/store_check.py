@@ -119,8 +119,7 @@ def _server(server: ServerState) -> Iterator[Finding]:
         yield problem("engine", f"{server.address} is full and takes no new users: raise its maxmemory.")
     elif full >= ROOM:
         yield advice(
-            "engine",
-            f"{server.address} uses {full:.0%} of its memory: raise its maxmemory before it is full.",
+            "engine", f"{server.address} uses {full:.0%} of its memory: raise its maxmemory before it is full."
         )
     if server.evicted:
         yield problem(

@@ -25,12 +25,7 @@ class Rest(RestCalls):
     """`url` is the server's, without `/api/v1`; `token` a JWT or a function that gives one, asked for each request."""
 
     def __init__(
-        self,
-        url: str,
-        token: str | Callable[[], str],
-        *,
-        timeout: float = TIMEOUT,
-        http: httpx2.Client | None = None,
+        self, url: str, token: str | Callable[[], str], *, timeout: float = TIMEOUT, http: httpx2.Client | None = None
     ) -> None:
         self._base = url.rstrip("/") + "/api/v1"
         self._token = token

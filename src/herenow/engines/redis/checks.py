@@ -12,16 +12,7 @@ from dataclasses import dataclass
 
 import hiredis
 
-from herenow.engines.redis.client import (
-    Cluster,
-    Lost,
-    RedisTarget,
-    Refused,
-    Server,
-    Servers,
-    Topology,
-    refusal,
-)
+from herenow.engines.redis.client import Cluster, Lost, RedisTarget, Refused, Server, Servers, Topology, refusal
 from herenow.errors import ConfigurationError, Unavailable
 
 OLDEST = (6, 2)

@@ -98,16 +98,7 @@ class Waiter:
             self._server, self._connection = server, await self._dedicated(server)
         keys = [self._keys[shard].log for shard in cursors]
         after = [f"{cursor}-0" for cursor in cursors.values()]
-        command: Command = (
-            "XREAD",
-            "COUNT",
-            AT_ONCE,
-            "BLOCK",
-            max(1, round(wait * 1000)),
-            "STREAMS",
-            *keys,
-            *after,
-        )
+        command: Command = ("XREAD", "COUNT", AT_ONCE, "BLOCK", max(1, round(wait * 1000)), "STREAMS", *keys, *after)
         try:
             [reply] = await self._connection.ask([command], wait + DEADLINE)
         except Lost as error:

@@ -29,20 +29,7 @@ from herenow.engines.redis.script_args import KEPT, SET, TAKEN, Rows, stored, te
 from herenow.engines.redis.scripts import script_request
 from herenow.engines.redis.wakeups import Wakeups
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
-from herenow.ports import (
-    Batch,
-    Committed,
-    Conflict,
-    Due,
-    Fenced,
-    Lease,
-    Loaded,
-    LogPart,
-    Offer,
-    Page,
-    Write,
-    Written,
-)
+from herenow.ports import Batch, Committed, Conflict, Due, Fenced, Lease, Loaded, LogPart, Offer, Page, Write, Written
 
 LOG_LIMIT = 2_000
 """Entries kept per shard: with 16 shards, what a node may fall behind by before it has to read again whom it knows."""

@@ -47,11 +47,7 @@ DEADLINES = Deadlines(read=3.0, write=6.0, at_length=300.0)
 """Somebody may be waiting for what is read: they get on without it. `at_length` is for what goes over a whole table, or over
 all that somebody famous leaves behind."""
 
-MILLISECONDS = {
-    "statement_timeout": 2_500,
-    "lock_timeout": 2_000,
-    "idle_in_transaction_session_timeout": 5_000,
-}
+MILLISECONDS = {"statement_timeout": 2_500, "lock_timeout": 2_000, "idle_in_transaction_session_timeout": 5_000}
 """What the server is told: less than our own deadlines, so that its answer comes before (a write may take longer, see
 `pool`). The last one frees the locks of a node that froze."""
 
@@ -73,12 +69,7 @@ class PostgresLedger(SqlLedger):
     async def open(self) -> None:
         if self._pool is not None:
             return
-        self._pool = Pool(
-            self._connector.connect,
-            size=CONNECTIONS,
-            writers=WRITERS,
-            deadlines=self._deadlines,
-        )
+        self._pool = Pool(self._connector.connect, size=CONNECTIONS, writers=WRITERS, deadlines=self._deadlines)
         try:
             with self._at_open():
                 await self._check_revision(await self._pool.read(revision))

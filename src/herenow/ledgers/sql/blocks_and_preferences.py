@@ -47,10 +47,7 @@ class BlocksAndPreferences:
         self._set_preferences = upsert(dialect, preferences, every(dialect.batch(preferences.c.user, *_OWN)))
         self._blocks = dialect.query(_between(dialect))
         self._block = upsert(
-            dialect,
-            blocks,
-            every(dialect.batch(*blocks.c)),
-            lambda _new: blocks.c.lifted_at.is_not(None),
+            dialect, blocks, every(dialect.batch(*blocks.c)), lambda _new: blocks.c.lifted_at.is_not(None)
         ).returning(blocks.c.blocker)
         this = and_(blocks.c.blocker == bindparam("by"), blocks.c.blocked == bindparam("whom"), _in_force())
         self._unblock = delete(blocks).where(this).returning(blocks.c.blocker)
@@ -90,14 +87,7 @@ class BlocksAndPreferences:
         return [BlockRow(*row) for row in found]
 
     def block(self, connection: Connection, row: BlockRow) -> bool:
-        values = (
-            row.blocker,
-            row.blocked,
-            row.at,
-            row.blocker_seen,
-            row.blocked_seen,
-            row.lifted_at,
-        )
+        values = (row.blocker, row.blocked, row.at, row.blocker_seen, row.blocked_seen, row.lifted_at)
         return len(connection.execute(self._block, rows([values])).all()) > 0
 
     def unblock(self, connection: Connection, blocker: str, blocked: str, lifted_at: int | None) -> bool:

@@ -15,17 +15,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    CompoundSelect,
-    Connection,
-    FromClause,
-    Select,
-    Table,
-    select,
-    true,
-)
+from sqlalchemy import Column, ColumnElement, CompoundSelect, Connection, FromClause, Select, Table, select, true
 
 if TYPE_CHECKING:  # each `Dialect` imports SQLAlchemy's for its own database only
     from sqlalchemy.dialects import postgresql, sqlite
@@ -72,10 +62,7 @@ def rows(values: Iterable[object]) -> dict[str, object]:
 
 
 def upsert(
-    dialect: Dialect,
-    table: Table,
-    source: Select[Any],
-    only_if: Callable[[Any], ColumnElement[bool]] | None = None,
+    dialect: Dialect, table: Table, source: Select[Any], only_if: Callable[[Any], ColumnElement[bool]] | None = None
 ) -> Insert:
     """Put the rows of `source`; where a key exists, overwrite the other columns that `source` has.
 

@@ -132,9 +132,7 @@ def _change(kind: str, edge: Edge) -> LedgerChange:
 
 
 def _changed(
-    connection: Connection,
-    statement: ReturningInsert[str, str] | ReturningDelete[str, str],
-    values: list[Any],
+    connection: Connection, statement: ReturningInsert[str, str] | ReturningDelete[str, str], values: list[Any]
 ) -> list[Edge]:
     if not values:
         return []
@@ -197,12 +195,7 @@ def _is_edge(table: Table) -> Select[Any]:
 
 
 def _put(dialect: Dialect, table: Table) -> ReturningInsert[str, str]:
-    put = upsert(
-        dialect,
-        table,
-        every(dialect.batch(*table.c)),
-        lambda new: new.until.is_distinct_from(table.c.until),
-    )
+    put = upsert(dialect, table, every(dialect.batch(*table.c)), lambda new: new.until.is_distinct_from(table.c.until))
     return put.returning(*_ends(table))
 
 

@@ -24,16 +24,7 @@ from herenow.ledgers.sql.runs import Runs
 from herenow.ledgers.sql.schema import meta
 from herenow.ledgers.sql.user_rows import UserRows
 from herenow.ledgers.sql.voids import Voids
-from herenow.ports import (
-    BlockRow,
-    Choice,
-    LedgerChange,
-    LedgerFacts,
-    Relation,
-    RelationRow,
-    Remembered,
-    Void,
-)
+from herenow.ports import BlockRow, Choice, LedgerChange, LedgerFacts, Relation, RelationRow, Remembered, Void
 
 T = TypeVar("T")
 

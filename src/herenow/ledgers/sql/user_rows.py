@@ -27,19 +27,12 @@ class UserRows:
                 .outerjoin(choices, choices.c.user == asked.c.user)
             )
             .where(
-                or_(
-                    last_seen.c.at.is_not(None),
-                    preferences.c.idle_after.is_not(None),
-                    choices.c.version.is_not(None),
-                )
+                or_(last_seen.c.at.is_not(None), preferences.c.idle_after.is_not(None), choices.c.version.is_not(None))
             )
         )
         seen, chosen = dialect.batch(*last_seen.c), dialect.batch(*choices.c)
         self._save_last_seen = upsert(
-            dialect,
-            last_seen,
-            select(seen).where(outlived(seen, seen.c.at)),
-            lambda new: new.at > last_seen.c.at,
+            dialect, last_seen, select(seen).where(outlived(seen, seen.c.at)), lambda new: new.at > last_seen.c.at
         )
         self._save_choices = upsert(
             dialect,
@@ -57,8 +50,7 @@ class UserRows:
             update(preferences)
             .values(idle_after=None)
             .where(
-                preferences.c.user.in_(select(dialect.batch(preferences.c.user))),
-                preferences.c.idle_after.is_not(None),
+                preferences.c.user.in_(select(dialect.batch(preferences.c.user))), preferences.c.idle_after.is_not(None)
             )
             .returning(preferences.c.user)
         )
@@ -98,13 +90,7 @@ class UserRows:
         return len(changed.all()) > 0
 
 
-_CHOSEN = (
-    choices.c.mode,
-    choices.c.mode_until,
-    choices.c.custom_text,
-    choices.c.custom_emoji,
-    choices.c.custom_until,
-)
+_CHOSEN = (choices.c.mode, choices.c.mode_until, choices.c.custom_text, choices.c.custom_emoji, choices.c.custom_until)
 
 
 def _remembered(row: Row) -> Remembered:

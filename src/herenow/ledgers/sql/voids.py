@@ -52,10 +52,7 @@ class Voids:
                 "until": _greater(new.until, voids.c.until),
                 "erased": func.coalesce(new.erased, voids.c.erased),
             },
-            where=or_(
-                new.before > voids.c.before,
-                func.coalesce(new.erased, 0) > func.coalesce(voids.c.erased, 0),
-            ),
+            where=or_(new.before > voids.c.before, func.coalesce(new.erased, 0) > func.coalesce(voids.c.erased, 0)),
         ).returning(voids.c.user)
         user = bindparam("of_user", type_=voids.c.user.type)
         self._forget_edges = (

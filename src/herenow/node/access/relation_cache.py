@@ -26,15 +26,7 @@ from herenow.kit.deadline import read_within
 from herenow.kit.idset import Ids
 from herenow.kit.lru import Lru
 from herenow.node.access.change_feed import ChangeFeed
-from herenow.node.access.pair_facts import (
-    CONTACTS,
-    FOREVER,
-    ONESELF,
-    PairFact,
-    PairFacts,
-    block_between,
-    pair_fact,
-)
+from herenow.node.access.pair_facts import CONTACTS, FOREVER, ONESELF, PairFact, PairFacts, block_between, pair_fact
 from herenow.node.access.refresh import RefreshSchedule
 from herenow.node.access.unanswered import UnansweredLookups
 from herenow.node.context import Context
@@ -180,13 +172,7 @@ class RelationCache:
         return not unsaid
 
     async def _ask(
-        self,
-        one: str,
-        others: Sequence[str],
-        users: Sequence[str],
-        *,
-        looked_at: bool = False,
-        anew: bool = False,
+        self, one: str, others: Sequence[str], users: Sequence[str], *, looked_at: bool = False, anew: bool = False
     ) -> list[tuple[str, str]]:
         """Answers the (viewer, target) of whom nothing could be said. What changes while we ask is not known afterwards:
         the answer may be from before."""

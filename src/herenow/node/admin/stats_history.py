@@ -29,16 +29,7 @@ LOOK = 1.0
 """Seconds between two looks: at least one of them falls into every slot of a node that keeps up."""
 
 
-COUNTED = (
-    "changes",
-    "deliveries",
-    "frames",
-    "beats",
-    "refusals",
-    "conflicts",
-    "engine_errors",
-    "ledger_errors",
-)
+COUNTED = ("changes", "deliveries", "frames", "beats", "refusals", "conflicts", "engine_errors", "ledger_errors")
 """The fields of a slot that are counts."""
 
 

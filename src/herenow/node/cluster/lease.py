@@ -63,11 +63,7 @@ class Other:
 
 class LeaseKeeper:
     def __init__(
-        self,
-        context: Context,
-        sweep: DeadNodeSweep,
-        staleness: Staleness,
-        on_new_epoch: Callable[[], None],
+        self, context: Context, sweep: DeadNodeSweep, staleness: Staleness, on_new_epoch: Callable[[], None]
     ) -> None:
         self._authority = context.authority
         self._clock = context.clock

@@ -40,12 +40,7 @@ log = structlog.get_logger(__name__)
 
 class LogReader:
     def __init__(
-        self,
-        context: Context,
-        records: Records,
-        delivery: Delivery,
-        counts: UserCounts,
-        staleness: Staleness,
+        self, context: Context, records: Records, delivery: Delivery, counts: UserCounts, staleness: Staleness
     ) -> None:
         self._people = context.people
         self._clock = context.clock

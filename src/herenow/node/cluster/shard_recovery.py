@@ -47,12 +47,7 @@ log = structlog.get_logger(__name__)
 
 class ShardRecovery:
     def __init__(
-        self,
-        context: Context,
-        records: Records,
-        staleness: Staleness,
-        log_reader: LogReader,
-        sweep: DeadNodeSweep,
+        self, context: Context, records: Records, staleness: Staleness, log_reader: LogReader, sweep: DeadNodeSweep
     ) -> None:
         self._people = context.people
         self._authority = context.authority

@@ -14,12 +14,7 @@ class Connection:
     __slots__ = ("again_at", "end", "issued_at", "outbox", "rooms", "session", "welcomed")
 
     def __init__(
-        self,
-        session: LocalSession,
-        outbox: Outbox,
-        end: Callable[[int, str], None],
-        issued_at: int,
-        again_at: int = 0,
+        self, session: LocalSession, outbox: Outbox, end: Callable[[int, str], None], issued_at: int, again_at: int = 0
     ) -> None:
         self.session = session
         self.outbox = outbox

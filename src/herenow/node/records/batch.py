@@ -37,12 +37,7 @@ class SingleDecider(Protocol):
 
 class BatchDecider:
     def __init__(
-        self,
-        single: SingleDecider,
-        steps: DecisionSteps,
-        writer: Writer,
-        delivery: Delivery,
-        authority: Authority,
+        self, single: SingleDecider, steps: DecisionSteps, writer: Writer, delivery: Delivery, authority: Authority
     ) -> None:
         self._single = single
         self._steps = steps
@@ -104,11 +99,7 @@ class BatchDecider:
         return decision
 
     async def _commit(
-        self,
-        shard: int,
-        plain: list[Decision],
-        unfinished: dict[Person, None],
-        alone: list[asyncio.Task[bool]],
+        self, shard: int, plain: list[Decision], unfinished: dict[Person, None], alone: list[asyncio.Task[bool]]
     ) -> bool:
         try:
             results = await self._writer.commit(shard, tuple([decision.write for decision in plain]), plain[0].epoch)

@@ -17,12 +17,7 @@ from herenow.ports import Conflict, Write
 
 class DecisionSteps:
     def __init__(
-        self,
-        context: Context,
-        reader: Reader,
-        ledger_writer: LedgerWriter,
-        delivery: Delivery,
-        events: RecordEvents,
+        self, context: Context, reader: Reader, ledger_writer: LedgerWriter, delivery: Delivery, events: RecordEvents
     ) -> None:
         self._clock = context.clock
         self._timings = context.timings

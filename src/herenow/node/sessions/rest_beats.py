@@ -35,13 +35,7 @@ class RestBeats:
         self._liveness = liveness
 
     async def beat(
-        self,
-        user: str,
-        device: str,
-        platform: Platform,
-        activity: Activity | None,
-        *,
-        issued_at: int | None = None,
+        self, user: str, device: str, platform: Platform, activity: Activity | None, *, issued_at: int | None = None
     ) -> bool:
         """An unleased session, unless the device has a socket, which then is what counts. `issued_at` is that of the
         user's token; None: a service speaks for them, now. Answers as `Sessions.beat` does. Raises `ProtocolError`
@@ -74,8 +68,7 @@ class RestBeats:
             raise ProtocolError("token_revoked", "The token was issued before the user was deleted.")
         if session.asserted == 0 and session not in person.held:
             raise ProtocolError(
-                "too_many_sessions",
-                f"This user has {self._timings.max_sessions} sessions, which is the most allowed.",
+                "too_many_sessions", f"This user has {self._timings.max_sessions} sessions, which is the most allowed."
             )
         if session.in_record(UNLEASED) is None:
             await self._beat_elsewhere(session, activity)
@@ -134,8 +127,7 @@ class RestBeats:
         for start in range(0, len(known), TOGETHER):
             part = [person for _, person in known[start : start + TOGETHER]]
             await asyncio.gather(
-                *(self._records.apply(person.user, lived(_news(person))) for person in part),
-                return_exceptions=True,
+                *(self._records.apply(person.user, lived(_news(person))) for person in part), return_exceptions=True
             )
 
 

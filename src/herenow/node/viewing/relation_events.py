@@ -34,11 +34,7 @@ class ChangedMessage(msgspec.Struct, frozen=True, tag="changed"):
 
 class RelationEvents:
     def __init__(
-        self,
-        messages: NodeMessages,
-        access: RelationCache,
-        reevaluation: Reevaluation,
-        typing: TypingRooms,
+        self, messages: NodeMessages, access: RelationCache, reevaluation: Reevaluation, typing: TypingRooms
     ) -> None:
         self._messages = messages
         self._access = access

@@ -124,12 +124,7 @@ class Subscriptions:
             await self._records.load_from_ledger(unknown)
 
     def _grant(
-        self,
-        outbox: Outbox,
-        admitted: list[tuple[Person, ViewScope | None]],
-        granted: Granted,
-        *,
-        following: bool,
+        self, outbox: Outbox, admitted: list[tuple[Person, ViewScope | None]], granted: Granted, *, following: bool
     ) -> None:
         if outbox.closed:
             return
@@ -163,10 +158,7 @@ class Subscriptions:
 
     async def subscribe_contacts(self, outbox: Outbox) -> Granted:
         outbox.muted = NOBODY
-        before, outbox.follows_contacts = (
-            outbox.follows_contacts,
-            True,
-        )  # at once: nobody is missed while we read
+        before, outbox.follows_contacts = (outbox.follows_contacts, True)  # at once: nobody is missed while we read
         try:
             contacts = await self._access.contacts(outbox.user)
         except Unavailable:

@@ -44,12 +44,7 @@ class TypingMessage(msgspec.Struct, frozen=True, tag="typing"):
 
 class TypingRooms:
     def __init__(
-        self,
-        context: Context,
-        delivery: Delivery,
-        records: Records,
-        messages: NodeMessages,
-        access: RelationCache,
+        self, context: Context, delivery: Delivery, records: Records, messages: NodeMessages, access: RelationCache
     ) -> None:
         self._people = context.people
         self._clock = context.clock

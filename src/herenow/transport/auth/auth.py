@@ -60,9 +60,7 @@ class Auth:
         self._verified: Lru[bytes, Claims] = Lru(REMEMBERED)
 
     def _keyring(self, source: Source) -> Keyring:
-        from herenow.transport.auth.keyring import (
-            Keyring,
-        )  # with all of cryptography: not for those who have a secret
+        from herenow.transport.auth.keyring import Keyring  # with all of cryptography: not for those who have a secret
 
         return Keyring(source, self._clock, self._forget)
 
@@ -112,12 +110,7 @@ class Auth:
         if known is not None and now < known.expires_at_ms:
             return known
         claims = verify(
-            token,
-            self._secret,
-            now=now / 1000,
-            max_ttl=self._max_ttl,
-            keys=self._keys,
-            expected=self._expected,
+            token, self._secret, now=now / 1000, max_ttl=self._max_ttl, keys=self._keys, expected=self._expected
         )
         if once:
             return claims

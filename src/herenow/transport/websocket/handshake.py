@@ -17,15 +17,7 @@ log = logging.getLogger(__name__)
 
 # Said twice, these would let a proxy and us believe different things about who is asking.
 _AT_MOST_ONCE = frozenset(
-    (
-        "host",
-        "origin",
-        "authorization",
-        "upgrade",
-        "sec-websocket-key",
-        "sec-websocket-version",
-        "content-length",
-    )
+    ("host", "origin", "authorization", "upgrade", "sec-websocket-key", "sec-websocket-version", "content-length")
 )
 
 

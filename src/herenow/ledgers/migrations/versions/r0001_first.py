@@ -57,12 +57,7 @@ def _graph() -> None:
 def _changes() -> None:
     op.create_table(
         "changes",
-        sa.Column(
-            "id",
-            sa.BigInteger().with_variant(sa.Integer, "sqlite"),
-            primary_key=True,
-            autoincrement=True,
-        ),
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True, autoincrement=True),
         _text("kind"),
         _text("a"),
         _text("b"),

@@ -17,14 +17,7 @@ from functools import lru_cache
 from http import HTTPStatus
 
 from multidict import CIMultiDict
-from picows import (
-    WSAutoPingStrategy,
-    WSFrame,
-    WSListener,
-    WSMsgType,
-    WSTransport,
-    WSUpgradeResponseWithListener,
-)
+from picows import WSAutoPingStrategy, WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeResponseWithListener
 from picows.picows import WSProtocol  # type: ignore[attr-defined]  # not in its stubs
 
 from herenow.transport.websocket.contract import Accept, Handler, Refuse
