@@ -286,8 +286,7 @@ def day_of(now: int) -> int:
 
 
 def bucket_of(last_seen: int, today: int) -> Bucket:
-    """The bucket of a last seen. Watchers see a bucket change, so ages are whole days: they do not reveal the time of
-    day."""
+    """The bucket of a last seen. Watchers see buckets change: ages are whole days, to not reveal the time of day."""
     age = today - day_of(last_seen)
     for bucket, days in _WITHIN:
         if age <= days:
