@@ -1,8 +1,7 @@
-"""`SingleFlight`: callers that want the same thing at the same time share one attempt.
+"""`SingleFlight`: concurrent callers that want the same thing share one attempt.
 
-The first caller starts it; all that come meanwhile wait for it and get its result or its failure. It goes on when one of
-them is cancelled, and ends when `end` is called. After a failure all callers get that failure for a moment before the next
-attempt, so that a thousand callers a second are not a thousand attempts.
+The first caller starts it; all callers until its end get its result or its error. It goes on if callers are cancelled, and
+ends when `end` is called. For a moment after a failure all callers get that failure, without another attempt.
 """
 
 from __future__ import annotations

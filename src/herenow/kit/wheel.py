@@ -1,8 +1,8 @@
-"""A timer wheel: a function is called for each of very many things at about a time of its own, without a timer for each.
+"""A timer wheel: calls a function for very many things, each at about its own time, without a timer for each.
 
-Things lie in buckets by the time they were put for; `turn` opens the buckets whose time has come. The wheel is lazy: a thing
-whose time was put off meanwhile stays where it is, and is put back when its bucket is opened. To put something off therefore
-costs nothing. Cost: about half a microsecond per due entry, nothing for the others.
+Things are kept in slots by time; `turn` handles the slots that are due. The wheel is lazy: a thing that was postponed stays
+in its slot and is put into a later one when that slot is due. Postponing therefore costs nothing. A due entry costs about
+half a microsecond, others nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Thing = TypeVar("Thing")
 
 
 class Wheel(Generic[Thing]):
-    """`look(thing, now)` returns when to call it again (ms), or None to drop the thing."""
+    """`look(thing, now)` is called when a thing is due. It returns the next time (ms), or None to drop the thing."""
 
     __slots__ = ("_buckets", "_look", "_opened", "_width")
 
@@ -23,7 +23,7 @@ class Wheel(Generic[Thing]):
         self._width = width
         self._buckets: dict[int, list[Thing]] = {}
         self._opened: int | None = None
-        """The newest bucket that was opened."""
+        """The newest slot that was handled."""
 
     def __len__(self) -> int:
         return sum(map(len, self._buckets.values()))
