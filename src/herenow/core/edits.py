@@ -56,34 +56,34 @@ def sign_out(device: str, epochs: Sequence[str] = ()) -> Edit:
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         gone = [s for s in presence.sessions if s.device == device]
-        away = [r for r in presence.retired if r.device == device]
-        if not gone and not away:
+        missing = [r for r in presence.retired if r.device == device]
+        if not gone and not missing:
             return presence
         retired = tuple(r for r in presence.retired if r.device != device)
-        notes = _notes([*gone, *away], now, epochs)
+        tombstones = _tombstones([*gone, *missing], now, epochs)
         last_seen = presence.last_seen
         if any(s.live for s in gone) and not presence.hidden:
             last_seen = later(last_seen, now)
         rest = tuple(s for s in presence.sessions if s.device != device)
         frozen = bool(rest) and not any(s.live for s in rest)
-        if frozen and _include_the_last_live_one(gone, rest):  # the status without it, then frozen
+        if frozen and _includes_last_live(gone, rest):  # the status without it, then frozen
             rest = idled(rest, now - idle_limit(presence, timings))
             presence = replace(presence, sessions=rest)
             presence = set_status(presence, live_status(presence), now)
         return replace(
-            presence, sessions=rest, signed_out=presence.signed_out + notes, retired=retired, last_seen=last_seen
+            presence, sessions=rest, signed_out=presence.signed_out + tombstones, retired=retired, last_seen=last_seen
         )
 
     return edit
 
 
-def _notes(ended: Sequence[Session | Retired], now: int, epochs: Sequence[str]) -> tuple[SignedOut, ...]:
+def _tombstones(ended: Sequence[Session | Retired], now: int, epochs: Sequence[str]) -> tuple[SignedOut, ...]:
     """Tombstones for the holders of these sessions, except REST sessions and the caller's own epochs."""
     holders = dict.fromkeys((each.device, each.holder) for each in ended)
     return tuple(SignedOut(device, holder, now) for device, holder in holders if holder not in (UNLEASED, *epochs))
 
 
-def _include_the_last_live_one(gone: Sequence[Session], rest: Sequence[Session]) -> bool:
+def _includes_last_live(gone: Sequence[Session], rest: Sequence[Session]) -> bool:
     """True if one of `gone` was live after all of `rest`, none of which is live. A device that is lost and then signed out
     must leave the same status as one that is signed out while live."""
     frozen_at = max(s.lost_at or 0 for s in rest)
@@ -109,10 +109,10 @@ def erase(at: int, epochs: Sequence[str] = ()) -> Edit:
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         if presence.erased_at is not None and presence.erased_at >= at:
             return presence
-        notes = _notes([*presence.sessions, *presence.retired], now, epochs)
+        tombstones = _tombstones([*presence.sessions, *presence.retired], now, epochs)
         return Presence(
             version=presence.version,
-            signed_out=(*presence.signed_out, *notes),
+            signed_out=(*presence.signed_out, *tombstones),
             status=presence.status,
             since=presence.since,
             platforms=presence.platforms,

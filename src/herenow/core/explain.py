@@ -1,5 +1,4 @@
-"""Why a status is what it is: the rules of `status`, applied backwards to one record. It shows the truth: for services
-only."""
+"""Why a status is what it is: the rules of `status`, applied backwards. It shows the truth: for services only."""
 
 from __future__ import annotations
 

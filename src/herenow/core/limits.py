@@ -121,10 +121,10 @@ def may_wait(before: View, after: View, shed: Shed) -> bool:
     if before.status is not after.status:
         if not {before.status, after.status} <= _IDLENESS:
             return False
-        return shed >= Shed.TEXT or _told_alike(before, after)
+        return shed >= Shed.TEXT or _differ_in_idleness_only(before, after)
     return shed >= Shed.TEXT and before != after and before.status is not Status.OFFLINE
 
 
-def _told_alike(before: View, after: View) -> bool:
+def _differ_in_idleness_only(before: View, after: View) -> bool:
     """True if the views differ only in online ↔ away and `since`."""
     return replace(before, status=after.status, since=after.since) == after

@@ -122,7 +122,7 @@ class Custom(Value, frozen=True):
 # Looking up an enum attribute takes 0.1 µs, too long for functions that are called this often.
 _OFFLINE = Status.OFFLINE
 _INVISIBLE = Mode.INVISIBLE
-_ACTS = Idle.NO
+_NOT_IDLE = Idle.NO
 
 
 class Presence(Value, frozen=True):
@@ -167,7 +167,7 @@ class Presence(Value, frozen=True):
     @property
     def active(self) -> bool:
         """True if the user is active on a live session, whatever the status is (in mode busy, for example)."""
-        return any(session.idle is _ACTS for session in self.sessions if session.live)
+        return any(session.idle is _NOT_IDLE for session in self.sessions if session.live)
 
 
 class View(Value, frozen=True):
@@ -207,14 +207,14 @@ def public(presence: Presence) -> View:
     """The view of a permitted viewer. An invisible user is shown as signed out at `last_seen`."""
     if presence.status is _OFFLINE or presence.hidden:
         return View(since=presence.last_seen, last_seen=presence.last_seen)
-    return _present(presence)
+    return _visible_view(presence)
 
 
 def truth(presence: Presence) -> View:
     """The view of the user's own devices and of services: nothing is hidden."""
     if presence.status is _OFFLINE:
         return View(since=presence.last_seen, last_seen=presence.last_seen)
-    return _present(presence)
+    return _visible_view(presence)
 
 
 def own(presence: Presence) -> OwnView:
@@ -225,10 +225,10 @@ def devices(presence: Presence) -> tuple[Device, ...]:
     """One row per device, sorted by id. A device is active if one of its sessions is."""
     if len(presence.sessions) == 1:  # the usual case
         [session] = presence.sessions
-        return (Device(session.device, session.platform, session.idle is _ACTS, session.since),)
+        return (Device(session.device, session.platform, session.idle is _NOT_IDLE, session.since),)
     rows: dict[str, Device] = {}
     for session in presence.sessions:
-        active = session.idle is _ACTS
+        active = session.idle is _NOT_IDLE
         known = rows.get(session.device)
         if known is None:
             rows[session.device] = Device(session.device, session.platform, active, session.since)
@@ -239,7 +239,7 @@ def devices(presence: Presence) -> tuple[Device, ...]:
     return tuple(rows[device] for device in sorted(rows))
 
 
-def _present(presence: Presence) -> View:
+def _visible_view(presence: Presence) -> View:
     return View(
         status=presence.status, since=presence.since, custom=presence.custom, platforms=_sorted(presence.platforms)
     )

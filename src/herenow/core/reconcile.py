@@ -39,7 +39,7 @@ def with_held(
         session = find(presence.sessions, h.device, h.holder)
         if h.lost_at is not None or (session is not None and session.live):
             continue
-        if h.holder == UNLEASED and _says_nothing_new(presence, h, now, timings):
+        if h.holder == UNLEASED and _is_stale_beat(presence, h, now, timings):
             continue
         if _was_signed_out(presence, h, session, settled=settled):
             signed_out = (*signed_out, h.device)
@@ -55,7 +55,7 @@ def _is_rest(held: Held) -> bool:
     return held.holder == UNLEASED
 
 
-def _says_nothing_new(presence: Presence, beat: Held, now: int, timings: Timings) -> bool:
+def _is_stale_beat(presence: Presence, beat: Held, now: int, timings: Timings) -> bool:
     """True if a REST heartbeat must not create or revive a session: it is older than `dead_after`, the device has a live
     session, or the record has a sign of life of the device that is as late."""
     if now >= beat.seen_at + timings.dead_after:
@@ -65,7 +65,7 @@ def _says_nothing_new(presence: Presence, beat: Held, now: int, timings: Timings
 
 def _was_signed_out(presence: Presence, held: Held, session: Session | None, *, settled: bool) -> bool:
     """True if it has a tombstone, or if the record is newer than the last one that contained it, and lacks it."""
-    if any(n.device == held.device and n.holder == held.asserted_by for n in presence.signed_out):
+    if any(t.device == held.device and t.holder == held.asserted_by for t in presence.signed_out):
         return True
     if session is not None or held.asserted_by != held.holder or not settled:
         return False
@@ -76,7 +76,7 @@ def _was_signed_out(presence: Presence, held: Held, session: Session | None, *, 
 
 def _with_room(presence: Presence, held: Held, timings: Timings) -> Presence | None:
     """The record with room for one more session: sessions in grace are removed, oldest first. None if all are live."""
-    replaced = sum(1 for s in presence.sessions if _gives_way(s, held))
+    replaced = sum(1 for s in presence.sessions if _is_replaced(s, held))
     while len(presence.sessions) - replaced >= timings.max_sessions:
         in_grace = [s for s in presence.sessions if s.lost_at is not None and s.device != held.device]
         if not in_grace:
@@ -85,7 +85,7 @@ def _with_room(presence: Presence, held: Held, timings: Timings) -> Presence | N
     return presence
 
 
-def _gives_way(session: Session, held: Held) -> bool:
+def _is_replaced(session: Session, held: Held) -> bool:
     """True if the new session replaces this one: the same device in grace, by REST, or under an earlier epoch."""
     if session.device != held.device:
         return False
@@ -93,26 +93,26 @@ def _gives_way(session: Session, held: Held) -> bool:
 
 
 def joined(presence: Presence, held: Held, now: int, timings: Timings) -> Presence:
-    """Add a session. It replaces sessions of its device that give way and deletes its own tombstone. `online_delay` begins
-    if the user was offline."""
+    """Add a session in place of earlier ones (`_is_replaced`) and of its tombstone. Begins `online_delay` if the user was
+    offline."""
     same = [s for s in presence.sessions if s.device == held.device]
-    session = _continued(same, held) if same else _begun(held)
-    rest = tuple(s for s in presence.sessions if not _gives_way(s, held)) if same else presence.sessions
+    session = _continued_session(same, held) if same else _new_session(held)
+    rest = tuple(s for s in presence.sessions if not _is_replaced(s, held)) if same else presence.sessions
     arriving = presence.arriving_until
     if timings.online_delay and not presence.live and (presence.status is Status.OFFLINE or arriving is not None):
         arriving = now + timings.online_delay
-    notes = presence.signed_out
-    if notes:  # a new connection to the same node: the tombstone was for the one before
-        notes = tuple(n for n in notes if (n.device, n.holder) != (held.device, held.holder))
+    tombstones = presence.signed_out
+    if tombstones:  # a new connection to the same node: the tombstone was for the one before
+        tombstones = tuple(t for t in tombstones if (t.device, t.holder) != (held.device, held.holder))
     retired = presence.retired
     if retired:  # its holder is back with it
         retired = tuple(r for r in retired if (r.device, r.holder) != (held.device, held.asserted_by))
     # Idleness that fell due while all were in grace, or while no node ran, takes effect now: the user is not online first.
     sessions = idled((*rest, session), now - idle_limit(presence, timings))
-    return replace(presence, sessions=sessions, arriving_until=arriving, signed_out=notes, retired=retired)
+    return replace(presence, sessions=sessions, arriving_until=arriving, signed_out=tombstones, retired=retired)
 
 
-def _begun(held: Held) -> Session:
+def _new_session(held: Held) -> Session:
     """The device has no session, live or in grace: connecting counts as activity."""
     return Session(
         device=held.device,
@@ -125,7 +125,7 @@ def _begun(held: Held) -> Session:
     )
 
 
-def _continued(same: Sequence[Session], held: Held) -> Session:
+def _continued_session(same: Sequence[Session], held: Held) -> Session:
     """The device has other sessions, live or in grace: connecting is no activity, their activity and idleness carry over."""
     latest = max(same, key=lambda s: s.active_at)
     idle = Idle.NO if held.active_at > latest.active_at else latest.idle

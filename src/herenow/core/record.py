@@ -62,10 +62,10 @@ def encode(presence: Presence) -> bytes:
     _put_time(out, _LAST_SEEN, presence.last_seen, version)
     for session in presence.sessions:
         _put(out, _SESSION, _session_bytes(session, version))
-    for note in presence.signed_out:
-        _put(out, _SIGNED_OUT, _note_bytes(note, version))
+    for tombstone in presence.signed_out:
+        _put(out, _SIGNED_OUT, _tombstone_bytes(tombstone, version))
     for gone in presence.retired:
-        _put(out, _RETIRED, _note_bytes(gone, version))
+        _put(out, _RETIRED, _tombstone_bytes(gone, version))
     _put_time(out, _MODE_UNTIL, presence.mode_until, version)
     if presence.custom is not None:
         _put(out, _CUSTOM, _custom_bytes(presence.custom, version))
@@ -110,9 +110,9 @@ def _decode(record: bytes) -> Presence:
         elif tag in _TIMES:
             times[tag] = version - _unzigzag(_read_whole_varint(content))
         elif tag == _SIGNED_OUT:
-            signed_out.append(SignedOut(*_read_note(content, version)))
+            signed_out.append(SignedOut(*_read_tombstone(content, version)))
         elif tag == _RETIRED:
-            retired.append(Retired(*_read_note(content, version)))
+            retired.append(Retired(*_read_tombstone(content, version)))
         elif tag == _CUSTOM:
             custom = _read_custom(content, version)
         elif tag == _IDLE_AFTER:
@@ -200,11 +200,11 @@ def _read_session(content: bytes, version: int) -> Session:
     )
 
 
-def _note_bytes(note: SignedOut | Retired, version: int) -> bytes:
-    return _epoch_bytes(note.holder) + _varint(_zigzag(version - note.at)) + note.device.encode()
+def _tombstone_bytes(tombstone: SignedOut | Retired, version: int) -> bytes:
+    return _epoch_bytes(tombstone.holder) + _varint(_zigzag(version - tombstone.at)) + tombstone.device.encode()
 
 
-def _read_note(content: bytes, version: int) -> tuple[str, str, int]:
+def _read_tombstone(content: bytes, version: int) -> tuple[str, str, int]:
     """(device, holder, time)."""
     age, at = _read_varint(content, EPOCH_BYTES)
     return content[at:].decode(), _epoch(content[:EPOCH_BYTES]), version - _unzigzag(age)
@@ -284,7 +284,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     if value < 128:
         return value, at + 1
     value &= 127
-    for shift in range(7, _WIDEST, 7):
+    for shift in range(7, _MAX_BITS, 7):
         at += 1
         byte = data[at]
         value |= (byte & 127) << shift
@@ -300,7 +300,7 @@ def _read_whole_varint(content: bytes) -> int:
     return value
 
 
-_WIDEST = 63
+_MAX_BITS = 63
 """Bits of a number: enough for any time or duration."""
 
 _ONE_BYTE = tuple(bytes((value,)) for value in range(128))

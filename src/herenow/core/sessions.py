@@ -9,7 +9,7 @@ from herenow.core.inputs import Timings
 from herenow.core.model import Idle, Presence, Session
 from herenow.core.values import replace
 
-_ACTS = Idle.NO  # looking up an enum attribute is slow
+_NOT_IDLE = Idle.NO  # looking up an enum attribute is slow
 
 
 def find(sessions: Sequence[Session], device: str, holder: str) -> Session | None:
@@ -25,7 +25,7 @@ def idle_limit(presence: Presence, timings: Timings) -> int:
 
 def idled(sessions: tuple[Session, ...], since: int) -> tuple[Session, ...]:
     """`sessions`, with `TIMED_OUT` set on each active one whose last activity is at or before `since`."""
-    idle = [s for s in sessions if s.idle is _ACTS and s.active_at <= since]
+    idle = [s for s in sessions if s.idle is _NOT_IDLE and s.active_at <= since]
     return tuple(replace(s, idle=Idle.TIMED_OUT) if s in idle else s for s in sessions) if idle else sessions
 
 
@@ -37,7 +37,7 @@ def lost(presence: Presence, device: str, holder: str, seen_at: int, at: int) ->
         return presence
     seen_at = max(session.seen_at, seen_at)
     if any(s.live and s.device == device and s is not session for s in presence.sessions):
-        sessions = tuple(_heir(s, session) for s in presence.sessions if s is not session)
+        sessions = tuple(_with_activity_of(s, session) for s in presence.sessions if s is not session)
     else:
         in_grace = replace(session, seen_at=seen_at, lost_at=at)
         sessions = tuple(in_grace if s is session else s for s in presence.sessions)
@@ -51,7 +51,7 @@ def seen(presence: Presence, at: int) -> Presence:
     return replace(presence, last_seen=later(presence.last_seen, max(at, presence.shown_at or 0)))
 
 
-def _heir(session: Session, gone: Session) -> Session:
+def _with_activity_of(session: Session, gone: Session) -> Session:
     """Give the later activity of a removed session to the remaining session of the same device."""
     if session.device != gone.device or gone.active_at <= session.active_at:
         return session

@@ -85,8 +85,8 @@ def settle(
             presence = with_loss(presence, loss, at, timings)
         presence = update_status(presence, at)
         if public(presence) != seen:
-            rest = bool(edits or losses or held) or _has_session_of(epoch, presence)
-            return _outcome(record, presence, now, timings, seen, applied=not edits, more=rest)
+            more = bool(edits or losses or held) or _has_session_of(epoch, presence)
+            return _outcome(record, presence, now, timings, seen, applied=not edits, more=more)
 
     if edits:
         for edit in edits:
@@ -150,7 +150,7 @@ def _outcome(
         presence=replace(presence, version=version, chosen=chosen),
         change=change,
         wake_at=due,
-        news=change is not None or chose or _devices_hear_of_it(record, presence),
+        news=change is not None or chose or _concerns_devices(record, presence),
         unsaved=chose or record.last_seen != presence.last_seen,
         applied=applied,
         more=more,
@@ -167,10 +167,10 @@ def _choices(presence: Presence) -> tuple[Mode, int | None, Custom | None]:
     return presence.mode, presence.mode_until, presence.custom
 
 
-def _devices_hear_of_it(record: Presence, presence: Presence) -> bool:
+def _concerns_devices(record: Presence, presence: Presence) -> bool:
     """True if the user's own devices, viewers of the truth, or a holder with a new tombstone must be informed."""
     if record.status is not presence.status or record.platforms != presence.platforms:
         return True
     if devices(record) != devices(presence):
         return True
-    return any(note not in record.signed_out for note in presence.signed_out)
+    return any(tombstone not in record.signed_out for tombstone in presence.signed_out)

@@ -10,8 +10,8 @@ from herenow.core.values import replace
 
 # Looking up an enum attribute is slow.
 _OFFLINE, _ONLINE, _AWAY, _BUSY = Status.OFFLINE, Status.ONLINE, Status.AWAY, Status.BUSY
-_CHOSE_BUSY, _CHOSE_AWAY = Mode.BUSY, Mode.AWAY
-_ACTS = Idle.NO
+_MODE_BUSY, _MODE_AWAY = Mode.BUSY, Mode.AWAY
+_NOT_IDLE = Idle.NO
 
 
 def update_status(presence: Presence, at: int) -> Presence:
@@ -25,12 +25,12 @@ def update_status(presence: Presence, at: int) -> Presence:
 
 def live_status(presence: Presence) -> Status:
     """The status by mode and idleness. Sessions in grace count as live ones do."""
-    if presence.mode is _CHOSE_BUSY:
+    if presence.mode is _MODE_BUSY:
         return _BUSY
-    if presence.mode is _CHOSE_AWAY:
+    if presence.mode is _MODE_AWAY:
         return _AWAY
     for session in presence.sessions:
-        if session.idle is _ACTS:
+        if session.idle is _NOT_IDLE:
             return _ONLINE
     return _AWAY
 
@@ -40,12 +40,12 @@ def set_status(presence: Presence, status: Status, at: int) -> Presence:
     if status is _OFFLINE:
         if presence.status is _OFFLINE and presence.arriving_until is None:
             return presence
-        return replace(presence, status=status, since=None, platforms=_NOWHERE, arriving_until=None, shown_at=None)
+        return replace(presence, status=status, since=None, platforms=_NO_PLATFORMS, arriving_until=None, shown_at=None)
     here = platforms_of(presence)
     if status is presence.status:
         return presence if presence.platforms <= here else replace(presence, platforms=here)
     since = at
-    if status is _AWAY and presence.mode is not _CHOSE_AWAY:
+    if status is _AWAY and presence.mode is not _MODE_AWAY:
         since = max(max(s.active_at for s in presence.sessions), presence.shown_at or 0)
     return replace(presence, status=status, since=since, platforms=here)
 
@@ -59,15 +59,15 @@ def shown(presence: Presence, at: int) -> Presence:
 
 def platforms_of(presence: Presence) -> frozenset[Platform]:
     if len(presence.sessions) == 1:  # the usual case
-        return _ON_ONE[presence.sessions[0].platform]
-    return _same(frozenset([s.platform for s in presence.sessions]))
+        return _SINGLE[presence.sessions[0].platform]
+    return _shared(frozenset([s.platform for s in presence.sessions]))
 
 
 @cache
-def _same(platforms: frozenset[Platform]) -> frozenset[Platform]:
+def _shared(platforms: frozenset[Platform]) -> frozenset[Platform]:
     """One object per set of platforms: there are sixteen, and a set takes more memory than all else in a plain record."""
     return platforms
 
 
-_NOWHERE = _same(frozenset())
-_ON_ONE = tuple([_same(frozenset((platform,))) for platform in Platform])
+_NO_PLATFORMS = _shared(frozenset())
+_SINGLE = tuple([_shared(frozenset((platform,))) for platform in Platform])

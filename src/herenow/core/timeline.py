@@ -15,7 +15,7 @@ from herenow.core.values import replace
 REMEMBER_SIGN_OUT = 600_000
 """Milliseconds to keep tombstones and deletions for holders that missed them; a node frozen for longer has no sockets."""
 
-_ACTS = Idle.NO  # looking up an enum attribute is slow
+_NOT_IDLE = Idle.NO  # looking up an enum attribute is slow
 
 
 def next_event(
@@ -37,7 +37,7 @@ def next_due(presence: Presence, timings: Timings) -> int | None:
             dues.append(session.lost_at + timings.grace)
         elif session.holder == UNLEASED:
             dues.append(session.seen_at + timings.dead_after)
-        if live and session.idle is _ACTS:  # while all are in grace the status is frozen, idleness too
+        if live and session.idle is _NOT_IDLE:  # while all are in grace the status is frozen, idleness too
             dues.append(session.active_at + idle_limit(presence, timings))
     if live and presence.arriving_until is not None:
         dues.append(presence.arriving_until)
@@ -45,15 +45,15 @@ def next_due(presence: Presence, timings: Timings) -> int | None:
         dues.append(presence.mode_until)
     if presence.custom is not None and presence.custom.until is not None:
         dues.append(presence.custom.until)
-    for note in presence.signed_out:
-        dues.append(note.at + REMEMBER_SIGN_OUT)
+    for tombstone in presence.signed_out:
+        dues.append(tombstone.at + REMEMBER_SIGN_OUT)
     if presence.erased_at is not None:
         dues.append(presence.erased_at + REMEMBER_SIGN_OUT)
     return min(dues) if dues else None
 
 
 def apply_due(presence: Presence, at: int, timings: Timings) -> Presence:
-    presence = _sessions_at(presence, at, timings)
+    presence = _apply_due_to_sessions(presence, at, timings)
     if presence.mode_until is not None and presence.mode_until <= at:
         showing = presence.mode is Mode.INVISIBLE
         presence = replace(presence, mode=Mode.AUTO, mode_until=None)
@@ -63,8 +63,8 @@ def apply_due(presence: Presence, at: int, timings: Timings) -> Presence:
     if presence.live and presence.arriving_until is not None and presence.arriving_until <= at:
         presence = replace(presence, arriving_until=None, platforms=platforms_of(presence))
     if presence.signed_out:
-        notes = tuple(n for n in presence.signed_out if n.at + REMEMBER_SIGN_OUT > at)
-        presence = replace(presence, signed_out=notes)
+        tombstones = tuple(t for t in presence.signed_out if t.at + REMEMBER_SIGN_OUT > at)
+        presence = replace(presence, signed_out=tombstones)
     if presence.retired:  # dropped with other events: it is not visible, so it needs no due time
         presence = replace(presence, retired=still_expected(presence.retired, at))
     if presence.erased_at is not None and presence.erased_at + REMEMBER_SIGN_OUT <= at:
@@ -77,7 +77,7 @@ def still_expected(retired: Sequence[Retired], at: int) -> tuple[Retired, ...]:
     return tuple(r for r in retired if r.at + REMEMBER_SIGN_OUT > at)
 
 
-def _sessions_at(presence: Presence, at: int, timings: Timings) -> Presence:
+def _apply_due_to_sessions(presence: Presence, at: int, timings: Timings) -> Presence:
     for session in presence.sessions:
         if session.lost_at is not None:
             if session.lost_at + timings.grace <= at:
@@ -94,7 +94,7 @@ def reported_losses(held: Sequence[Held]) -> list[Held]:
     """Lost sessions by `lost_at`, without losses that are history because the device is back and committed."""
     if not held:
         return []
-    back = _back(held)
+    back = _returned(held)
     losses = [h for h in held if h.lost_at is not None and (h.device, h.holder) not in back]
     losses.sort(key=_lost_at)
     return losses
@@ -104,7 +104,7 @@ def with_history(presence: Presence, held: Sequence[Held]) -> Presence:
     """Raise `last_seen` for devices that left, came back and were committed before the record got the loss."""
     if len(held) < 2:
         return presence
-    back = _back(held)
+    back = _returned(held)
     for h in held:
         if h.lost_at is not None and (h.device, h.holder) in back:
             session = find(presence.sessions, h.device, h.holder)
@@ -113,7 +113,7 @@ def with_history(presence: Presence, held: Sequence[Held]) -> Presence:
     return presence
 
 
-def _back(held: Sequence[Held]) -> set[tuple[str, str]]:
+def _returned(held: Sequence[Held]) -> set[tuple[str, str]]:
     return {(h.device, h.holder) for h in held if h.lost_at is None and h.asserted}
 
 
@@ -123,7 +123,7 @@ def with_loss(presence: Presence, loss: Held, at: int, timings: Timings) -> Pres
     if loss.holder == UNLEASED and session is not None and session.seen_at > loss.seen_at:
         return presence  # another node received a later heartbeat
     if session is None or not session.live:
-        if not _came_and_went(presence, loss):
+        if not _returned_and_lost(presence, loss):
             return _seen_later(presence, session, loss, timings)
         presence = update_status(joined(presence, loss, at, timings), at)
     return lost(presence, loss.device, loss.holder, loss.seen_at, at)
@@ -146,13 +146,13 @@ def _seen_later(presence: Presence, session: Session | None, loss: Held, timings
         sessions = tuple(later_seen if s is session else s for s in presence.sessions)
         return seen(replace(presence, sessions=sessions), loss.seen_at)
     shown = bool(loss.asserted_by) and loss.seen_at >= loss.since + timings.online_delay
-    noted = any((n.device, n.holder) == (loss.device, loss.holder) for n in presence.signed_out)
-    if not shown or noted or presence.erased_at is not None or loss.seen_at <= presence.chosen:
+    signed_out = any((t.device, t.holder) == (loss.device, loss.holder) for t in presence.signed_out)
+    if not shown or signed_out or presence.erased_at is not None or loss.seen_at <= presence.chosen:
         return presence
     return seen(presence, loss.seen_at)
 
 
-def _came_and_went(presence: Presence, loss: Held) -> bool:
+def _returned_and_lost(presence: Presence, loss: Held) -> bool:
     """True if the device returned within grace and was lost again before this was settled: only the second grace counts."""
     return any(s.device == loss.device and s.lost_at is not None and s.lost_at <= loss.since for s in presence.sessions)
 

@@ -186,7 +186,7 @@ def _nobody(facts: Facts) -> ViewScope | None:
     target, block = facts.target, facts.block
     if target.visibility is not Visibility.NOBODY:
         return None
-    if block is not None and _hid_before(target, block):
+    if block is not None and _was_hidden_when_lifted(target, block):
         return _frozen(block.last_seen, facts)
     return _frozen(target.hidden_last_seen, facts)
 
@@ -236,7 +236,7 @@ def _frozen(last_seen: int | None, facts: Facts) -> ViewScope:
     return ViewScope(Kind.FROZEN, blurred=facts.blurred, last_seen=last_seen)
 
 
-def _hid_before(target: Preferences, block: Block) -> bool:
+def _was_hidden_when_lifted(target: Preferences, block: Block) -> bool:
     """True if the target was hidden when the block was lifted: for this viewer the hiding goes on, since the block began."""
     return block.lifted_at is not None and target.hidden_at is not None and target.hidden_at <= block.lifted_at
 

@@ -95,7 +95,7 @@ class Batcher(Generic[Key, Answer]):
         batch = self._open
         if batch is None:
             batch = self._open = _Batch()
-            self._plan(batch, self._patience if self._under_way else 0.0)
+            self._schedule(batch, self._patience if self._under_way else 0.0)
         if key not in batch.keys:
             batch.keys[key] = None
             self.waiting += 1
@@ -105,7 +105,7 @@ class Batcher(Generic[Key, Answer]):
                     self._send(batch)
         return batch
 
-    def _plan(self, batch: _Batch[Key, Answer], wait: float) -> None:
+    def _schedule(self, batch: _Batch[Key, Answer], wait: float) -> None:
         loop = asyncio.get_running_loop()
         if self._spacing:
             # Never more than the spacing: the previous batch may have been sent on a loop with another time.
@@ -134,22 +134,22 @@ class Batcher(Generic[Key, Answer]):
             answers = await self._work(tuple(batch.keys))
         except HerenowError as error:
             answers = dict.fromkeys(batch.keys, error)
-        self._settle(batch, answers)
+        self._finish_batch(batch, answers)
 
     def _ended(self, batch: _Batch[Key, Answer]) -> None:
         if not batch.answered:  # cancelled, perhaps before it started, or failed unexpectedly
             if self._open is batch:
                 self._open = None
-            self._settle(batch, dict.fromkeys(batch.keys, Unavailable(f"{self._name} was given up")))
+            self._finish_batch(batch, dict.fromkeys(batch.keys, Unavailable(f"{self._name} was given up")))
 
-    def _settle(self, batch: _Batch[Key, Answer], answers: Answers[Key, Answer]) -> None:
+    def _finish_batch(self, batch: _Batch[Key, Answer], answers: Answers[Key, Answer]) -> None:
         batch.answer(answers)
         self._under_way.discard(batch)
         self.waiting -= len(batch.keys)
         if self._patience and self._open is not None and not self._open.sent:
             assert self._open.timer is not None
             self._open.timer.cancel()
-            self._plan(self._open, 0.0)
+            self._schedule(self._open, 0.0)
 
 
 class _Batch(Generic[Key, Answer]):

@@ -51,11 +51,11 @@ def resume(call: Coroutine[Any, Any, Answer], waits_for: object) -> Generator[An
     while True:
         try:
             try:
-                told = yield waits_for
+                sent = yield waits_for
             except BaseException as error:  # noqa: BLE001 - passed on to the coroutine
                 waits_for = call.throw(error)
             else:
-                waits_for = call.send(told)
+                waits_for = call.send(sent)
         except StopIteration as done:
             answer: Answer = done.value
             return answer

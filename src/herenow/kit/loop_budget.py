@@ -21,7 +21,7 @@ class LoopBudget:
         """`budget`: units of work per iteration; the caller defines a unit. `on_error` gets the exceptions of work that had
         to wait, while they are handled; None: the loop's exception handler gets them."""
         self._budget = budget
-        self._on_error = on_error or _tell_loop
+        self._on_error = on_error or _report_to_loop
         self._spent = 0
         """In this iteration."""
         self._waiting: deque[tuple[int, Callable[[], bool]]] = deque()
@@ -81,7 +81,7 @@ def _admit(admitted: asyncio.Future[None]) -> bool:
     return True
 
 
-def _tell_loop(error: Exception) -> None:
+def _report_to_loop(error: Exception) -> None:
     context = {"message": "work under a loop budget failed", "exception": error}
     asyncio.get_running_loop().call_exception_handler(context)
 

@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[T]):
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]], name: str, breath: float) -> None:
-        """`breath`: seconds between a failure and the next attempt."""
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]], name: str, pause: float) -> None:
+        """`pause`: seconds between a failure and the next attempt."""
         self._work = work
         self._name = name
-        self._breath = breath
+        self._pause = pause
         self._task: asyncio.Task[T] | None = None
         self._failed: Unavailable | None = None
         self._again_at = float("-inf")
@@ -47,4 +47,4 @@ class SingleFlight(Generic[T]):
         error = None if task.cancelled() else task.exception()  # perhaps no caller is left to retrieve it
         if isinstance(error, Unavailable):
             self._failed = error
-            self._again_at = task.get_loop().time() + self._breath
+            self._again_at = task.get_loop().time() + self._pause

@@ -10,7 +10,7 @@ import structlog
 
 from herenow.errors import HerenowError
 
-BREATH = 0.1
+SHORTEST_PAUSE = 0.1
 """Seconds: the shortest pause after a failure."""
 
 log = structlog.get_logger(__name__)
@@ -49,7 +49,7 @@ class Tasks:
             except Exception as error:
                 log.warning("task.failed", task=name, error=repr(error), exc_info=not _expected(error))
                 sooner = due if after_failure is None else loop.time() + after_failure
-                due = max(min(due, sooner), loop.time() + BREATH)
+                due = max(min(due, sooner), loop.time() + SHORTEST_PAUSE)
             await asyncio.sleep(max(0.0, due - loop.time()))
 
     async def end(self) -> None:
