@@ -103,8 +103,8 @@ def sign_out_all(epochs: Sequence[str] = ()) -> Edit:
 
 
 def erase(at: int, epochs: Sequence[str] = ()) -> Edit:
-    """The user was deleted at `at`. Clears the record except for `erased_at` and the tombstones for holders of sessions
-    other than `epochs`, the caller's own. No effect if the record knows of this or a later deletion."""
+    """Clear the record of a user that was deleted at `at`, except for `erased_at` and tombstones for the holders of its
+    sessions (not for `epochs`, the caller's own). No effect if the record has this or a later deletion."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         if presence.erased_at is not None and presence.erased_at >= at:
@@ -123,7 +123,7 @@ def erase(at: int, epochs: Sequence[str] = ()) -> Edit:
 
 
 def lose(device: str) -> Edit:
-    """An outside gateway lost the connection of this REST session: it enters grace, as after a closed socket."""
+    """Move a REST session into grace, as after a closed socket: an outside gateway lost its connection."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         return lost(presence, device, UNLEASED, now, now)
@@ -132,7 +132,7 @@ def lose(device: str) -> Edit:
 
 
 def lived(seen_at: Mapping[str, int]) -> Edit:
-    """Last heartbeats (device → time) of REST sessions, which a stopping node writes where the record has earlier ones."""
+    """Raise `seen_at` of live REST sessions to their last heartbeats (device → time); for a node that stops."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         def seen(session: Session) -> Session:
@@ -147,7 +147,7 @@ def lived(seen_at: Mapping[str, int]) -> Edit:
 
 
 def act() -> Edit:
-    """Activity on an unknown device: counts for all live sessions, and never creates one."""
+    """Activity of the user on an unknown device: counts for all live sessions, and never creates one."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         return replace(presence, sessions=tuple(_acted(s, now) if s.live else s for s in presence.sessions))
@@ -156,7 +156,7 @@ def act() -> Edit:
 
 
 def act_on(device: str, *, idle: bool) -> Edit:
-    """A REST heartbeat with an activity, for a device whose live session another node holds. It is a sign of life, too."""
+    """A REST heartbeat with activity, or with `idle`, of a device that another node holds as live. Also a sign of life."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         def touched(session: Session) -> Session:

@@ -93,8 +93,7 @@ def _is_replaced(session: Session, held: Held) -> bool:
 
 
 def joined(presence: Presence, held: Held, now: int, timings: Timings) -> Presence:
-    """Add a session in place of earlier ones (`_is_replaced`) and of its tombstone. Begins `online_delay` if the user was
-    offline."""
+    """Add a session in place of earlier ones (`_is_replaced`). If the user is offline, `online_delay` begins."""
     same = [s for s in presence.sessions if s.device == held.device]
     session = _continued_session(same, held) if same else _new_session(held)
     rest = tuple(s for s in presence.sessions if not _is_replaced(s, held)) if same else presence.sessions
@@ -113,7 +112,7 @@ def joined(presence: Presence, held: Held, now: int, timings: Timings) -> Presen
 
 
 def _new_session(held: Held) -> Session:
-    """The device has no session, live or in grace: connecting counts as activity."""
+    """The session of a device that has none, live or in grace: connecting counts as activity."""
     return Session(
         device=held.device,
         holder=held.holder,
@@ -126,7 +125,7 @@ def _new_session(held: Held) -> Session:
 
 
 def _continued_session(same: Sequence[Session], held: Held) -> Session:
-    """The device has other sessions, live or in grace: connecting is no activity, their activity and idleness carry over."""
+    """The session of a device that has others, live or in grace: connecting is no activity, theirs carries over."""
     latest = max(same, key=lambda s: s.active_at)
     idle = Idle.NO if held.active_at > latest.active_at else latest.idle
     return Session(

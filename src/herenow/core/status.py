@@ -36,7 +36,7 @@ def live_status(presence: Presence) -> Status:
 
 
 def set_status(presence: Presence, status: Status, at: int) -> Presence:
-    """Idle users are away since their last activity (or `shown_at`); any other status begins at `at`."""
+    """Set status, `since` and platforms. Away by idleness begins at the last activity (or `shown_at`), all else at `at`."""
     if status is _OFFLINE:
         if presence.status is _OFFLINE and presence.arriving_until is None:
             return presence
@@ -51,7 +51,7 @@ def set_status(presence: Presence, status: Status, at: int) -> Presence:
 
 
 def shown(presence: Presence, at: int) -> Presence:
-    """The user stops being invisible: for others the status begins at `at`, and they see no earlier time."""
+    """End invisibility: for others the status begins at `at`, and they see no earlier time."""
     if not presence.sessions:
         return presence
     return replace(presence, platforms=platforms_of(presence), since=at, shown_at=at)

@@ -348,7 +348,7 @@ def edited(before: Preferences, edit: PreferencesEdit, now: int, last_seen: int 
 
 
 def _with_visibility(before: Preferences, visibility: Visibility, now: int, last_seen: int | None) -> Preferences:
-    """Hiding again while hidden keeps the first time."""
+    """Set the visibility, and for `nobody` when hiding began. Hiding again while hidden keeps the first time."""
     if visibility is before.visibility:
         return before
     if visibility is Visibility.NOBODY:

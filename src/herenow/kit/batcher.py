@@ -55,7 +55,7 @@ class Batcher(Generic[Key, Answer]):
         """Keys that wait for an answer."""
 
     async def ask(self, key: Key) -> Answer:
-        """The answer to one key; raises it if it is an exception."""
+        """Return the answer to one key, or raise it if it is an exception."""
         answers = await self._join(key).waiter()
         answer = answers[key]
         if isinstance(answer, HerenowError):
@@ -65,7 +65,7 @@ class Batcher(Generic[Key, Answer]):
         return answer
 
     async def ask_all(self, keys: Iterable[Key]) -> dict[Key, Answer | Exception]:
-        """The answer to each key, which may be an exception."""
+        """Return the answer to each key, which may be an exception."""
         joined: dict[_Batch[Key, Answer], list[Key]] = {}
         for key in keys:
             joined.setdefault(self._join(key), []).append(key)
@@ -117,7 +117,7 @@ class Batcher(Generic[Key, Answer]):
             self._send(batch)
 
     def _send(self, batch: _Batch[Key, Answer]) -> None:
-        """The batch accepts keys until its task starts, in the next iteration of the loop."""
+        """Start the task of a batch. The batch accepts keys until the task runs, in the next iteration of the loop."""
         batch.sent = True
         if batch.timer is not None:
             batch.timer.cancel()

@@ -48,7 +48,7 @@ class NodeClock:
         self.start_at(wall_clock() if start is None else start)
 
     def now(self) -> int:
-        """A hot path: within one millisecond, all callers get the same integer object."""
+        """Epoch milliseconds of the store's clock. Within one millisecond, all callers get the same integer object."""
         monotonic = self._monotonic()
         if monotonic < self._now_until:
             return self._now
@@ -61,7 +61,7 @@ class NodeClock:
         return self._monotonic()
 
     def start_at(self, cluster_time: int) -> None:
-        """Jump. Only while no time of this process is compared with others."""
+        """Set the clock at once. Only while no time of this process is compared with others."""
         self._measured = self._monotonic()
         self._offset = cluster_time - self._measured * 1000
         self._behind = 0.0
@@ -69,12 +69,12 @@ class NodeClock:
         self._now_until = self._measured
 
     def catch_up(self, cluster_time: int) -> None:
-        """Jump forward, never back: for a process that was away. While a machine sleeps, its monotonic clock may stop."""
+        """Set the clock forward, never back, after the process was away: monotonic time may stop while a machine sleeps."""
         if cluster_time > self.now():
             self.start_at(cluster_time)
 
     def follow(self, store_time: int, asked: float) -> None:
-        """Take a measurement: run faster or slower until the distance is gone. `asked`: monotonic time of the request."""
+        """Run faster or slower until the difference from `store_time` is gone. `asked`: monotonic time of the request."""
         monotonic = self._monotonic()
         if monotonic - asked > SURE:
             return

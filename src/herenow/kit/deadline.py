@@ -20,7 +20,7 @@ Answer = TypeVar("Answer")
 
 
 async def read_within(call: Coroutine[Any, Any, Answer], deadline: float = DEADLINE) -> Answer:
-    """For calls that change nothing: raises `Unavailable` after `deadline` seconds."""
+    """Await a call that changes nothing; raise `Unavailable` after `deadline` seconds."""
     try:
         return await _within(deadline, call)
     except TimeoutError:
@@ -28,7 +28,7 @@ async def read_within(call: Coroutine[Any, Any, Answer], deadline: float = DEADL
 
 
 async def write_within(call: Coroutine[Any, Any, Answer], deadline: float = DEADLINE) -> Answer:
-    """For calls that change something: raises `UnknownOutcome` after `deadline` seconds."""
+    """Await a call that changes something; raise `UnknownOutcome` after `deadline` seconds."""
     try:
         return await _within(deadline, call)
     except TimeoutError:

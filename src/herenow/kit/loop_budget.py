@@ -28,8 +28,8 @@ class LoopBudget:
         """Units, and the function that starts the work; it returns False if the work was cancelled."""
 
     async def take(self, units: int = 1) -> None:
-        """Wait until so many units may be done; the caller does them before it next awaits. Work larger than the whole
-        budget gets an iteration of its own."""
+        """Wait until so many units may be done; the caller does them before it next awaits. Work larger than the budget gets
+        an iteration of its own."""
         if self._waiting or not self._has_room(units):
             admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((units, partial(_admit, admitted)))

@@ -30,7 +30,7 @@ class Lru(dict[Key, Value]):
         self._size = size
 
     def put(self, key: Key, value: Value) -> None:
-        """The entry becomes the newest."""
+        """Store the entry as the newest one."""
         if key in self:
             del self[key]
         self[key] = value
@@ -38,7 +38,7 @@ class Lru(dict[Key, Value]):
             self._evict()
 
     def put_all(self, entries: Mapping[Key, Value]) -> None:
-        """Like the dictionary's `update`: present keys keep their place."""
+        """Store entries; keys that are present keep their place, as with `dict.update`."""
         self.update(entries)
         if len(self) > self._size:
             self._evict()
@@ -75,12 +75,12 @@ class ExpiringLru(Generic[Key, Value]):
         return None if entry is None or entry[0] <= now else entry[1]
 
     def peek(self, key: Key) -> Value | None:
-        """The entry even if it has expired."""
+        """Return the entry even if it has expired."""
         entry = self._entries.get(key)
         return None if entry is None else entry[1]
 
     def put(self, key: Key, value: Value, until: float) -> None:
-        """The entry becomes the newest. It expires at `until`."""
+        """Store the entry as the newest one. It expires at `until`."""
         entries = self._entries
         entries[key] = until, value
         entries.move_to_end(key)
@@ -94,7 +94,7 @@ class ExpiringLru(Generic[Key, Value]):
         self._entries.clear()
 
     def expire(self, now: float) -> None:
-        """Remove expired entries, oldest-written first, up to the first that is valid; it keeps expired ones behind it."""
+        """Remove expired entries, oldest-written first. Stops at the first valid one; expired ones behind it remain."""
         entries = self._entries
         while entries:
             key = next(iter(entries))
@@ -103,6 +103,6 @@ class ExpiringLru(Generic[Key, Value]):
             del entries[key]
 
     def items(self) -> Iterator[tuple[Key, Value]]:
-        """Oldest first, expired ones included; call `expire` before."""
+        """All entries, oldest-written first, including expired ones that `expire` has not removed."""
         for key, (_, value) in list(self._entries.items()):
             yield key, value

@@ -26,7 +26,7 @@ class Notifier:
                 _wake(woken)
 
     async def wait(self, until: float) -> bool:
-        """True after a `notify`, False when the loop's time reached `until` first (infinity: no time-out)."""
+        """Wait for `notify`. False if the loop's time reaches `until` first (infinity: no time-out)."""
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         self._waiting[woken] = None

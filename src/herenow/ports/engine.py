@@ -175,7 +175,7 @@ class Engine(Protocol):
     # Records
 
     async def load(self, users: Sequence[str]) -> list[Loaded]:
-        """In the order of `users`, duplicates included."""
+        """Read records, in the order of `users`, duplicates included."""
 
     async def commit(self, batch: Batch) -> Committed | Fenced: ...
 
@@ -193,7 +193,8 @@ class Engine(Protocol):
     # Shard logs
 
     async def heads(self) -> dict[int, int]:
-        """Each shard's newest entry number (0: none yet), where a new reader starts. Unanswering shards as in `due`."""
+        """Each shard's newest entry number (0: none yet), where a new reader starts. Shards that do not answer are left out;
+        `Unavailable` if none does."""
 
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
         """Log parts of the shards that have entries after the cursor, or a gap; waits up to `wait` seconds for one. Shards
@@ -220,8 +221,8 @@ class Engine(Protocol):
 
     async def unsettle(self, shard: int, now: int) -> None:
         """Report that this shard lost data. The first report sets the time; later ones change nothing. It also restarts the
-        log at max(newest number + 1, now): every reader gets a gap, even if a rolled-back log has reached its cursor again
-        (P5)."""
+        log at max(newest number + 1, now): every reader gets a gap (P5), also one whose cursor a rolled-back log reached
+        again."""
 
     async def settle(self, shard: int, now: int, after: int) -> bool:
         """Settle the shard if it was unsettled at least `after` ms ago; returns whether it is settled now. A shard that was
@@ -230,13 +231,13 @@ class Engine(Protocol):
     # Leases
 
     async def renew(self, lease: Lease, *, begins: bool = False) -> bool:
-        """Write the row, unless a later one is stored. False: nothing was written, because the stored row is dead, or
+        """Write a node's lease, unless a later one is stored. False: nothing was written, because the stored one is dead, or
         because there is none and `begins` is False."""
 
     async def leases(self) -> list[Lease]: ...
 
     async def mark_dead(self, epoch: str, counter: int) -> bool:
-        """Set `dead` in the row if it still has this counter; exactly one of several observers gets True."""
+        """Set `dead` in the lease of this epoch if it still has this counter; exactly one of several observers gets True."""
 
     async def drop_lease(self, epoch: str) -> None: ...
 
@@ -245,8 +246,8 @@ class Engine(Protocol):
     async def unsaved(self, shard: int, limit: int) -> list[tuple[str, bytes]]: ...
 
     async def saved(self, shard: int, rows: Sequence[tuple[str, bytes, bool]]) -> None:
-        """(user, record, drop): if the record is still this one, clear its flag and, if `drop`, remove record and wake-up,
-        without a log entry. Other records are left alone."""
+        """The ledger has these rows of (user, record, drop). If the record is still this one, clear its flag and, if `drop`,
+        remove record and wake-up, without a log entry."""
 
     # Direct messages between nodes: typing, disconnects. Best effort: nothing durable may depend on them
 

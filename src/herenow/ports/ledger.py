@@ -108,13 +108,13 @@ class Ledger(Relations, Protocol):
     # The start and the end of a presence
 
     async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
-        """Without users of which nothing is known."""
+        """The facts known of these users; users of which nothing is known are left out."""
 
     async def save_last_seen(self, rows: Mapping[str, int]) -> None:
-        """Upserts that keep the maximum."""
+        """Upsert; the later time is kept."""
 
     async def save_choices(self, rows: Sequence[Choice]) -> None:
-        """Upserts where the version is greater."""
+        """Upsert; the choice with the higher version is kept."""
 
     async def chosen(self, after: str, limit: int) -> list[Choice]:
         """A page of choices other than the defaults, of users with ids after `after`, sorted by id."""
@@ -143,12 +143,12 @@ class Ledger(Relations, Protocol):
     async def follows(self, a: str, b: str) -> bool: ...
 
     async def contact(self, a: str, b: str, now: int) -> tuple[bool, int | None]:
-        """(in contact, until)."""
+        """(in contact, until); `until` None: no end."""
 
     # Revoked tokens, deleted users
 
     async def void(self, row: Void) -> None:
-        """Upsert that keeps the maximum of each column. Adds a change `void` if something is new."""
+        """Store the row; each column keeps its maximum. Adds a change `void` if something is new."""
 
     async def erase(self, row: Void) -> list[LedgerChange]:
         """`void`, and in the same transaction delete all facts about the user: last seen, choices, preferences, flags of
@@ -156,7 +156,7 @@ class Ledger(Relations, Protocol):
         and `close_runs` ignore values from `erased` or earlier, which another node may still be writing."""
 
     async def voids(self, after: str, limit: int) -> list[Void]:
-        """A page of rows of users with ids after `after`, sorted by id."""
+        """A page of `Void` rows of users with ids after `after`, sorted by id."""
 
     async def void_of(self, user: str) -> Void | None: ...
 
@@ -169,7 +169,7 @@ class Ledger(Relations, Protocol):
     # Preferences and blocks
 
     async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
-        """Without users that have the defaults."""
+        """The preferences of these users; users with the defaults are left out."""
 
     async def set_preferences(self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None) -> Preferences:
         """Apply the edit and return the result (`core.visibility.edited`). `last_seen`: the user's public last seen now."""
@@ -181,7 +181,7 @@ class Ledger(Relations, Protocol):
         """Blocks between the user and any of the others, in either direction, lifted ones too, unsorted."""
 
     async def block(self, row: BlockRow) -> bool:
-        """Returns False and changes nothing if the block is in force already. A lifted one is overwritten."""
+        """Store a block; overwrites a lifted one. Returns False and changes nothing if it is in force already."""
 
     async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
         """Remove the block; if `lifted_at` is given, keep it as lifted instead. Returns False if none was in force."""
@@ -195,13 +195,13 @@ class Ledger(Relations, Protocol):
     # The change table
 
     async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
-        """Add rows: a fact changed that is kept elsewhere, and every node must read it again."""
+        """Add rows to the change table for facts that are kept elsewhere: every node must read them again."""
 
     async def changes_head(self) -> int:
         """The highest id that any row ever had. Facts that are read after this call are at least as new."""
 
     async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
-        """Rows after this id, and the id to continue with. Rows become visible in the order of ids: a reader misses none."""
+        """Rows of the change table after this id, and the next id to pass. They become visible in order: none is missed."""
 
     async def forget_changes(self, before: int) -> None:
-        """Delete the rows with ids at or below `before`."""
+        """Delete rows of the change table with ids at or below `before`."""

@@ -36,8 +36,8 @@ class Relations(Protocol):
     """A source of relations: by default the ledger's tables; docs/relations-callback.md has others."""
 
     async def between(self, viewer: str, targets: Sequence[str], now: int) -> Sequence[Relation | None]:
-        """In the order of `targets`. An edge that ends at or before `now` is none. None: no answer for this target;
-        `Unavailable`: no answer for any of them."""
+        """The relation to each target, in the order of `targets`. An edge that ends at or before `now` is none. None: no
+        answer for this target; `Unavailable`: no answer for any."""
 
     async def contacts(self, user: str, now: int) -> list[str]:
         """All mutual followers and DM contacts, sorted by id."""

@@ -70,7 +70,7 @@ def _common() -> dict[bytes, Command]:
 
 
 def _spellings(frame: dict[str, str]) -> tuple[bytes, bytes]:
-    """As JavaScript writes it, and as Python does."""
+    """The bytes of a frame as JavaScript writes them, and as Python does."""
     return json.dumps(frame, separators=(",", ":")).encode(), json.dumps(frame).encode()
 
 

@@ -45,7 +45,7 @@ def parse_mode(word: object) -> Mode:
 
 
 def parse_platform(word: object) -> Platform:
-    """None or empty is `other`: a client need not know its platform."""
+    """Parse a platform; None or empty is `other`, because a client need not know its platform."""
     if word is None or word == "":
         return Platform.OTHER
     platform = _PLATFORMS.get(word) if isinstance(word, str) else None
@@ -55,7 +55,7 @@ def parse_platform(word: object) -> Platform:
 
 
 def parse_activity(word: object) -> Activity | None:
-    """None: a heartbeat without activity."""
+    """Parse the activity of a heartbeat; None: it reports none."""
     if word is None:
         return None
     activity = _ACTIVITIES.get(word) if isinstance(word, str) else None
@@ -65,7 +65,7 @@ def parse_activity(word: object) -> Activity | None:
 
 
 def parse_custom(value: object, now: int) -> Custom | None:
-    """A custom status from `{"text", "emoji", "expires_at"}`; None, from null, clears it."""
+    """Parse a custom status from `{"text", "emoji", "expires_at"}`; None, from null, clears it."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -82,7 +82,7 @@ def parse_custom(value: object, now: int) -> Custom | None:
 
 
 def _string(value: object, field: str) -> str:
-    """Null counts as absent, so that clients can send back what they received."""
+    """A string field; null counts as absent, so that clients can send back what they received."""
     if value is None:
         return ""
     if not isinstance(value, str):

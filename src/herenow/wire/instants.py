@@ -22,7 +22,7 @@ _DATE_TIME = re.compile(
 
 
 def parse_instant(value: object, field: str) -> int:
-    """Epoch milliseconds; fractions are cut off. Raises `ProtocolError` (`invalid_instant`)."""
+    """Parse into epoch milliseconds; fractions are cut off. Raises `ProtocolError` (`invalid_instant`)."""
     if isinstance(value, bool):
         raise _invalid(field, "a boolean is no instant")
     if isinstance(value, int):
@@ -33,7 +33,7 @@ def parse_instant(value: object, field: str) -> int:
 
 
 def parse_until(value: object, field: str, now: int) -> int | None:
-    """The end of something; None: no end. Also raises `instant_in_past` and `instant_too_far`."""
+    """Parse the time at which something ends; None: no end. Also raises `instant_in_past` and `instant_too_far`."""
     if value is None:
         return None
     instant = parse_instant(value, field)

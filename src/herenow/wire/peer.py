@@ -22,7 +22,7 @@ WINDOW = 60_000  # ms
 
 
 class Rejection(Struct, frozen=True):
-    """An error that answers the message; there is no command."""
+    """A refused message: the error frame that answers it."""
 
     frame: bytes
     code: str

@@ -66,7 +66,7 @@ def parse_ndjson(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
 
 
 def relations_elsewhere(kind: str, source: str) -> str:
-    """The message for a row of a kind that another source than the ledger provides."""
+    """The error message for a row of a kind that does not come from the ledger but from another source."""
     what = {"follow": "follows", "contact": "contacts", "room": "rooms"}[kind]
     if source == "open":
         return f"Everybody sees everybody here (relations = open); there are no {what} to keep."

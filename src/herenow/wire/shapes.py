@@ -137,7 +137,7 @@ SERVER_TYPES = frozenset(
 
 
 def status_body(user_id: str, view: View, *, stale: bool = False) -> bytes:
-    """A status without its end: equal bodies are equal values. `with_as_of` completes it."""
+    """Encode a status without its end: equal bodies are equal values. `with_as_of` completes it."""
     shape = StatusShape(
         user_id,
         _STATUSES[view.status],
@@ -152,12 +152,12 @@ def status_body(user_id: str, view: View, *, stale: bool = False) -> bytes:
 
 
 def with_delivery(body: bytes, delivery: str) -> bytes:
-    """The body, still open, with the field `delivery`: changes of this user do not reach the viewer at once."""
+    """Add the field `delivery` to an open body: changes of this user do not reach the viewer at once."""
     return b'%b,"delivery":"%b"' % (body, delivery.encode())
 
 
 def with_as_of(body: bytes, as_of: int) -> bytes:
-    """The complete status, as in REST."""
+    """Complete a body: the status as in REST."""
     return body + closing_as_of(as_of)
 
 
@@ -171,14 +171,14 @@ def status_frame(body: bytes, as_of: int, id: FrameId = None) -> bytes:
 
 
 def statuses_frame(bodies: Iterable[bytes], as_of: int, id: FrameId = None) -> bytes:
-    """Several statuses of the same moment."""
+    """A frame of several statuses of the same moment."""
     closing = b',"as_of":%d}' % as_of
     joined = (closing + b",").join(bodies)
     return b'{"type":"presence.statuses","statuses":[%b%b]%b}' % (joined, joined and closing, _id_field(id))
 
 
 def dated_statuses_frame(statuses: Sequence[tuple[bytes, int]], id: FrameId = None) -> bytes:
-    """Several statuses, each with its moment; mostly all the same."""
+    """A frame of several statuses, each with its moment; mostly all the same."""
     moments = {as_of for _, as_of in statuses}
     if len(moments) == 1:
         return statuses_frame([body for body, _ in statuses], moments.pop(), id)
@@ -186,7 +186,7 @@ def dated_statuses_frame(statuses: Sequence[tuple[bytes, int]], id: FrameId = No
 
 
 def closed_statuses_frame(statuses: Iterable[bytes], id: FrameId = None) -> bytes:
-    """Several statuses, each completed by `with_as_of`."""
+    """A frame of several statuses, each completed by `with_as_of`."""
     return b'{"type":"presence.statuses","statuses":[%b]%b}' % (b",".join(statuses), _id_field(id))
 
 

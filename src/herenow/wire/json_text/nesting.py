@@ -14,8 +14,7 @@ MAX_DEPTH = 64
 
 def is_too_deep(payload: bytes) -> bool:
     """True if arrays and objects are nested deeper than `MAX_DEPTH`; brackets in strings do not count. Exact for JSON; other
-    bytes may give either, and a parser refuses them. Cheap: only a payload with more than `MAX_DEPTH` brackets is
-    scanned."""
+    bytes may give either, and a parser refuses them. Only payloads with more than `MAX_DEPTH` brackets are scanned."""
     # 65 levels take 130 bytes.
     if len(payload) <= 2 * MAX_DEPTH or payload.count(b"[") + payload.count(b"{") <= MAX_DEPTH:
         return False

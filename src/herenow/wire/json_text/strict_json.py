@@ -26,14 +26,13 @@ class StrictDecoder(Generic[T]):
         *,
         repeated_keys: bool = False,
     ) -> None:
-        """`misfit(value, reason)` makes the error for JSON of the wrong shape. `repeated_keys`: allow them, for large
-        batches."""
+        """`misfit(value, reason)` makes the error for JSON of the wrong shape. `repeated_keys`: they are allowed."""
         self._decoder = decoder
         self._misfit = misfit
         self._repeated_keys = repeated_keys
 
     def decode(self, payload: bytes) -> T:
-        """Raises `ProtocolError` (`bad_json`, or as `misfit` returns) and nothing else, whatever the bytes are."""
+        """Decode any bytes. Raises `ProtocolError` (`bad_json`, or as `misfit` returns) and nothing else."""
         if is_too_deep(payload):
             raise _too_deep()
         try:
@@ -48,13 +47,13 @@ class StrictDecoder(Generic[T]):
 
 
 def _lowered(error: Exception) -> str:
-    """The message of msgspec, for the middle of a sentence."""
+    """The error message of msgspec with its first letter in lower case, for the middle of a sentence."""
     sentence = str(error)
     return sentence if sentence[:2].isupper() else sentence[:1].lower() + sentence[1:]  # "JSON is malformed"
 
 
 def _read(payload: bytes) -> object:
-    """Parse all of it: a wrong field may come before the place where the JSON is cut off."""
+    """Parse a payload of the wrong shape as plain JSON; it may be broken after the wrong field."""
     try:
         return msgspec.json.decode(payload)
     except (ValueError, RecursionError) as error:
