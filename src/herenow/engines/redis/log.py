@@ -1,13 +1,12 @@
-"""How a node waits for the logs: a blocking read that costs nothing at rest, and numbers that show every hole.
+"""Reading the shard logs: blocking reads that cost nothing while idle, and entry numbers that reveal every gap.
 
-What a batch appended to a shard's log is one entry of the stream; its id is the number of the last. A read that waits is
-told of the first entry after the cursor; if that does not begin with the next number, or the wait was in vain and the
-header's head is not the cursor, entries were lost, or the log restarted (P5). So neither a trimmed stream, nor one that was
-rolled back, nor a connection gone quiet passes for silence.
+A batch is one stream entry, whose id is the number of the batch's last log entry. Entries were lost or the log restarted
+(P5) if the first entry read does not have the number after the cursor, or if a read times out and the head in the shard's
+header is not the cursor. So a trimmed or rolled-back stream or a dead connection is never mistaken for an idle log.
 
-One read waits for all shards of a server; in a Cluster, where a command may name one slot only, each shard has its own.
-Reads go on in the background between two calls, each on a connection of its own, because a blocking read keeps it busy.
-Shards that do not answer do not delay the others: they are tried again in the background, and listed in `unresponsive`.
+On a single server one read waits for all shards. In a Cluster a command may name one slot only, so each shard has its own
+read. Reads continue in the background between two calls, each on its own connection, which a blocking read occupies.
+Shards that do not answer do not delay the others: they are retried in the background and listed in `unresponsive`.
 """
 
 from __future__ import annotations
@@ -24,22 +23,16 @@ from herenow.engines.redis.scripts import script_request
 from herenow.errors import Unavailable
 from herenow.ports import Entry, LogPart
 
-AT_ONCE = 100
-"""Batches per shard and read."""
-
-EVERYTHING = 1_000_000
-"""Batches when a hole is to be closed: the log itself is bounded."""
-
-AGAIN = 0.2
-"""Seconds after a read that failed until the next one is tried."""
+AT_ONCE = 100  # maximum of batches per shard and blocking read
+EVERYTHING = 1_000_000  # maximum of batches per shard after a gap; in effect no limit, as the log is bounded
+AGAIN = 0.2  # seconds from a failed read to the next attempt
 
 Cursors = dict[int, int]
-Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, int]]]
-"""Reads the head of each of these shards' logs."""
+Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, int]]]  # returns the log head of each given shard that answers
 
 
 class Waiter:
-    """Blocking reads of some shards that one command may name."""
+    """Blocking reads of shards that one command may name together, one read at a time."""
 
     def __init__(self, commands: Commands, keys: Sequence[ShardKeys]) -> None:
         self._commands = commands
@@ -52,7 +45,7 @@ class Waiter:
         self._again_at = 0.0
 
     def begin(self, cursors: Cursors, wait: float) -> asyncio.Task[list[LogPart] | None]:
-        """The read for these cursors: the one under way, or a new one. Its result: what came, None when there is a hole."""
+        """The read under way if it has these cursors, otherwise a new one. Its result is the new parts; None for a gap."""
         if self._read is not None and self._cursors != cursors:
             self._drop()
         if self._read is None:
@@ -66,7 +59,7 @@ class Waiter:
         return self._keys.keys()
 
     def taken(self) -> None:
-        """The result was seen: the next `begin` begins anew."""
+        """Call when the result was used: the next `begin` starts a new read."""
         self._read = None
 
     def close(self) -> None:
@@ -131,7 +124,7 @@ class Waiter:
 
 
 class Logs:
-    """All logs of a store, for one reader."""
+    """The logs of all shards, for one reader."""
 
     def __init__(self, commands: Commands, keys: Sequence[ShardKeys], heads: Heads) -> None:
         self._commands = commands
@@ -160,7 +153,7 @@ class Logs:
         return await self.look(answering or cursors)
 
     async def look(self, cursors: Mapping[int, int]) -> list[LogPart]:
-        """Without waiting: what every shard's header and log say."""
+        """Read the headers, and the logs whose head is not the cursor, without waiting for new entries."""
         heads = await self._heads(list(cursors))
         behind = [shard for shard, head in heads.items() if head != cursors[shard]]
         requests = [
@@ -190,7 +183,8 @@ class Logs:
             raise Unavailable("the logs do not answer")
 
     async def wait(self, cursors: Mapping[int, int], wait: float) -> list[LogPart] | None:
-        """Until something comes (the parts), the time is over or somebody falls silent (nothing), or a hole shows (None)."""
+        """Wait for the first reads to end. Returns the new parts, none after a time-out or a failed read; None for a gap.
+        Raises the failure when no shard answers any more."""
         grouped: dict[int, Cursors] = {}
         for shard, cursor in cursors.items():
             grouped.setdefault(self._group[shard], {})[shard] = cursor
@@ -215,7 +209,7 @@ class Logs:
 
 
 def entries_of(raw: Sequence[tuple[bytes, list[bytes]]], after: int) -> tuple[Entry, ...]:
-    """Those after the cursor, which may lie within a batch."""
+    """Decoded entries after the cursor `after`, which may be in the middle of a batch."""
     entries: list[Entry] = []
     for name, pairs in raw:
         number = int(name.partition(b"-")[0]) - len(pairs) // 2
@@ -233,11 +227,11 @@ def _failure(read: asyncio.Task[list[LogPart] | None]) -> BaseException | None:
 
 def _seen(read: asyncio.Task[list[LogPart] | None]) -> None:
     if not read.cancelled():
-        read.exception()  # whoever waited for it may be gone
+        read.exception()  # retrieved here, because perhaps no caller is left that would
 
 
 def _looked(shard: int, cursor: int, head: int, entries: tuple[Entry, ...]) -> LogPart | None:
-    """The log may have moved since the header was read: what was read last counts."""
+    """The part after `cursor`; None if there is none. `head` and `entries` were read together, later than the header."""
     if head == cursor:
         return None
     if head < cursor or not entries:

@@ -1,7 +1,6 @@
-"""Direct messages between nodes, by pub/sub: heard by whoever listens now, and by nobody else.
+"""Direct messages between nodes over Redis pub/sub: best effort, received only by nodes that are subscribed at the time.
 
-Best effort. What matters is to notice when nothing can be heard: a connection that went quiet is asked for a sign of life,
-and replaced when there is none.
+A dead connection must be noticed: one without messages for `QUIET` seconds is pinged, and replaced if it does not reply.
 """
 
 from __future__ import annotations
@@ -13,11 +12,8 @@ from herenow.engines.redis.client import RedisConnection, Reply, Servers
 from herenow.errors import Unavailable
 from herenow.kit.notifier import Notifier
 
-LIMIT = 10_000
-"""Messages kept for a node that does not read; then the oldest are dropped."""
-
-QUIET = 5.0
-"""Seconds without a word after which a sign of life is asked for."""
+LIMIT = 10_000  # messages kept for a node that does not read; beyond that the oldest are dropped
+QUIET = 5.0  # seconds without a message after which the connection is pinged
 
 
 class PubSub:
@@ -32,7 +28,7 @@ class PubSub:
         self._asked = False
 
     async def open(self) -> None:
-        """Returns when every message from now on is heard."""
+        """Subscribe, unless already subscribed at the current server. After it returns, every message is received."""
         server = await self._servers.of(self._slot)
         if self._connection is not None and self._connection.is_open and self._connection.address == server.address:
             return

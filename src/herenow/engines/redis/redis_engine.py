@@ -1,15 +1,15 @@
-"""Hot state in Redis or Valkey: one server, Sentinel or Cluster, for any number of nodes.
+"""The live store in Redis or Valkey (one server, Sentinel or Cluster), for any number of nodes.
 
-Stores and compares; what a record means nobody here knows. Each promise of `herenow.ports.Engine` about a shard is kept by
-one script that touches that shard alone (`lua/`), so it is as atomic as Redis is. The rest has its own modules:
+Records are opaque bytes here. Each promise of `herenow.ports.Engine` about a shard is kept by one script that uses the keys
+of that shard only (`lua/`), so it is atomic. Other modules:
 
     keys          the whole keyspace                       client/     our Redis client
-    codec         how a record lies in a bucket            scripts     the Lua files
-    script_args   many users in one argument               reads       many users' records at once
-    wakeups       shard headers, and users who are due     log         waiting for the shard logs
-    checks        what is refused at the start             pubsub      direct messages between nodes
+    codec         the format of a record in a bucket       scripts     the Lua files
+    script_args   many users in one script argument        reads       records of many users at once
+    wakeups       shard headers and due users              log         waiting for the shard logs
+    checks        servers that are refused at startup      pubsub      direct messages between nodes
 
-A store that was never used is not settled: nobody can tell it from one that has just lost everything.
+A store that was never used is unsettled: it cannot be distinguished from one that has just lost everything.
 """
 
 from __future__ import annotations
@@ -32,20 +32,17 @@ from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
 from herenow.ports import Batch, Committed, Conflict, Due, Fenced, Lease, Loaded, LogPart, Offer, Page, Write, Written
 
 LOG_LIMIT = 2_000
-"""Entries kept per shard: with 16 shards, what a node may fall behind by before it has to read again whom it knows."""
+"""Log entries kept per shard. A node that is further behind gets a gap and must re-read every user that it watches."""
 
-RETIRED = 500
-"""Retired epochs remembered per shard: more than can end while one call is under way."""
-
-WALK_BUCKETS = 200
-"""Buckets per page at most: most of them are empty in a store that is larger than its users."""
+RETIRED = 500  # retired epochs remembered per shard: more than can be retired while one call is under way
+WALK_BUCKETS = 200  # maximum of buckets per page: many are empty in a store with fewer users than its capacity
 
 _WRITTEN = Written()
 _NOTHING = text(b"")
 
 
 class RedisEngine:
-    """One node's handle; see `herenow.ports.Engine` for what each method promises."""
+    """One node's handle on a store. `herenow.ports.Engine` documents the methods."""
 
     def __init__(
         self, target: RedisTarget, *, namespace: str = "herenow", shards: int = 16, capacity: int = 1_000_000
@@ -69,11 +66,11 @@ class RedisEngine:
         await check(self._servers, self._target, self._keys.slots)
 
     async def states(self) -> list[ServerState]:
-        """For `herenow doctor`, after `check`."""
+        """For `herenow doctor`; call after `check`."""
         return await states(self._servers, self._target)
 
     async def terms(self) -> dict[str, str]:
-        """For `herenow doctor`: what the nodes of this store agree on, as the first of them wrote it; empty: nobody did."""
+        """For `herenow doctor`: the terms that the nodes of this store agree on; empty if no node has used it yet."""
         reply = list_of(await self._commands.one(Request(self._keys.slot, ("HGETALL", self._keys.terms)), writes=False))
         return {bytes_of(n).decode(): bytes_of(v).decode() for n, v in zip(reply[::2], reply[1::2], strict=True)}
 
@@ -82,14 +79,14 @@ class RedisEngine:
             await self.check()
             await self._agree(terms)
             await self._pubsub.open()
-        except (Unavailable, UnknownOutcome) as error:  # what an operator reads who has just started a node
+        except (Unavailable, UnknownOutcome) as error:  # for the operator who starts a node: name the setting
             raise type(error)(unusable(self._target, str(error))) from None
 
     async def close(self) -> None:
         self._logs.close()
         self._pubsub.close()
         await self._servers.close()
-        await asyncio.sleep(0)  # connections end in the loop's next turn
+        await asyncio.sleep(0)  # connections close in the next loop iteration
 
     async def store_time(self) -> int:
         reply = await self._commands.one(Request(self._keys.slot, ("TIME",)), writes=False)
@@ -227,7 +224,7 @@ class RedisEngine:
         return granted == 1
 
     async def _say_terms_again(self) -> None:
-        """Our row is gone: perhaps everything is, and the next node must find what it has to agree with."""
+        """Our lease is gone, so perhaps the whole store was emptied: write the terms again for nodes that start later."""
         try:
             await self._agree(self._terms)
         except ConfigurationError as error:
@@ -245,7 +242,7 @@ class RedisEngine:
     async def drop_lease(self, epoch: str) -> None:
         await self._commands.one(Request(self._keys.slot, ("HDEL", self._keys.leases, epoch)), writes=True)
 
-    # What the ledger does not have yet
+    # Records not yet saved in the ledger
 
     async def unsaved(self, shard: int, limit: int) -> list[tuple[str, bytes]]:
         keys = self._keys.shards[shard]
@@ -274,7 +271,7 @@ class RedisEngine:
     async def receive(self, wait: float) -> list[bytes]:
         return await self._pubsub.receive(wait)
 
-    # How
+    # Calls of scripts
 
     async def _run(
         self, shard: int, name: str, keys: list[Argument], arguments: list[Argument], *, writes: bool

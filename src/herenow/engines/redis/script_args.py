@@ -1,8 +1,8 @@
-"""What a script is told of many users of one shard.
+"""Packs rows about many users of one shard into one argument of a script.
 
-Each bucket's key stands once among the keys, and all rows together are one argument, which the script takes apart: to Redis
-an argument costs about a microsecond, more than what is in it. A row begins with the place of its bucket among this call's
-and with its field; what follows is told at the top of each script. Texts stand behind their length, numbers are big-endian.
+The key of each bucket is passed once. All rows together are one argument, which the script unpacks, because each argument
+costs Redis about a microsecond, more than its content. A row begins with the index of its bucket among the buckets of this
+call and with its field; each script lists the other columns. Texts follow their length; numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from herenow.engines.redis.client import Argument
 from herenow.engines.redis.codec import Laid
 from herenow.engines.redis.keys import ShardKeys, bucket_of
 
-KEPT, SET, TAKEN = b"\0", b"\1", b"\2"
-"""What becomes of the mark "not yet in the ledger"."""
+KEPT, SET, TAKEN = b"\0", b"\1", b"\2"  # changes of the unsaved flag: keep it, set it, clear it
 
 _NONE = b"\xff" * 6
 
@@ -46,10 +45,9 @@ def text(body: bytes) -> bytes:
 
 
 def time(at: int | None) -> bytes:
-    """None: no wake-up."""
+    """A time or a version; None: no wake-up."""
     return _NONE if at is None else at.to_bytes(6, "big")
 
 
 def stored(laid: Laid) -> bytes:
-    """What the bucket gets, and what the tails get."""
     return text(laid.value) + text(laid.tail)

@@ -1,7 +1,4 @@
-"""The servers of a Redis Cluster: each slot is served by the node that the map of any node names.
-
-MOVED corrects the map; after a failure it is read again.
-"""
+"""The servers of a Redis Cluster, by slot. Any node has the slot map. MOVED corrects it; a failure causes a reload."""
 
 from __future__ import annotations
 
@@ -65,7 +62,7 @@ class Cluster:
         return server
 
     async def _map(self) -> None:
-        """All that we know are asked at once, the first answer counts: some may be dead."""
+        """Ask all known nodes for the slot map and use the first answer: some nodes may be dead."""
         asked = [
             asyncio.get_running_loop().create_task(self._slots(address), name=f"map of {address}")
             for address in dict.fromkeys((*self._of_slot.values(), *self._target.addresses))

@@ -1,4 +1,4 @@
-"""One Redis process: the connection that all calls share, and connections for those that block or subscribe."""
+"""One Redis process: the connection that all calls share, and connections for calls that block or subscribe."""
 
 from __future__ import annotations
 
@@ -21,12 +21,10 @@ from herenow.errors import Unavailable
 from herenow.kit.single_flight import SingleFlight
 
 BREATH = 0.05
-"""Seconds between two looks for a server that was not found: callers in between get what the last look found."""
+"""Minimum seconds between two attempts to find or reach a server: callers in between get the result of the last one."""
 
 
 class Server:
-    """One Redis process, and the connection to it that all calls share."""
-
     def __init__(self, address: Address, login: Login, *, must_be_master: bool = False) -> None:
         self.address = address
         self._login = login
@@ -52,11 +50,11 @@ class Server:
         return connection if connection is not None and connection.is_open else await self._connect()
 
     async def dedicated(self) -> RedisConnection:
-        """A connection of one's own: for calls that block."""
+        """A new connection, for calls that block."""
         return await self._let_in()
 
     async def subscribed(self, channel: str, listener: Callable[[Reply], None]) -> RedisConnection:
-        """A connection that hears everything that is published there from now on."""
+        """A new connection that passes everything published on `channel` from now on to `listener`."""
         connection = await self._let_in()
         with closed_on_error(connection):
             await subscribe(connection, channel, listener)
@@ -84,7 +82,7 @@ class Server:
             raise Unavailable(f"{self.address} is not a master")
 
     def drop(self) -> None:
-        """The next call connects anew: what this name leads to may have changed."""
+        """Close the shared connection. The next call connects again: the host name may now lead to another server."""
         if self._connection is not None:
             self._connection.close("dropped")
             self._connection = None

@@ -1,11 +1,11 @@
-"""Which Redis does a URL mean? Wrong ones are refused with one sentence, before anybody connects.
+"""Parses Redis URLs. An invalid URL is refused with one sentence before a connection is made.
 
 redis://[user:password@]host[:port][/database]             one server
-rediss://…                                                 the same over TLS; ?ca=/path/ca.pem for a CA of one's own
-redis+sentinel://[user:password@]h1:p,h2:p/name[?db=n]     the master that these sentinels call by that name
+rediss://…                                                 the same over TLS; ?ca=/path/ca.pem for a private CA
+redis+sentinel://[user:password@]h1:p,h2:p/name[?db=n]     the master that these sentinels know by that name
 redis+cluster://[user:password@]h1:p,h2:p                  a Cluster, found through these nodes
 
-User and password are percent-encoded. Sentinels that ask for a password are given the same one.
+User and password are percent-encoded. Sentinels that require a password get the same one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ SENTINEL_PORT = 26379
 
 
 class Topology(Enum):
-    """How the servers behind a URL are arranged."""
-
     SINGLE = "redis"
     SINGLE_TLS = "rediss"
     SENTINEL = "redis+sentinel"
@@ -36,15 +34,15 @@ SCHEMES = tuple(topology.value for topology in Topology)
 
 @dataclass(frozen=True, slots=True)
 class RedisTarget:
-    """What a URL says."""
+    """A parsed URL."""
 
     topology: Topology
     addresses: tuple[Address, ...]
     login: Login
     master: str = ""
-    """The name that sentinels know the master by."""
+    """The master's name in Sentinel."""
     said: str = ""
-    """The URL without its password, for sentences."""
+    """The URL without its password, for error messages."""
 
 
 def parse_url(url: str) -> RedisTarget:

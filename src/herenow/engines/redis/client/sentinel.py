@@ -1,7 +1,7 @@
-"""The master that most sentinels name, and that says itself that it is one.
+"""The master that most sentinels name, if it confirms its role.
 
-All sentinels are listened to, and the first that tells of another master makes us drop the old one at once: a demoted master
-takes writes for ten seconds more, and loses them.
+The client subscribes to all sentinels. The first one that reports another master makes it drop the old one at once: a
+demoted master accepts writes for ten more seconds, and loses them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,11 @@ from herenow.engines.redis.client.redis_url import RedisTarget
 from herenow.errors import Unavailable
 from herenow.kit.single_flight import SingleFlight
 
-LISTEN_AGAIN = 1.0
-"""Seconds until a sentinel that went away is tried again."""
+LISTEN_AGAIN = 1.0  # seconds until a lost connection to a sentinel is replaced
 
 LISTEN_QUIET = 5.0
-"""Seconds without a message after which a sentinel is pinged; after as many more it is taken for gone. A machine that
-vanished closes no connection."""
+"""Seconds without a message after which a sentinel is pinged, and after as many more counts as gone. A machine that
+vanishes closes no connection."""
 
 log = structlog.get_logger(__name__)
 
@@ -105,7 +104,7 @@ class Sentinel:
         return Address(reply[0].decode(), int(reply[1])) if isinstance(reply, list) else None
 
     async def _connect(self, address: Address) -> RedisConnection:
-        """Without a password first: a sentinel that has none refuses one."""
+        """Connect, without a password at first: a sentinel that has none refuses one."""
         login = Login()
         connection = await connect(address, login)
         with closed_on_error(connection):
@@ -124,7 +123,7 @@ class Sentinel:
         return self._server
 
     async def _listen(self, address: Address) -> None:
-        """For ever: one of many that may tell us first."""
+        """Stay subscribed to one sentinel for ever; any of them may be the first to report a new master."""
         while True:
             try:
                 connection = await self._connect(address)

@@ -1,4 +1,4 @@
--- Marks a lease dead if its counter is still this one. Answers whether it did.
+-- Declares a lease dead if its counter is still the given one. Returns 1 if it did.
 local leases = KEYS[1]
 local epoch, counter = ARGV[1], ARGV[2]
 local row = redis.call('HGET', leases, epoch)
