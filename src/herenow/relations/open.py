@@ -1,6 +1,6 @@
-"""The open policy: every user may see every other one. For a team, a game, a product without a graph.
+"""The open policy: every user may see every other user. For a team, a game, a product without a social graph.
 
-The list of contacts is empty, because it would be everybody. Rooms have members all the same, which the ledger knows.
+The list of contacts is empty, because it would contain all users. Members of rooms are read from the ledger.
 """
 
 from __future__ import annotations

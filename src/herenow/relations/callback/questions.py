@@ -1,8 +1,8 @@
-"""What is asked of an application, and what counts as an answer? Bytes out, bytes in; no connection is known here.
+"""Request and response bodies of the application's callback: encoding and validation.
 
-An answer is taken whole or not at all. It must be of exactly the shape asked for and speak of exactly what was asked:
-an application that answers something else is broken, and what a broken one says is no permission.
-`docs/relations-callback.md` says the same to the application's author; change both.
+A response is accepted completely or not at all. It must have exactly the structure and the keys that were requested: any
+other response is a bug of the application, and must not grant access.
+`docs/relations-callback.md` documents the same for the application's author; change both.
 """
 
 from __future__ import annotations
@@ -20,13 +20,10 @@ from herenow.relations.callback.failures import Failed
 from herenow.wire.ids import parse_id
 
 MOST_PAIRS = 1_000
-"""Pairs, or memberships, in one question: some hundred kilobytes, and one query of a database."""
+"""Pairs or memberships in one request: some hundred kilobytes, and one database query of the application."""
 
-MOST_LISTS = 50
-"""Lists of contacts in one question."""
-
-MOST_CONTACTS = 20_000
-"""Of one user. Nobody looks at more people, and a list of millions is a mistake."""
+MOST_LISTS = 50  # lists of contacts in one request
+MOST_CONTACTS = 20_000  # contacts of one user: no viewer watches more, and a list of millions is a mistake
 
 Id = str | int
 Edge = tuple[str, str]
@@ -38,10 +35,10 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Question(Generic[Key, Fact]):
     most: int
-    """Keys in one request."""
+    """Maximum of keys in one request."""
     ask: Callable[[Sequence[Key]], bytes]
     read: Callable[[bytes, Sequence[Key]], dict[Key, Fact]]
-    """Raises `Failed`. The answer holds exactly the keys."""
+    """Returns a fact for each of the keys. Raises `Failed`."""
 
 
 class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,7 +123,7 @@ _contacts = msgspec.json.Decoder(ContactsAnswer)
 
 
 def pair(a: str, b: str) -> Edge:
-    """A relation has no direction: it is asked for, and answered, under one name."""
+    """The key of a relation: it has no direction, so the ids are sorted."""
     return (a, b) if a < b else (b, a)
 
 
