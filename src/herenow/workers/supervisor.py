@@ -1,14 +1,14 @@
-"""Keeps a number of processes alive on one address.
+"""Keeps a number of worker processes alive on one address.
 
-Answers: how many run, which of them is to be started again, and when is it time to give up? It starts one first, so that
-a wrong setting or an absent store is said once; the others follow when that one is ready. Whoever ends without having been
-told to is started again (see `restarts`), and the others are told under which epochs it wrote: they take care of its users
-at once, where nodes of other machines must wait for a lease to run out. One that the system does not start for want of
-something is tried again until it does. One whose loop does not turn is killed. SIGHUP replaces one after the other, each by
-a new process with the settings and the program of that moment.
+- One worker is started first, so that a wrong setting or an unreachable store is reported once; then the others.
+- A worker that dies is restarted (see `restarts`). The others get its epochs and take over its users at once; nodes on
+  other machines must wait until its lease expires.
+- A worker that the system cannot start for lack of resources is retried until it starts.
+- A worker whose event loop is blocked is killed.
+- SIGHUP replaces the workers one by one with new processes that read the settings and the program again.
 
-It does nothing else, so that nothing else can end it. When it is killed all the same, its workers find their link closed,
-and end in order. What it does itself does not end unnoticed: without one of its tasks it would keep fewer than it says.
+The supervisor does nothing else, so little can end it. If it is killed, its workers see their link close and shut down. If
+one of its own tasks fails, it ends: otherwise it would silently keep fewer workers.
 """
 
 from __future__ import annotations
@@ -42,29 +42,18 @@ from herenow.workers.worker_link import (
     Told,
 )
 
-AWAY = os.EX_TEMPFAIL
-"""Exit code of a worker that could not start because a service is out of reach."""
-
-STARTING = 120.0
-"""Seconds a worker may take to become ready: a ledger may have to be migrated, a store to settle."""
-
-STOPPING = 30.0
-"""Seconds a worker may take to end in order: more than a node waits for everything together."""
-
-_EXPLAINED = (1, 2, AWAY)
-"""Exit codes of a worker that has said why."""
-
-LOOK = 1.0
-"""Seconds between two looks whether all loops turn."""
-
-ANSWER = 1.0
-"""Seconds a worker has to say something of itself."""
+AWAY = os.EX_TEMPFAIL  # exit code of a worker that could not start because a service is out of reach
+STARTING = 120.0  # seconds a worker may take to become ready: the ledger may have to be migrated, the store to settle
+STOPPING = 30.0  # seconds a worker may take to shut down: more than the sum of a node's own time-outs
+_EXPLAINED = (1, 2, AWAY)  # exit codes of a worker that has printed the reason
+LOOK = 1.0  # seconds between two checks for workers without heartbeats
+ANSWER = 1.0  # seconds a worker has to send its report
 
 log = structlog.get_logger(__name__)
 
 
 class GivenUp(HerenowError):  # noqa: N818 - reads as what it is
-    """A worker dies again and again."""
+    """A worker does not stay alive, or the supervisor itself failed."""
 
 
 class Supervisor:
@@ -78,8 +67,8 @@ class Supervisor:
         on_ready: Callable[[], None],
         make_restarts: Callable[[], Restarts] = Restarts,
     ) -> None:
-        """`command` is what a worker is started with; the number of its end of the link follows. `hung_after`: seconds
-        without a sign of life. `on_ready` is called when all are ready for the first time."""
+        """`command` starts a worker; the descriptor of its end of the link is appended. `hung_after`: seconds without a
+        heartbeat after which a worker is killed. `on_ready` is called once, when all workers are ready."""
         self._command = tuple(command)
         self._address = address
         self._hung_after = hung_after
@@ -94,15 +83,15 @@ class Supervisor:
         self._failure: HerenowError | None = None
 
     def stop(self) -> None:
-        """End all in order, and then ourselves: SIGTERM, SIGINT."""
+        """Shut down all workers, then end `run` (SIGTERM, SIGINT)."""
         self._stop.set()
 
     def replace_all(self) -> None:
-        """One after the other, by new ones: SIGHUP."""
+        """Replace the workers one by one with new processes (SIGHUP)."""
         self._roll.set()
 
     async def run(self) -> int:
-        """Until told to stop; the exit code. Raises `GivenUp`, or `ConfigurationError`, when workers do not live."""
+        """Run until `stop` and return the exit code. Raises `GivenUp` or `ConfigurationError` when workers keep dying."""
         self._hear_signals()
         try:
             code = await self._begin()
@@ -114,10 +103,10 @@ class Supervisor:
             raise self._failure
         return code if code is not None else int(not orderly)
 
-    # Beginning
+    # Start
 
     async def _begin(self) -> int | None:
-        """The first one alone. None: it is ready, or we were told to stop; otherwise its exit code."""
+        """Start the first worker. Returns None when it is ready or `stop` was called; otherwise our exit code."""
         slot = self._slots[0]
         try:
             slot.worker = worker = await self._start(slot)
@@ -150,7 +139,7 @@ class Supervisor:
             await slot.ready.wait()
         try:
             self._on_ready()
-        except OSError as error:  # nobody reads what we print: no reason to end
+        except OSError as error:  # standard output is closed: no reason to end
             log.warning("workers.unannounced", error=str(error))
 
     def _task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
@@ -159,7 +148,7 @@ class Supervisor:
         return task
 
     def _notice(self, task: asyncio.Task[None]) -> None:
-        """That one of ours has failed: whoever watches the whole starts it anew."""
+        """End the supervisor if one of its tasks failed; it is restarted from outside."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.error("supervisor.failed", task=task.get_name(), exc_info=error)
@@ -173,13 +162,13 @@ class Supervisor:
             worker = slot.worker
             if worker is None:
                 worker = await self._started(slot)
-                if slot.worker is not None:  # a replacement was there first
+                if slot.worker is not None:  # a replacement was faster
                     worker.kill()
                     continue
                 slot.worker = worker
             await worker.ended.wait()
             if slot.worker is not worker:
-                continue  # another took its place
+                continue  # it was replaced
             slot.worker = None
             pause = self._pause(slot, worker)
             if pause is None:
@@ -203,7 +192,7 @@ class Supervisor:
         self._stop.set()
 
     async def _started(self, slot: _Slot) -> _Worker:
-        """However often it takes: what the system lacks now it may have in a moment."""
+        """Start a worker, retrying until the system has the resources for it."""
         pauses = slot.restarts.pauses_between_tries()
         while True:
             try:
@@ -214,7 +203,7 @@ class Supervisor:
             await asyncio.sleep(pause)
 
     async def _start(self, slot: _Slot) -> _Worker:
-        """Raises `OSError` when there is no descriptor, memory or process left for it, or no such program."""
+        """Raises `OSError` when no descriptor, memory or process is left, or the program does not exist."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -223,7 +212,7 @@ class Supervisor:
                     str(theirs.fileno()),
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
-                    process_group=0,  # a terminal's Ctrl-C is for the supervisor, who passes it on
+                    process_group=0,  # Ctrl-C in a terminal goes to the supervisor only, which forwards it
                 )
             except BaseException:
                 ours.close()
@@ -241,12 +230,12 @@ class Supervisor:
         return worker
 
     async def _attend(self, worker: _Worker) -> None:
-        """Hear it out: what it said before its end counts."""
+        """Handle all messages of a worker, including those it sent before it died, and then its end."""
         try:
             async for message in worker.link.messages():
                 self._hear(worker, message)
         finally:
-            worker.link.close()  # if it was we who failed: it ends in order when nobody listens
+            worker.link.close()  # if a handler failed: the worker shuts down when its link closes
             await self._ended(worker)
 
     async def _ended(self, worker: _Worker) -> None:
@@ -278,14 +267,14 @@ class Supervisor:
                 pass
 
     def _bury(self) -> None:
-        """Any one of the living can do it; which of them does, they settle among themselves. They are told again until one
-        says that it has heard: whom we take for living may be dead as well."""
+        """Send the epochs of dead workers to all ready ones, which agree on one of them to handle each. Repeated whenever a
+        worker ends or becomes ready, until one confirms: the receivers may be dead too."""
         if self._unburied:
             for worker in self._workers:
                 if worker.ready.is_set():
                     worker.link.send(Dead(self._unburied))
 
-    # Questions of one about all
+    # Reports
 
     def _gather(self, asker: _Worker, asked: int) -> None:
         number = next(self._numbers)
@@ -304,7 +293,7 @@ class Supervisor:
         for worker in tuple(gathering.missing):
             worker.link.send(Question(number))
 
-    # One for another
+    # Replacement
 
     async def _replace_when_told(self) -> None:
         while True:
@@ -319,7 +308,8 @@ class Supervisor:
                 log.info("workers.replaced")
 
     async def _replace(self, slot: _Slot) -> bool:
-        """The new one first: nobody finds the door closed. False: it does not start, and the old one stays."""
+        """Start the new process before the old one ends, so that the address always accepts connections. Returns False if
+        the new process does not become ready; the old one then stays."""
         old = slot.worker
         new = await self._started(slot)
         with contextlib.suppress(TimeoutError):
@@ -329,14 +319,14 @@ class Supervisor:
             new.kill()
             return False
         if old is None or slot.worker is not old:
-            old = slot.worker  # it died meanwhile, and was started again
+            old = slot.worker  # the old one died meanwhile and was restarted
         slot.worker = new
         if old is not None:
             old.link.send(Leave())
             await self._gone([old])
         return True
 
-    # Ends
+    # End
 
     async def _look(self) -> None:
         loop = asyncio.get_running_loop()
@@ -347,14 +337,14 @@ class Supervisor:
             stopped = now - looked_at > 3 * LOOK
             looked_at = now
             for worker in tuple(self._workers):
-                if stopped:  # it is we who did not listen
+                if stopped:  # this process was blocked: heartbeats may be unread
                     worker.heard_at = None if worker.heard_at is None else now
                 elif worker.silent > (STARTING if worker.heard_at is None else self._hung_after):
                     log.error("worker.hung", worker=worker.slot.number, seconds=round(worker.silent))
                     worker.kill()
 
     async def _end_all(self) -> bool:
-        """All at once. Whether all ended as they should."""
+        """Shut down all workers at once. Returns True if all of them ended as they should."""
         workers = tuple(self._workers)
         for worker in workers:
             worker.signal(signal.SIGTERM)
@@ -362,7 +352,7 @@ class Supervisor:
         return all(worker.ended_in_order for worker in workers)
 
     async def _gone(self, workers: Sequence[_Worker]) -> None:
-        """Wait, but not for ever."""
+        """Wait for the workers to end; kill those that take longer than `STOPPING`."""
         try:
             async with asyncio.timeout(STOPPING):
                 for worker in workers:
@@ -379,7 +369,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, self.stop)
-        # From a terminal it means that the terminal was closed.
+        # With a terminal, SIGHUP means that the terminal was closed.
         loop.add_signal_handler(signal.SIGHUP, self.stop if os.isatty(0) else self.replace_all)
 
     async def _first(self, *waits: Coroutine[Any, Any, object]) -> None:
@@ -392,7 +382,7 @@ class Supervisor:
 
 
 class _Slot:
-    """The place of one worker, whichever process fills it."""
+    """One of the configured workers, over all processes that run it."""
 
     def __init__(self, number: int, restarts: Restarts) -> None:
         self.number = number
@@ -400,12 +390,10 @@ class _Slot:
         self.restarted = 0
         self.worker: _Worker | None = None
         self.ready = asyncio.Event()
-        """One has been ready here."""
+        """Set once any process of this slot has been ready."""
 
 
 class _Worker:
-    """One process."""
-
     def __init__(self, slot: _Slot, process: asyncio.subprocess.Process, link: Link) -> None:
         self._loop = asyncio.get_running_loop()
         self._started_at = self._loop.time()
@@ -426,12 +414,12 @@ class _Worker:
 
     @property
     def silent(self) -> float:
-        """Seconds since it was last heard, or started."""
+        """Seconds since the last message, or since the start."""
         return self._loop.time() - (self._started_at if self.heard_at is None else self.heard_at)
 
     @property
     def ended_in_order(self) -> bool:
-        """Before it was ready it may not have known the signal yet."""
+        """True for exit code 0, and for SIGTERM before the worker was ready: its handler may not have been installed."""
         return self.code == 0 or (self.code == -signal.SIGTERM and not self.ready.is_set())
 
     def kill(self) -> None:
@@ -443,7 +431,7 @@ class _Worker:
 
 
 class _Gathering:
-    """The answers to one question."""
+    """The reports in reply to one question. `on_all` is called when none is missing."""
 
     def __init__(self, workers: Sequence[_Worker]) -> None:
         self.missing = set(workers)

@@ -1,7 +1,6 @@
-"""A process that is one of several: what it hears from its supervisor and tells it.
+"""A worker's side of the link to its supervisor. The worker ends on request, and when its supervisor has ended.
 
-It ends when told to, and when its supervisor is no more. It knows nothing of what a worker does: epochs are names, and a
-report is bytes.
+It does not know what a worker does: epochs are opaque names, and a report is opaque bytes.
 """
 
 from __future__ import annotations
@@ -30,11 +29,8 @@ from herenow.workers.worker_link import (
     Told,
 )
 
-ALIVE = 1.0
-"""Seconds between two signs of life."""
-
-PATIENCE = 3.0
-"""Seconds to wait for what the others say of themselves."""
+ALIVE = 1.0  # seconds between two heartbeats
+PATIENCE = 3.0  # seconds to wait for the reports of all workers
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +39,7 @@ class Worker:
     def __init__(self, link: Link, place: Place, stop: Callable[[], None]) -> None:
         self.place = place
         self.leaving = False
-        """Another takes our place: new connections are for the others."""
+        """True when this process is being replaced: it must not accept new connections."""
         self.on_dead: Callable[[Sequence[str]], Awaitable[None]] | None = None
         self.report: Callable[[], bytes] | None = None
         self._link = link
@@ -57,7 +53,8 @@ class Worker:
 
     @classmethod
     async def join(cls, descriptor: int, stop: Callable[[], None]) -> Worker:
-        """`stop` is called when it is time to end."""
+        """Connect to the supervisor over an inherited descriptor and wait for our `Place`. `stop` is called when this
+        process is to end. Raises `ConfigurationError` for a bad descriptor, `Unavailable` if the supervisor has ended."""
         try:
             link = await Link.over(socket.socket(fileno=descriptor))
         except (OSError, ValueError):
@@ -74,7 +71,7 @@ class Worker:
         self._link.send(Ready())
 
     async def told(self) -> list[Told]:
-        """What all of them, this one included, say of themselves. Raises `Unavailable`."""
+        """The reports of all workers, including this one. Raises `Unavailable` if the supervisor does not answer."""
         number = next(self._numbers)
         answer: asyncio.Future[list[Told]] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
