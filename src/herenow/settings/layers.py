@@ -1,9 +1,8 @@
-"""Where is each setting found, and which place wins?
+"""Reads the settings from their sources, in order of precedence.
 
-Flags, then `HERENOW_*` variables, then `HERENOW_*_FILE` (a file's content, for secrets that are mounted), then
-`herenow.toml`, then the defaults. The winner's place is remembered, because "which of my four files set this?"
-is the question an operator has at three in the morning. A refusal is one sentence naming the setting, the value
-(never a secret's), its place and what is allowed.
+Flags, then `HERENOW_*` variables, then `HERENOW_*_FILE` (a file's content, for mounted secrets), then `herenow.toml`, then
+the defaults. The source of each value is kept, so that an operator can find out which file set it. An error is one sentence
+with the setting, its value (never a secret's), its source and the allowed values.
 """
 
 import os
@@ -26,17 +25,14 @@ DEFAULT_FILE = Path("herenow.toml")
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The settings of one place, and what to call that place for each of them."""
+    """The values of one source, and the source's name for each of them."""
 
     values: Mapping[str, Any]
     places: Mapping[str, str]
 
 
 def load(flags: Mapping[str, object] | None = None, config: Path | None = None) -> Settings:
-    """The settings in force. `config` is another file than `herenow.toml` in the current folder.
-
-    Raises `ConfigurationError` with one sentence when a value is wrong.
-    """
+    """Read and validate the settings. `config` replaces `./herenow.toml`. Raises `ConfigurationError` with one sentence."""
     layers = [_flags(flags or {}), _variables(), _files(), _toml(config)]
     values, places = _merged(layers)
     try:
@@ -61,7 +57,7 @@ def _flags(flags: Mapping[str, object]) -> Layer:
 
 
 def _variables() -> Layer:
-    given = {name.upper(): value for name, value in os.environ.items()}  # herenow_port is taken as well
+    given = {name.upper(): value for name, value in os.environ.items()}  # herenow_port is accepted as well
     values = {name: given[variable(name)] for name in Settings.model_fields if variable(name) in given}
     return Layer(values, {name: variable(name) for name in values})
 

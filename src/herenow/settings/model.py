@@ -1,9 +1,7 @@
-"""Which settings are there, with which defaults, and which values fit together?
+"""The settings with their defaults, and the validation of combinations.
 
-Only what this version can do is accepted, and the refusal says what that is. Timings may be as short as one
-likes (tests use seconds); only their relations are checked. How a value was found is the business of `layers`;
-how it is used, of whoever uses it. A new setting is one field here, and appears by itself as a flag, a
-variable, a key of the file and a row of `herenow config`.
+Timings may be as short as one likes (tests use seconds); only their relations are checked. A new setting is one
+field here; it becomes a flag, a variable, a key of the file and a row of `herenow config` automatically.
 """
 
 import re
@@ -36,10 +34,10 @@ from herenow.settings.kinds import (
     refused,
 )
 
-MIN_SECRET_BYTES = 32  # RFC 7518, section 3.2: an HS256 key is at least as long as the hash
+MIN_SECRET_BYTES = 32  # RFC 7518, section 3.2: an HS256 key must be at least as long as the hash
 
 
-MAX_WORKERS = 128  # each is a Python of its own: more than any machine has cores for
+MAX_WORKERS = 128  # each is a Python process: more than a machine has cores for
 POSTGRESQL = ("postgresql://", "postgres://")
 
 _KEYS = ("secret", "jwks_url", "jwks_file")
@@ -47,7 +45,7 @@ _KEYS = ("secret", "jwks_url", "jwks_file")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One setting as `herenow config` shows it; a secret's value is hidden."""
+    """One setting as `herenow config` shows it. The value of a secret is hidden."""
 
     name: str
     value: str
@@ -58,15 +56,15 @@ class Row:
 
 
 class Settings(BaseModel):
-    """Every setting, with the value in force. Built by `layers.load`; tests build it directly."""
+    """The value of every setting. Built by `layers.load`; tests build it directly."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
     _warnings: tuple[str, ...] = PrivateAttr(default=())
 
-    # A validator sees the fields above its own: what others are compared with stands first.
+    # A validator sees only the fields above its own, so the order matters.
 
-    # Secrets and places
+    # Secrets and addresses
     secret: Annotated[
         SecretStr | None,
         About("HMAC secret that signs tokens; without one, one is generated beside the ledger"),
@@ -136,12 +134,12 @@ class Settings(BaseModel):
     capacity: Annotated[Count, Unit("users"), About("users expected; a hint for the layout of the store")] = 1_000_000
     shards: Annotated[Shards, About("parts into which users are divided")] = 16
 
-    # Who may ask
+    # Access
     origins: Annotated[Origins, About("web origins that may connect, besides the server's own")] = ()
     trusted_proxies: Annotated[Networks, About("proxies whose forwarding headers are believed")] = ()
     token_max_ttl: Annotated[Seconds, About("how far ahead a token may expire")] = 86_400.0
 
-    # What a status means
+    # Timings of presence
     beat_every: Annotated[Seconds, About("how often a client is asked to send a beat")] = 30.0
     dead_after: Annotated[Seconds, About("silence after which a session is lost")] = 90.0
     idle_after: Annotated[Seconds, About("inactivity after which a user is away; users may override it")] = 300.0
@@ -152,7 +150,7 @@ class Settings(BaseModel):
     typing_min: Annotated[SecondsOrZero, About("typing notices closer than this are dropped")] = 2.0
     beat_min: Annotated[SecondsOrZero, About("beats closer than this skip all work; at most half of beat_every")] = 5.0
 
-    # How much, how fast
+    # Limits and rates
     flush_every: Annotated[SecondsOrZero, About("pause between two frames to a socket; 0: by load")] = 0.0
     stuck_after: Annotated[Seconds, About("a socket that has not read for so long is closed")] = 10.0
     pace_above: Annotated[
@@ -173,7 +171,7 @@ class Settings(BaseModel):
     max_frame: Annotated[Bytes, About("largest WebSocket message")] = 65_536
     max_body: Annotated[Bytes, About("largest HTTP request body")] = 2_097_152
 
-    # How it runs
+    # Implementation and logging
     websocket: Annotated[
         Literal["picows", "websockets"],
         About("WebSocket implementation; websockets is slower"),
@@ -207,7 +205,7 @@ class Settings(BaseModel):
     @field_validator("host")
     @classmethod
     def _strangers_need_a_secret(cls, value: str, info: ValidationInfo) -> str:
-        # If one of them was refused, that is the sentence to show, not this one.
+        # A field that was refused is missing in info.data; its own error is shown instead.
         if not _is_loopback(value) and all(info.data.get(name, "refused") is None for name in _KEYS):
             raise refused(
                 "listening beyond this machine needs a configured secret (HERENOW_SECRET or HERENOW_SECRET_FILE) "
@@ -218,7 +216,7 @@ class Settings(BaseModel):
     @field_validator("jwks_url")
     @classmethod
     def _keys_come_from_where_they_say(cls, value: str | None) -> str | None:
-        """Whoever can change them on their way can be anybody."""
+        """An attacker who can change the keys in transit can sign tokens for any user."""
         if value is None:
             return None
         parts = urlsplit(value)
@@ -271,7 +269,7 @@ class Settings(BaseModel):
                 "who is related to whom would cross the network for everybody to read and change; use https://, or "
                 "set relations_network to private if only machines you trust are on the way"
             )
-        # If the secret was refused, that is the sentence to show, not this one.
+        # A secret that was refused is missing in info.data; its own error is shown instead.
         if "relations_secret" in info.data and info.data["relations_secret"] is None:
             raise refused(
                 "questions to the application are signed, which needs relations_secret "
@@ -324,7 +322,7 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for the operator about what looks like a mistake but stops nothing."""
+        """Sentences for the operator about probable mistakes that do not prevent the start."""
         return self._warnings
 
     @property
@@ -333,18 +331,18 @@ class Settings(BaseModel):
 
     @property
     def accepts_secret(self) -> bool:
-        """Tokens may be signed with the secret: one is configured, or there is nothing else."""
+        """True if tokens may be signed with the secret: it is configured, or there are no public keys."""
         return self.secret is not None or not self.has_jwks
 
     @property
     def ledger_path(self) -> Path | None:
-        """The ledger's file; None when it lives in memory, or in a database server."""
+        """The ledger's file; None if the ledger is in memory or in a database server."""
         if self.ledger.startswith(POSTGRESQL):
             return None
         path = self.ledger.removeprefix("sqlite://").removeprefix("/")
         return Path(path) if path not in ("", ":memory:") else None
 
-    # Durations as the core counts them.
+    # Durations in milliseconds, the unit of the core
 
     @property
     def dead_after_ms(self) -> int:
@@ -370,7 +368,7 @@ class Settings(BaseModel):
     def poll_every_ms(self) -> int:
         return _milliseconds(self.poll_every)
 
-    # Values as the parts of a server take them.
+    # Derived values
 
     @property
     def rooms_relate(self) -> bool:
@@ -378,7 +376,6 @@ class Settings(BaseModel):
 
     @property
     def engine_in_memory(self) -> bool:
-        """The live store ends with this process."""
         return self.engine.startswith("memory:")
 
     @property
@@ -387,24 +384,23 @@ class Settings(BaseModel):
 
     @property
     def asks_the_application(self) -> bool:
-        """Whether the application is asked who is related."""
+        """True if relations come from the application's callback."""
         return self.relations not in ("ledger", "open")
 
     @property
     def edges_kept_here(self) -> frozenset[str]:
-        """Kinds of edges that the ledger is the source of."""
+        """Kinds of relations that are stored in the ledger."""
         if self.relations == "ledger":
             return frozenset({"follow", "contact", "room"})
         return frozenset({"room"} if self.relations == "open" else ())
 
     def source_of(self, name: str) -> str:
-        """Where the value comes from: a flag, a variable, a file, or "default"."""
+        """The source of a value: the name of a flag, variable or file, "argument" or "default"."""
         if name in self._sources:
             return self._sources[name]
         return "argument" if name in self.model_fields_set else "default"
 
     def rows(self) -> Iterator[Row]:
-        """Every setting as `herenow config` shows it."""
         for name, field in type(self).model_fields.items():
             yield Row(
                 name=name,
@@ -416,7 +412,7 @@ class Settings(BaseModel):
             )
 
     def found_in(self, sources: Mapping[str, str], warnings: tuple[str, ...]) -> Self:
-        """These settings, knowing where they come from."""
+        """Set the sources of the values and the warnings. Returns self."""
         self._sources, self._warnings = dict(sources), warnings
         return self
 
@@ -438,8 +434,7 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def without_password(text: str) -> str:
-    """A URL may carry a password; an answer or a log line may not. Rather too much is hidden than a piece of one that was
-    not written as it should be."""
+    """Mask the passwords in a URL, for output and logs. Of a malformed URL rather too much is masked than too little."""
     text = re.sub(r"(://[^@:/]*:).*@", r"\1***@", text, flags=re.DOTALL)
     return re.sub(r"(password=)[^&'\"]*", r"\1***", text)
 
@@ -463,7 +458,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _callback_host(url: str) -> str:
-    """The host of the application's address."""
+    """The host of the application's URL. Raises an error that pydantic reports if the URL cannot be used."""
     if re.search(r"[\s\x00-\x1f\x7f]", url):
         raise ValueError("not a URL")
     parts = urlsplit(url)
