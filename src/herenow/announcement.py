@@ -1,4 +1,4 @@
-"""What the operator who started a server waits for: where it listens, and what it stands on."""
+"""The lines that a server prints when it is ready: its address, engine and ledger."""
 
 from __future__ import annotations
 
