@@ -67,7 +67,7 @@ class Settings(BaseModel):
     # Secrets and addresses
     secret: Annotated[
         SecretStr | None,
-        About("HMAC secret that signs tokens; without one, one is generated beside the ledger"),
+        About("HMAC secret that signs tokens; if not set, one is generated and kept in a file"),
         Allowed(f"at least {MIN_SECRET_BYTES} bytes long"),
     ] = None
     jwks_url: Annotated[
@@ -81,40 +81,40 @@ class Settings(BaseModel):
     jwt_issuer: Annotated[
         str | None, Field(min_length=1), About("the issuer (iss) that tokens must name"), Allowed("a name, not empty")
     ] = None
-    jwt_audience: Annotated[Words, About("the audiences (aud) of which tokens must name one")] = ()
+    jwt_audience: Annotated[Words, About("audiences (aud); tokens must name one of them")] = ()
     host: Annotated[Host, About("address to listen on")] = "127.0.0.1"
     port: Annotated[Port, About("port to listen on, for WebSocket and HTTP")] = 8000
     tls_cert: Annotated[ExistingFile, About("TLS certificate chain, PEM")] = None
     tls_key: Annotated[ExistingFile, About("private key of the TLS certificate, PEM")] = None
     engine: Annotated[
         str,
-        About("where hot state lives"),
+        About("URL of the live store, which holds the current presence of users"),
         Allowed(
             "memory://, redis://host:port/db, rediss://…, redis+sentinel://h1:p,h2:p/name or redis+cluster://h1:p,h2:p"
         ),
     ] = "memory://"
     ledger: Annotated[
         str,
-        About("where durable facts live"),
+        About("URL of the database, which holds last seen, modes, privacy rules and relations"),
         Allowed("sqlite:///path, sqlite:// to keep it in memory, or postgresql://user:password@host:5432/database"),
     ] = "sqlite:///herenow.db"
     relations_secret: Annotated[
         SecretStr | None,
-        About("HMAC secret that signs questions to the application that relations names"),
+        About("HMAC secret that signs requests to the application (see relations)"),
         Allowed(f"at least {MIN_SECRET_BYTES} bytes long"),
     ] = None
     relations_network: Annotated[
         Literal["public", "private"],
-        About("the way to the application; private allows plain http:// beyond this machine"),
+        About("network between herenow and the application; private allows http:// to other machines"),
         Allowed("public or private"),
     ] = "public"
     relations: Annotated[
         str,
-        About("who knows who may see whom: the ledger, everybody (open), or the application at a URL"),
+        About("source of relations between users: the database (ledger), all are related (open), or your application"),
         Allowed("ledger, open, or the https:// address of your application (http:// on this machine)"),
     ] = "ledger"
     relations_ttl: Annotated[
-        Seconds, About("how long a relation from the application is believed unless it tells of a change")
+        Seconds, About("how long a relation from the application is cached, unless it reports a change")
     ] = 300.0
     shares_room: Annotated[
         Literal["off", "on"], About("whether members of one room may see each other"), Allowed("on or off")
@@ -127,47 +127,51 @@ class Settings(BaseModel):
     ] = 1
     reap: Annotated[
         Literal["on", "off"],
-        About("whether this node also ends what is due; off leaves that to other nodes and herenow reap"),
+        About("whether this node processes timeouts of all users; off leaves them to other nodes and herenow reap"),
         Allowed("on or off"),
     ] = "on"
-    namespace: Annotated[Name, About("keeps several products on one store apart")] = "herenow"
-    capacity: Annotated[Count, Unit("users"), About("users expected; a hint for the layout of the store")] = 1_000_000
-    shards: Annotated[Shards, About("parts into which users are divided")] = 16
+    namespace: Annotated[Name, About("prefix of all keys in the store, to separate products that share it")] = "herenow"
+    capacity: Annotated[Count, Unit("users"), About("expected number of users, for the layout of the store")] = (
+        1_000_000
+    )
+    shards: Annotated[Shards, About("number of parts into which users are divided")] = 16
 
     # Access
     origins: Annotated[Origins, About("web origins that may connect, besides the server's own")] = ()
-    trusted_proxies: Annotated[Networks, About("proxies whose forwarding headers are believed")] = ()
-    token_max_ttl: Annotated[Seconds, About("how far ahead a token may expire")] = 86_400.0
+    trusted_proxies: Annotated[Networks, About("proxies whose forwarding headers are trusted")] = ()
+    token_max_ttl: Annotated[Seconds, About("longest time until a token may expire")] = 86_400.0
 
     # Timings of presence
-    beat_every: Annotated[Seconds, About("how often a client is asked to send a beat")] = 30.0
-    dead_after: Annotated[Seconds, About("silence after which a session is lost")] = 90.0
+    beat_every: Annotated[Seconds, About("interval at which clients send heartbeats")] = 30.0
+    dead_after: Annotated[Seconds, About("time without heartbeats or messages after which a session is lost")] = 90.0
     idle_after: Annotated[Seconds, About("inactivity after which a user is away; users may override it")] = 300.0
-    grace: Annotated[SecondsOrZero, About("time a lost session has to come back unnoticed")] = 30.0
-    online_delay: Annotated[SecondsOrZero, About("how long an arrival is withheld")] = 0.0
-    node_lease: Annotated[Seconds, About("how long a node may be cut off before it counts as dead")] = 10.0
-    typing_for: Annotated[Seconds, About("how long a typing notice lasts")] = 6.0
-    typing_min: Annotated[SecondsOrZero, About("typing notices closer than this are dropped")] = 2.0
-    beat_min: Annotated[SecondsOrZero, About("beats closer than this skip all work; at most half of beat_every")] = 5.0
+    grace: Annotated[SecondsOrZero, About("time that a lost session has to reconnect before viewers notice")] = 30.0
+    online_delay: Annotated[SecondsOrZero, About("delay before viewers see that a user is online")] = 0.0
+    node_lease: Annotated[Seconds, About("time without contact to the store after which a node counts as dead")] = 10.0
+    typing_for: Annotated[Seconds, About("how long a typing notice is shown")] = 6.0
+    typing_min: Annotated[SecondsOrZero, About("typing notices closer together than this are dropped")] = 2.0
+    beat_min: Annotated[SecondsOrZero, About("heartbeats closer than this are skipped; at most half of beat_every")] = (
+        5.0
+    )
 
     # Limits and rates
-    flush_every: Annotated[SecondsOrZero, About("pause between two frames to a socket; 0: by load")] = 0.0
-    stuck_after: Annotated[Seconds, About("a socket that has not read for so long is closed")] = 10.0
+    flush_every: Annotated[SecondsOrZero, About("pause between two frames to a connection; 0: depends on load")] = 0.0
+    stuck_after: Annotated[Seconds, About("a connection whose client has not read for this long is closed")] = 10.0
     pace_above: Annotated[
-        Count, Unit("viewers"), About("a change with more viewers on a node is spread over up to 10 s")
+        Count, Unit("viewers"), About("a change with more viewers on a node is delivered over up to 10 s")
     ] = 5_000
     push_ceiling: Annotated[
-        Count, Unit("viewers"), About("a change with more viewers on a node is not pushed: they ask")
+        Count, Unit("viewers"), About("a change with more viewers on a node is not pushed; clients poll")
     ] = 100_000
-    ledger_flush: Annotated[Seconds, About("how often facts are written to the ledger")] = 1.0
-    max_subscriptions: Annotated[Count, Unit("per socket"), About("people one socket may watch")] = 500
-    max_bulk: Annotated[Count, Unit("ids"), About("people one request may ask for")] = 1000
-    max_sessions_per_user: Annotated[Count, Unit("per user"), About("devices of a user in the cluster")] = 50
-    max_connections_per_user: Annotated[Count, Unit("per node"), About("sockets of a user on one node")] = 20
+    ledger_flush: Annotated[Seconds, About("how often changes are written to the database")] = 1.0
+    max_subscriptions: Annotated[Count, Unit("per socket"), About("users that one connection may watch")] = 500
+    max_bulk: Annotated[Count, Unit("ids"), About("users that one request may ask for")] = 1000
+    max_sessions_per_user: Annotated[Count, Unit("per user"), About("devices of one user in the cluster")] = 50
+    max_connections_per_user: Annotated[Count, Unit("per node"), About("connections of one user to one node")] = 20
     poll_every: Annotated[
-        SecondsOrZero, About("pause between two bulk reads of a user without a live session; 0: no limit")
+        SecondsOrZero, About("time between two bulk reads of a user without a live session; 0: no limit")
     ] = 30.0
-    poll_burst: Annotated[Count, Unit("reads"), About("bulk reads such a user may make at once")] = 5
+    poll_burst: Annotated[Count, Unit("reads"), About("bulk reads that such a user may make at once after a pause")] = 5
     max_frame: Annotated[Bytes, About("largest WebSocket message")] = 65_536
     max_body: Annotated[Bytes, About("largest HTTP request body")] = 2_097_152
 
@@ -177,12 +181,12 @@ class Settings(BaseModel):
         About("WebSocket implementation; websockets is slower"),
         Allowed("picows or websockets"),
     ] = "picows"
-    log_format: Annotated[Literal["console", "json"], About("how log lines look"), Allowed("console or json")] = (
+    log_format: Annotated[Literal["console", "json"], About("format of log lines"), Allowed("console or json")] = (
         "console"
     )
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        About("least important lines that are logged"),
+        About("lowest level that is logged"),
         Allowed("debug, info, warning or error"),
     ] = "info"
 
