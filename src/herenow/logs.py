@@ -34,18 +34,18 @@ class PlainLines:
         self._console = console
 
     def __call__(self, logger: structlog.typing.WrappedLogger, name: str, event: structlog.typing.EventDict) -> str:
-        if not (event.keys() >= _ALWAYS and event.keys().isdisjoint(_MORE)):
+        if not (event.keys() >= _REQUIRED and event.keys().isdisjoint(_NOT_PLAIN)):
             return self._console(logger, name, event)
         at, level, what = event.pop("timestamp"), event.pop("level"), event.pop("event")
-        said = " ".join([f"{key}={_said(value)}" for key, value in sorted(event.items())])
-        return f"{at} [{level:<9}] {what!s:<30} {said}".rstrip(" ")
+        fields = " ".join([f"{key}={_formatted(value)}" for key, value in sorted(event.items())])
+        return f"{at} [{level:<9}] {what!s:<30} {fields}".rstrip(" ")
 
 
-_ALWAYS = {"timestamp", "level", "event"}
-_MORE = {"stack", "exception", "exc_info", "logger", "logger_name"}
+_REQUIRED = {"timestamp", "level", "event"}
+_NOT_PLAIN = {"stack", "exception", "exc_info", "logger", "logger_name"}
 
 
-def _said(value: object) -> str:
+def _formatted(value: object) -> str:
     if isinstance(value, str) and not _QUOTED.search(value):
         return value
     return repr(value)

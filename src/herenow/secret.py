@@ -25,8 +25,8 @@ def resolve_secret(settings: Settings) -> str:
         return _new_secret()
     try:
         if not path.exists():
-            _keep(_new_secret(), path)
-        return _kept(path)
+            _write(_new_secret(), path)
+        return _read(path)
     except OSError as error:
         raise ConfigurationError(
             f"The secret beside the ledger, {str(path)!r}, cannot be used ({error.strerror}): "
@@ -46,7 +46,7 @@ def _new_secret() -> str:
     return secrets.token_urlsafe(MIN_SECRET_BYTES)
 
 
-def _kept(path: Path) -> str:
+def _read(path: Path) -> str:
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise ConfigurationError(f"Others may read the secret {str(path)!r}: run chmod 600 on it.")
     secret = path.read_text(encoding="utf-8", errors="replace").strip()
@@ -57,7 +57,7 @@ def _kept(path: Path) -> str:
     return secret
 
 
-def _keep(secret: str, path: Path) -> None:
+def _write(secret: str, path: Path) -> None:
     """Write the file atomically. If two processes start at the same time, the first one's secret wins for both."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -15,7 +15,7 @@ class OpenRelations:
         self._rooms = rooms
 
     async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]:
-        return [_ACQUAINTED] * len(targets)
+        return [_RELATED] * len(targets)
 
     async def contacts(self, user: str, now: int) -> list[str]:
         return []
@@ -24,4 +24,4 @@ class OpenRelations:
         return await self._rooms.is_member(room, user)
 
 
-_ACQUAINTED = Relation(mutual_follow=True)
+_RELATED = Relation(mutual_follow=True)

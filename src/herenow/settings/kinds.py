@@ -42,7 +42,7 @@ def refused(sentence: str) -> PydanticCustomError:
     return PydanticCustomError(SENTENCE, "{sentence}", {"sentence": sentence})
 
 
-def _words(value: object) -> object:
+def _split(value: object) -> object:
     """Split a string at its commas: variables and flags have no lists."""
     return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
 
@@ -77,15 +77,15 @@ Name = Annotated[
 ]
 Origins = Annotated[
     tuple[Annotated[str, AfterValidator(_origin)], ...],
-    BeforeValidator(_words),
+    BeforeValidator(_split),
     Allowed("origins like https://app.example.org, separated by commas"),
 ]
 Networks = Annotated[
     tuple[Annotated[str, AfterValidator(_network)], ...],
-    BeforeValidator(_words),
+    BeforeValidator(_split),
     Allowed("addresses or networks like 10.0.0.0/8, separated by commas"),
 ]
 Words = Annotated[
-    tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_words), Allowed("names, separated by commas")
+    tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_split), Allowed("names, separated by commas")
 ]
 ExistingFile = Annotated[Path | None, AfterValidator(_existing_file), Allowed("the path of an existing file")]

@@ -90,7 +90,7 @@ def _toml(config: Path | None) -> Layer:
     values = _parsed(path)
     for key in values:
         if key not in Settings.model_fields:
-            raise ConfigurationError(f"{path} has an unknown setting {key!r}{_perhaps(key)}.")
+            raise ConfigurationError(f"{path} has an unknown setting {key!r}{_suggestion(key)}.")
     return Layer(values, dict.fromkeys(values, str(path)))
 
 
@@ -109,7 +109,7 @@ def _sentence(error: ValidationError, values: Mapping[str, Any], places: Mapping
     name = str(first["loc"][0])
     field = Settings.model_fields.get(name)
     if field is None:
-        return f"There is no setting {name!r}{_perhaps(name)}."
+        return f"There is no setting {name!r}{_suggestion(name)}."
     value = values.get(name, field.default)
     shown = "" if is_secret(field) else f" = {without_password(repr(value))}"
     reason = first["msg"] if first["type"] == SENTENCE else f"it must be {allowed(field)}"
@@ -131,14 +131,14 @@ def _unknown_variables() -> Iterator[str]:
     for name in sorted(os.environ):
         if name.upper().startswith(PREFIX) and name.upper() not in known:
             setting = name.upper().removeprefix(PREFIX).removesuffix("_FILE").lower()
-            yield f"The variable {name} is not a setting and is ignored{_perhaps(setting, as_variable=True)}."
+            yield f"The variable {name} is not a setting and is ignored{_suggestion(setting, as_variable=True)}."
 
 
-def _perhaps(name: str, *, as_variable: bool = False) -> str:
-    near = get_close_matches(name, Settings.model_fields, n=1, cutoff=0.5)
-    if not near:
+def _suggestion(name: str, *, as_variable: bool = False) -> str:
+    close = get_close_matches(name, Settings.model_fields, n=1, cutoff=0.5)
+    if not close:
         return ""
-    return f"; the nearest one is {variable(near[0]) if as_variable else near[0]}"
+    return f"; the nearest one is {variable(close[0]) if as_variable else close[0]}"
 
 
 def variable(name: str) -> str:

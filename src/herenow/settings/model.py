@@ -208,7 +208,7 @@ class Settings(BaseModel):
 
     @field_validator("host")
     @classmethod
-    def _strangers_need_a_secret(cls, value: str, info: ValidationInfo) -> str:
+    def _public_address_needs_a_key(cls, value: str, info: ValidationInfo) -> str:
         # A field that was refused is missing in info.data; its own error is shown instead.
         if not _is_loopback(value) and all(info.data.get(name, "refused") is None for name in _KEYS):
             raise refused(
@@ -219,7 +219,7 @@ class Settings(BaseModel):
 
     @field_validator("jwks_url")
     @classmethod
-    def _keys_come_from_where_they_say(cls, value: str | None) -> str | None:
+    def _public_keys_need_https(cls, value: str | None) -> str | None:
         """An attacker who can change the keys in transit can sign tokens for any user."""
         if value is None:
             return None
@@ -283,7 +283,7 @@ class Settings(BaseModel):
 
     @field_validator("shares_room")
     @classmethod
-    def _rooms_are_known(cls, value: str, info: ValidationInfo) -> str:
+    def _rooms_need_local_relations(cls, value: str, info: ValidationInfo) -> str:
         if value == "on" and info.data.get("relations", "ledger") not in ("ledger", "open"):
             raise refused(
                 "with an application behind relations it is the application that says who may see whom: let it say of "
@@ -293,7 +293,7 @@ class Settings(BaseModel):
 
     @field_validator("workers")
     @classmethod
-    def _workers_have_what_they_share(cls, value: int, info: ValidationInfo) -> int:
+    def _workers_need_shared_stores(cls, value: int, info: ValidationInfo) -> int:
         if value > 1 and info.data.get("engine") == "memory://":
             raise refused(
                 "memory:// lives in one process, so that others would not know who is there: several workers need a "
@@ -305,14 +305,14 @@ class Settings(BaseModel):
 
     @field_validator("reap")
     @classmethod
-    def _somebody_reaps(cls, value: str, info: ValidationInfo) -> str:
+    def _memory_engine_must_reap(cls, value: str, info: ValidationInfo) -> str:
         if value == "off" and info.data.get("engine") == "memory://":
             raise refused("memory:// lives in this process alone, so that nobody else could end what is due")
         return value
 
     @field_validator("dead_after")
     @classmethod
-    def _one_lost_beat_is_not_death(cls, value: float, info: ValidationInfo) -> float:
+    def _one_lost_beat_is_tolerated(cls, value: float, info: ValidationInfo) -> float:
         beat_every = info.data.get("beat_every", 0.0)
         if value < 2 * beat_every:
             raise refused(f"it must be at least twice beat_every, which is {beat_every:g} s")
@@ -320,7 +320,7 @@ class Settings(BaseModel):
 
     @field_validator("beat_min")
     @classmethod
-    def _asked_beats_are_not_too_fast(cls, value: float, info: ValidationInfo) -> float:
+    def _regular_beats_are_not_skipped(cls, value: float, info: ValidationInfo) -> float:
         beat_every: float = info.data.get("beat_every", value * 2)
         return min(value, beat_every / 2)
 

@@ -29,8 +29,8 @@ from herenow.workers.worker_link import (
     Told,
 )
 
-ALIVE = 1.0  # seconds between two heartbeats
-PATIENCE = 3.0  # seconds to wait for the reports of all workers
+HEARTBEAT_EVERY = 1.0  # seconds between two heartbeats
+REPORT_TIMEOUT = 3.0  # seconds to wait for the reports of all workers
 
 log = structlog.get_logger(__name__)
 
@@ -48,7 +48,7 @@ class Worker:
         self._asked: dict[int, asyncio.Future[list[Told]]] = {}
         self._tasks = {
             asyncio.get_running_loop().create_task(work, name=name)
-            for work, name in ((self._listen(), "supervisor"), (self._live(), "alive"))
+            for work, name in ((self._listen(), "supervisor"), (self._send_heartbeats(), "alive"))
         }
 
     @classmethod
@@ -77,7 +77,7 @@ class Worker:
         self._asked[number] = answer
         self._link.send(Question(number))
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(REPORT_TIMEOUT):
                 return await answer
         except TimeoutError:
             raise Unavailable("The supervisor does not answer.") from None
@@ -90,24 +90,24 @@ class Worker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._link.close()
 
-    async def _live(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
             self._link.send(Alive())
-            await asyncio.sleep(ALIVE)
+            await asyncio.sleep(HEARTBEAT_EVERY)
 
     async def _listen(self) -> None:
         async for message in self._link.messages():
-            self._hear(message)
+            self._on_message(message)
         log.warning("supervisor.gone")
         self._stop()
 
-    def _hear(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         match message:
             case Leave():
                 self.leaving = True
                 self._stop()
             case Dead(epochs) if self.on_dead is not None:
-                task = asyncio.get_running_loop().create_task(self._bury(self.on_dead, epochs), name="bury")
+                task = asyncio.get_running_loop().create_task(self._handle_dead(self.on_dead, epochs), name="bury")
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             case Question(number) if self.report is not None:
@@ -119,7 +119,7 @@ class Worker:
             case _:
                 pass
 
-    async def _bury(self, bury: Callable[[Sequence[str]], Awaitable[None]], epochs: list[str]) -> None:
+    async def _handle_dead(self, bury: Callable[[Sequence[str]], Awaitable[None]], epochs: list[str]) -> None:
         try:
             await bury(epochs)
         except Exception as error:

@@ -181,16 +181,16 @@ class MemoryEngine:
 
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
         until = asyncio.get_running_loop().time() + wait
-        parts = self._news(cursors)
+        parts = self._new_parts(cursors)
         while not parts and wait > 0 and await self._store.news.wait(until):
-            parts = self._news(cursors)
+            parts = self._new_parts(cursors)
         return parts
 
     @property
     def unresponsive(self) -> Set[int]:
         return frozenset()
 
-    def _news(self, cursors: Mapping[int, int]) -> list[LogPart]:
+    def _new_parts(self, cursors: Mapping[int, int]) -> list[LogPart]:
         shards = self._store.shards
         behind = [shards[number].log.after(at) for number, at in cursors.items() if shards[number].log.head != at]
         return [part for part in behind if part is not None]

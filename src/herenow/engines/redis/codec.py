@@ -39,7 +39,7 @@ def body_of(user: str, field: bytes, record: bytes) -> bytes:
     return bytes((len(name),)) + name + record
 
 
-class Laid(NamedTuple):
+class Encoded(NamedTuple):
     """A user's record and wake-up, as they are stored."""
 
     value: bytes
@@ -48,21 +48,21 @@ class Laid(NamedTuple):
     """For the shard's tails; empty: none."""
 
 
-def laid(field: bytes, record: bytes, body: bytes, wake_at: int | None) -> Laid:
+def encoded(field: bytes, record: bytes, body: bytes, wake_at: int | None) -> Encoded:
     if not record:
         if wake_at is None:
-            return Laid(b"", b"")
+            return Encoded(b"", b"")
         due = wake_at.to_bytes(_ABSOLUTE, "big")
         if field[:1] == _DIGEST:
-            return Laid(bytes((128 + _ABSOLUTE,)) + due, body)
-        return Laid(bytes((_ABSOLUTE,)) + due, b"")
-    wake = b"" if wake_at is None else _wake(wake_at, int.from_bytes(record[2:_HEAD], "big"))
+            return Encoded(bytes((128 + _ABSOLUTE,)) + due, body)
+        return Encoded(bytes((_ABSOLUTE,)) + due, b"")
+    wake = b"" if wake_at is None else _encoded_wake(wake_at, int.from_bytes(record[2:_HEAD], "big"))
     if len(record) <= INLINE and field[:1] != _DIGEST:
-        return Laid(bytes((len(wake),)) + wake + record, b"")
-    return Laid(bytes((128 + len(wake),)) + wake + record[:_HEAD], body)
+        return Encoded(bytes((len(wake),)) + wake + record, b"")
+    return Encoded(bytes((128 + len(wake),)) + wake + record[:_HEAD], body)
 
 
-def _wake(wake_at: int, version: int) -> bytes:
+def _encoded_wake(wake_at: int, version: int) -> bytes:
     after = wake_at - version
     if 0 <= after < 1 << 40:
         return after.to_bytes(max(1, (after.bit_length() + 7) // 8), "big")

@@ -23,9 +23,9 @@ from herenow.engines.redis.scripts import script_request
 from herenow.errors import Unavailable
 from herenow.ports import Entry, LogPart
 
-AT_ONCE = 100  # maximum of batches per shard and blocking read
-EVERYTHING = 1_000_000  # maximum of batches per shard after a gap; in effect no limit, as the log is bounded
-AGAIN = 0.2  # seconds from a failed read to the next attempt
+READ_LIMIT = 100  # maximum of batches per shard and blocking read
+ALL_BATCHES = 1_000_000  # maximum of batches per shard after a gap; in effect no limit, as the log is bounded
+RETRY_AFTER = 0.2  # seconds from a failed read to the next attempt
 
 Cursors = dict[int, int]
 Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, int]]]  # returns the log head of each given shard that answers
@@ -42,7 +42,7 @@ class Waiter:
         self._connection: RedisConnection | None = None
         self._read: asyncio.Task[list[LogPart] | None] | None = None
         self._cursors: Cursors = {}
-        self._again_at = 0.0
+        self._retry_at = 0.0
 
     def begin(self, cursors: Cursors, wait: float) -> asyncio.Task[list[LogPart] | None]:
         """The read under way if it has these cursors, otherwise a new one. Its result is the new parts; None for a gap."""
@@ -51,7 +51,7 @@ class Waiter:
         if self._read is None:
             self._cursors = cursors
             self._read = asyncio.get_running_loop().create_task(self._wait(cursors, wait), name="log")
-            self._read.add_done_callback(_seen)
+            self._read.add_done_callback(_retrieve_error)
         return self._read
 
     @property
@@ -75,12 +75,12 @@ class Waiter:
 
     async def _wait(self, cursors: Cursors, wait: float) -> list[LogPart] | None:
         now = asyncio.get_running_loop().time
-        if (pause := self._again_at - now()) > 0:
+        if (pause := self._retry_at - now()) > 0:
             await asyncio.sleep(pause)
         try:
             return await self._ask(cursors, wait)
         except Unavailable:
-            self._again_at = now() + AGAIN
+            self._retry_at = now() + RETRY_AFTER
             raise
 
     async def _ask(self, cursors: Cursors, wait: float) -> list[LogPart] | None:
@@ -91,7 +91,7 @@ class Waiter:
             self._server, self._connection = server, await self._dedicated(server)
         keys = [self._keys[shard].log for shard in cursors]
         after = [f"{cursor}-0" for cursor in cursors.values()]
-        command: Command = ("XREAD", "COUNT", AT_ONCE, "BLOCK", max(1, round(wait * 1000)), "STREAMS", *keys, *after)
+        command: Command = ("XREAD", "COUNT", READ_LIMIT, "BLOCK", max(1, round(wait * 1000)), "STREAMS", *keys, *after)
         try:
             [reply] = await self._connection.ask([command], wait + DEADLINE)
         except Lost as error:
@@ -150,9 +150,9 @@ class Logs:
             if parts:
                 return parts
         answering = {shard: cursor for shard, cursor in cursors.items() if shard not in self.unresponsive}
-        return await self.look(answering or cursors)
+        return await self.read_now(answering or cursors)
 
-    async def look(self, cursors: Mapping[int, int]) -> list[LogPart]:
+    async def read_now(self, cursors: Mapping[int, int]) -> list[LogPart]:
         """Read the headers, and the logs whose head is not the cursor, without waiting for new entries."""
         heads = await self._heads(list(cursors))
         behind = [shard for shard, head in heads.items() if head != cursors[shard]]
@@ -161,7 +161,7 @@ class Logs:
                 self._keys[shard].slot,
                 "log",
                 [self._keys[shard].header, self._keys[shard].log],
-                [cursors[shard], EVERYTHING],
+                [cursors[shard], ALL_BATCHES],
             )
             for shard in behind
         ]
@@ -169,14 +169,14 @@ class Logs:
         answered = set(heads)
         for shard, reply in zip(behind, await self._commands.each(requests), strict=True):
             if isinstance(reply, list):
-                part = _looked(shard, cursors[shard], int(reply[0]), entries_of(reply[1], cursors[shard]))
+                part = _part_of(shard, cursors[shard], int(reply[0]), entries_of(reply[1], cursors[shard]))
                 parts += () if part is None else (part,)
             else:
                 answered.discard(shard)
-        self._heard(cursors, answered)
+        self._update_unresponsive(cursors, answered)
         return parts
 
-    def _heard(self, asked: Iterable[int], answered: Set[int]) -> None:
+    def _update_unresponsive(self, asked: Iterable[int], answered: Set[int]) -> None:
         self.unresponsive.update(asked)
         self.unresponsive -= answered
         if asked and not answered:
@@ -191,21 +191,21 @@ class Logs:
         reads = {self._waiters[g].begin(part, wait): self._waiters[g] for g, part in grouped.items()}
         done, _ = await asyncio.wait(reads, timeout=wait + DEADLINE, return_when=asyncio.FIRST_COMPLETED)
         parts: list[LogPart] = []
-        hole = False
+        gap = False
         for read in done:
             waiter = reads[read]
             waiter.taken()
             failure = _failure(read)
             if failure is None:
                 found = read.result()
-                hole = hole or found is None
+                gap = gap or found is None
                 parts += found or ()
                 self.unresponsive -= waiter.shards
             else:
                 self.unresponsive |= waiter.shards
                 if self.unresponsive.issuperset(cursors):
                     raise failure
-        return None if hole else parts
+        return None if gap else parts
 
 
 def entries_of(raw: Sequence[tuple[bytes, list[bytes]]], after: int) -> tuple[Entry, ...]:
@@ -225,12 +225,12 @@ def _failure(read: asyncio.Task[list[LogPart] | None]) -> BaseException | None:
     return Unavailable("the reading of the logs was given up") if read.cancelled() else read.exception()
 
 
-def _seen(read: asyncio.Task[list[LogPart] | None]) -> None:
+def _retrieve_error(read: asyncio.Task[list[LogPart] | None]) -> None:
     if not read.cancelled():
         read.exception()  # retrieved here, because perhaps no caller is left that would
 
 
-def _looked(shard: int, cursor: int, head: int, entries: tuple[Entry, ...]) -> LogPart | None:
+def _part_of(shard: int, cursor: int, head: int, entries: tuple[Entry, ...]) -> LogPart | None:
     """The part after `cursor`; None if there is none. `head` and `entries` were read together, later than the header."""
     if head == cursor:
         return None

@@ -38,7 +38,7 @@ class Header:
         return self.state.startswith(b"s")
 
 
-class Wanted:
+class Lookups:
     """The users of one read over all shards, and their records as they are found. A place is an index in these lists."""
 
     __slots__ = ("fields", "found", "hashes", "shortened")
@@ -58,30 +58,30 @@ class Wanted:
 class ShardRead:
     """The read of one shard: its commands and its result."""
 
-    __slots__ = ("_places", "_wanted", "_words", "bodies", "halves", "keys", "settled")
+    __slots__ = ("_builder", "_lookups", "_places", "bodies", "keys", "settled", "with_tail")
 
-    def __init__(self, keys: ShardKeys, words: Words, wanted: Wanted, places: Sequence[int]) -> None:
+    def __init__(self, keys: ShardKeys, builder: CommandBuilder, lookups: Lookups, places: Sequence[int]) -> None:
         self.keys = keys
-        self._words = words
-        self._wanted = wanted
+        self._builder = builder
+        self._lookups = lookups
         self._places = places
         self.bodies: list[bytes] = []
         """In the order of `fields`; empty: no record."""
-        self.halves: list[int] = []
+        self.with_tail: list[int] = []
         """Indices in `bodies` of records whose body is in the tails."""
         self.settled = False
 
     @property
     def fields(self) -> list[bytes]:
-        fields = self._wanted.fields
+        fields = self._lookups.fields
         return [fields[place] for place in self._places]
 
     def asked(self) -> Pipeline:
         return Pipeline(self.keys.slot, len(self._places) + 2, self._packed, self.take)
 
     def _packed(self) -> bytes:
-        hashes = self._wanted.hashes
-        return self._words.packed(self.keys, self.fields, [hashes[place] for place in self._places])
+        hashes = self._lookups.hashes
+        return self._builder.packed(self.keys, self.fields, [hashes[place] for place in self._places])
 
     def take(self, reply: Sequence[Any]) -> None:
         before, *values, after = reply
@@ -89,28 +89,28 @@ class ShardRead:
         self.settled = header.settled and header.state == Header(after).state
         self.bodies = [b"" if value is None else inline(value) for value in values]
         if not all(self.bodies):
-            self.halves = [i for i, value in enumerate(values) if value is not None and has_tail(value)]
-        if not self.halves:
+            self.with_tail = [i for i, value in enumerate(values) if value is not None and has_tail(value)]
+        if not self.with_tail:
             self._answer()
 
     def complete(self, reply: Sequence[Any]) -> None:
         """Fill in the bodies from the tails. `reply`: whether the shard was settled when they were read, then the bodies."""
         settled, *bodies = reply
         self.settled = self.settled and settled == 1
-        for index, body in zip(self.halves, bodies, strict=True):
+        for index, body in zip(self.with_tail, bodies, strict=True):
             self.bodies[index] = body
         self._answer()
 
     def _answer(self) -> None:
-        found, settled = self._wanted.found, self.settled
+        found, settled = self._lookups.found, self.settled
         records: Sequence[bytes | None] = self.bodies
-        if self._wanted.shortened:
+        if self._lookups.shortened:
             records = [record_of(f, b) for f, b in zip(self.fields, self.bodies, strict=True)]
         for place, record in zip(self._places, records, strict=True):
             found[place] = Loaded(record or None, settled)
 
 
-class Words:
+class CommandBuilder:
     """Builds the bytes of a shard's commands: the same bytes as `packed`, in a third of the time."""
 
     __slots__ = ("_buckets", "_numbers", "_shards", "_widths")
@@ -138,27 +138,29 @@ class Words:
         return b"".join(words)
 
 
-def shard_reads(users: Sequence[str], shards: Sequence[ShardKeys], words: Words) -> tuple[list[ShardRead], Wanted]:
+def shard_reads(
+    users: Sequence[str], shards: Sequence[ShardKeys], builder: CommandBuilder
+) -> tuple[list[ShardRead], Lookups]:
     """One read for each shard that has any of these users, and the object that collects all their records."""
     count = len(shards)
-    wanted = Wanted([user.encode() for user in users])
+    lookups = Lookups([user.encode() for user in users])
     places: dict[int, list[int]] = {}
-    for place, hashed in enumerate(wanted.hashes):
+    for place, hashed in enumerate(lookups.hashes):
         shard = hashed % count  # same as `shard_of`
         if shard in places:
             places[shard].append(place)
         else:
             places[shard] = [place]
-    if max(map(len, wanted.fields), default=0) > LONGEST:
+    if max(map(len, lookups.fields), default=0) > LONGEST:
         for place, user in enumerate(users):
-            if len(wanted.fields[place]) > LONGEST:
-                wanted.shorten(place, field_of(user))
-    return [ShardRead(shards[shard], words, wanted, some) for shard, some in places.items()], wanted
+            if len(lookups.fields[place]) > LONGEST:
+                lookups.shorten(place, field_of(user))
+    return [ShardRead(shards[shard], builder, lookups, some) for shard, some in places.items()], lookups
 
 
-def read_of(fields: list[bytes], shard: ShardKeys, words: Words) -> ShardRead:
+def read_of(fields: list[bytes], shard: ShardKeys, builder: CommandBuilder) -> ShardRead:
     """A read of fields that are all in one shard."""
-    return ShardRead(shard, words, Wanted(fields), range(len(fields)))
+    return ShardRead(shard, builder, Lookups(fields), range(len(fields)))
 
 
 _LENGTHS = [b"%d\r\n" % length for length in range(LONGEST + 1)]

@@ -19,13 +19,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from herenow.engines.redis.checks import ServerState, check, states, unusable
 from herenow.engines.redis.client import Argument, Commands, RedisTarget, Reply, Request, servers_of
-from herenow.engines.redis.codec import body_of, field_of, laid, record_of, user_of
+from herenow.engines.redis.codec import body_of, encoded, field_of, record_of, user_of
 from herenow.engines.redis.keys import Keys, ShardKeys, buckets_for
 from herenow.engines.redis.log import Logs
 from herenow.engines.redis.pubsub import PubSub
-from herenow.engines.redis.reads import ShardRead, Words, read_of, shard_reads
+from herenow.engines.redis.reads import CommandBuilder, ShardRead, read_of, shard_reads
 from herenow.engines.redis.replies import bytes_of, list_of
-from herenow.engines.redis.script_args import KEPT, SET, TAKEN, Rows, stored, text, time
+from herenow.engines.redis.script_args import CLEARED, KEPT, SET, Rows, stored, text, time
 from herenow.engines.redis.scripts import script_request
 from herenow.engines.redis.wakeups import Wakeups
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
@@ -50,7 +50,7 @@ class RedisEngine:
         self._target = target
         self._keys = Keys(namespace, shards)
         self._buckets = buckets_for(capacity, shards)
-        self._words = Words(shards, self._buckets)
+        self._builder = CommandBuilder(shards, self._buckets)
         self._servers = servers_of(target)
         self._commands = Commands(self._servers)
         self._wakeups = Wakeups(self._commands, self._keys)
@@ -95,7 +95,7 @@ class RedisEngine:
 
     async def _agree(self, terms: Mapping[str, str]) -> None:
         pairs = [part for term in sorted(terms.items()) for part in term]
-        reply = await self._on_nodes("agree", self._keys.terms, self._buckets, *pairs)
+        reply = await self._run_unsharded("agree", self._keys.terms, self._buckets, *pairs)
         assert isinstance(reply, list)
         if len(reply) == 2:
             term, found = (part.decode() for part in reply)
@@ -108,28 +108,28 @@ class RedisEngine:
                 f"the store is laid out with {buckets} buckets per shard and was with {self._buckets}: restart this node."
             )
         self._buckets = buckets
-        self._words = Words(self.shards, buckets)
+        self._builder = CommandBuilder(self.shards, buckets)
         self._terms |= terms
 
     # Records
 
     async def load(self, users: Sequence[str]) -> list[Loaded]:
-        asked, wanted = shard_reads(users, self._keys.shards, self._words)
+        asked, lookups = shard_reads(users, self._keys.shards, self._builder)
         await self._read(asked)
-        return wanted.found
+        return lookups.found
 
     async def _read(self, asked: Sequence[ShardRead]) -> None:
         await self._commands.all([read.asked() for read in asked])
-        halves = [read for read in asked if read.halves]
-        wholes = await self._commands.all([self._wholes(read) for read in halves])
-        for read, reply in zip(halves, wholes, strict=True):
+        with_tail = [read for read in asked if read.with_tail]
+        tails = await self._commands.all([self._tails_request(read) for read in with_tail])
+        for read, reply in zip(with_tail, tails, strict=True):
             read.complete(list_of(reply))
 
-    def _wholes(self, read: ShardRead) -> Request:
+    def _tails_request(self, read: ShardRead) -> Request:
         keys = read.keys
         rows = self._rows(keys, [keys.header, keys.tails])
         fields = read.fields
-        for index in read.halves:
+        for index in read.with_tail:
             rows.add(fields[index])
         return script_request(keys.slot, "load", rows.keys, [rows.packed()])
 
@@ -153,7 +153,7 @@ class RedisEngine:
         rows = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
         for each in offers:
             field = field_of(each.user)
-            where = laid(field, each.record, body_of(each.user, field, each.record), each.wake_at)
+            where = encoded(field, each.record, body_of(each.user, field, each.record), each.wake_at)
             mark = SET if each.unsaved else KEPT
             rows.add(field, time(each.version), stored(where), time(each.wake_at), mark)
         if offers:
@@ -216,14 +216,14 @@ class RedisEngine:
     # Leases
 
     async def renew(self, lease: Lease, *, begins: bool = False) -> bool:
-        granted = await self._on_nodes(
+        granted = await self._run_unsharded(
             "renew", self._keys.leases, lease.epoch, lease.counter, lease.renewed_at, int(begins)
         )
         if granted == 0:
-            await self._say_terms_again()
+            await self._write_terms_again()
         return granted == 1
 
-    async def _say_terms_again(self) -> None:
+    async def _write_terms_again(self) -> None:
         """Our lease is gone, so perhaps the whole store was emptied: write the terms again for nodes that start later."""
         try:
             await self._agree(self._terms)
@@ -237,7 +237,7 @@ class RedisEngine:
         return [_lease(epoch, row) for epoch, row in zip(reply[::2], reply[1::2], strict=True)]
 
     async def mark_dead(self, epoch: str, counter: int) -> bool:
-        return await self._on_nodes("mark_dead", self._keys.leases, epoch, counter) == 1
+        return await self._run_unsharded("mark_dead", self._keys.leases, epoch, counter) == 1
 
     async def drop_lease(self, epoch: str) -> None:
         await self._commands.one(Request(self._keys.slot, ("HDEL", self._keys.leases, epoch)), writes=True)
@@ -250,18 +250,18 @@ class RedisEngine:
         fields = list_of(await self._commands.one(request, writes=False))
         if not fields:
             return []
-        read = read_of(fields, keys, self._words)
+        read = read_of(fields, keys, self._builder)
         await self._read([read])
         return list(_records(part for pair in zip(fields, read.bodies, strict=True) for part in pair))
 
     async def saved(self, shard: int, rows: Sequence[tuple[str, bytes, bool]]) -> None:
         keys = self._keys.shards[shard]
-        told = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
+        packed_rows = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
         for user, record, drop in rows:
             field = field_of(user)
-            told.add(field, text(body_of(user, field, record)), drop.to_bytes(1, "big"))
+            packed_rows.add(field, text(body_of(user, field, record)), drop.to_bytes(1, "big"))
         if rows:
-            await self._run(shard, "saved", told.keys, [told.packed()], writes=True)
+            await self._run(shard, "saved", packed_rows.keys, [packed_rows.packed()], writes=True)
 
     # Direct messages
 
@@ -280,7 +280,7 @@ class RedisEngine:
             script_request(self._keys.shards[shard].slot, name, keys, arguments), writes=writes
         )
 
-    async def _on_nodes(self, name: str, key: str, *arguments: Argument) -> Reply:
+    async def _run_unsharded(self, name: str, key: str, *arguments: Argument) -> Reply:
         return await self._commands.one(script_request(self._keys.slot, name, [key], list(arguments)), writes=True)
 
     def _rows(self, keys: ShardKeys, fixed: list[Argument]) -> Rows:
@@ -294,9 +294,9 @@ def _add_write(rows: Rows, write: Write) -> bytes:
     rows.add(
         field,
         _NOTHING if write.expected is None else text(body_of(user, field, write.expected)),
-        stored(laid(field, record, body, write.wake_at)),
+        stored(encoded(field, record, body, write.wake_at)),
         time(write.wake_at),
-        TAKEN if not record else SET if write.unsaved else KEPT,
+        CLEARED if not record else SET if write.unsaved else KEPT,
         _NOTHING if note is None else text(len(note).to_bytes(2, "big") + note + body),
     )
     return field

@@ -34,7 +34,7 @@ KINDS = (
 AWAY = frozenset({"unreachable", "timeout"})
 """The application did not answer; an immediate retry would make things worse."""
 
-WRONG = frozenset({"status", "too_large", "not_json", "shape", "mismatch"})
+INVALID = frozenset({"status", "too_large", "not_json", "shape", "mismatch"})
 """The application answered, but not usefully; a single key of the request may be the cause."""
 
 
@@ -49,4 +49,4 @@ class Failed(Unavailable):
     @property
     def may_be_about_one(self) -> bool:
         """True if a single key may be the cause, so that a request without it may succeed."""
-        return self.kind in WRONG and not self.away
+        return self.kind in INVALID and not self.away

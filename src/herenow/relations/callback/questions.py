@@ -83,7 +83,7 @@ def _ask_pairs(pairs: Sequence[Edge]) -> bytes:
 def _read_pairs(payload: bytes, asked: Sequence[Edge]) -> dict[Edge, Relation]:
     answer = _decoded(_pairs, payload)
     found = [(pair(_id(row.a), _id(row.b)), _relation(row)) for row in answer.pairs]
-    return _exactly(asked, found, "pair")
+    return _check_keys(asked, found, "pair")
 
 
 def _ask_members(edges: Sequence[Edge]) -> bytes:
@@ -94,7 +94,7 @@ def _ask_members(edges: Sequence[Edge]) -> bytes:
 def _read_members(payload: bytes, asked: Sequence[Edge]) -> dict[Edge, bool]:
     answer = _decoded(_members, payload)
     found = [((_id(row.room), _id(row.user)), row.member) for row in answer.members]
-    return _exactly(asked, found, "membership")
+    return _check_keys(asked, found, "membership")
 
 
 def _ask_contacts(users: Sequence[str]) -> bytes:
@@ -103,11 +103,11 @@ def _ask_contacts(users: Sequence[str]) -> bytes:
 
 def _read_contacts(payload: bytes, asked: Sequence[str]) -> dict[str, list[str]]:
     found = [(_id(row.user), row.contacts) for row in _decoded(_contacts, payload).lists]
-    lists = _exactly(asked, found, "user")
-    return {user: _listed(user, contacts) for user, contacts in lists.items()}
+    lists = _check_keys(asked, found, "user")
+    return {user: _contact_list(user, contacts) for user, contacts in lists.items()}
 
 
-def _listed(user: str, contacts: Sequence[Id]) -> list[str]:
+def _contact_list(user: str, contacts: Sequence[Id]) -> list[str]:
     if len(contacts) > MOST_CONTACTS:
         raise Failed("shape", f"A list of {len(contacts)} contacts; at most {MOST_CONTACTS} are taken.")
     return sorted({_id(contact) for contact in contacts} - {user})
@@ -149,7 +149,7 @@ def _relation(row: PairAnswer) -> Relation:
     return Relation(row.mutual_follow, contact=True, contact_until=row.contact_until)
 
 
-def _exactly(asked: Sequence[Key], found: Iterable[tuple[Key, Fact]], what: str) -> dict[Key, Fact]:
+def _check_keys(asked: Sequence[Key], found: Iterable[tuple[Key, Fact]], what: str) -> dict[Key, Fact]:
     facts: dict[Key, Fact] = {}
     for key, fact in found:
         if facts.setdefault(key, fact) != fact:

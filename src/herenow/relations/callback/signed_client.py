@@ -27,8 +27,8 @@ MOST_BYTES = 4 << 20  # maximum size of a response: 20 000 contacts with the lon
 TRIES = 2
 """A kept-alive connection may be closed by the peer just when it is used. Requests are idempotent, so one retry is safe."""
 
-AT_ONCE = Backoff(0.0)
-BROKEN = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
+NO_PAUSE = Backoff(0.0)
+CONNECTION_BROKEN = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 
 FAILURES = 3  # failures in a row after which the circuit breaker opens
 
@@ -43,7 +43,7 @@ class SignedClient:
         self._url = url
         self._secret = secret
         self._now = now
-        self._places = asyncio.Semaphore(AT_A_TIME)
+        self._permits = asyncio.Semaphore(AT_A_TIME)
         self._circuit = CircuitBreaker(FAILURES, PAUSES)
         self._health = HealthReporter(health, silent=silent)
         self._client = httpx2.AsyncClient(
@@ -67,7 +67,7 @@ class SignedClient:
         """The body of a response with status 200. `deadline` is a time of the event loop. Raises `Failed`."""
         try:
             async with asyncio.timeout_at(deadline):
-                await self._places.acquire()
+                await self._permits.acquire()
         except TimeoutError:
             raise self.failed(
                 Failed("busy", "Other questions to the application took all the time there was.")
@@ -75,7 +75,7 @@ class SignedClient:
         try:
             return await self._post_if_allowed(body, deadline)
         finally:
-            self._places.release()
+            self._permits.release()
 
     def understood(self) -> None:
         """Report that a response was valid."""
@@ -91,7 +91,7 @@ class SignedClient:
         if not self._circuit.allows(_time()):
             raise self.failed(Failed("resting", "The application failed several times and is left alone."))
         try:
-            answer = await self._within(deadline, body)
+            answer = await self._post_within(deadline, body)
         except Failed as failed:
             if failed.away:
                 self._circuit.failed(_time())
@@ -104,10 +104,10 @@ class SignedClient:
         self._circuit.succeeded()
         return answer
 
-    async def _within(self, deadline: float, body: bytes) -> bytes:
+    async def _post_within(self, deadline: float, body: bytes) -> bytes:
         try:
             async with asyncio.timeout_at(deadline):
-                return await retry(lambda: self._post(body), AT_ONCE, errors=BROKEN, attempts=TRIES)
+                return await retry(lambda: self._post(body), NO_PAUSE, errors=CONNECTION_BROKEN, attempts=TRIES)
         except TimeoutError:
             raise Failed("timeout", f"No complete answer within {DEADLINE:g} s.") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:

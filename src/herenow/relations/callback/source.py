@@ -31,7 +31,7 @@ class CallbackRelations:
     ) -> None:
         """`silent`: log nothing, for a caller that reports failures itself."""
         self._client = SignedClient(url, secret, now=now, health=health, silent=silent)
-        self._wrong_in_a_row = 0
+        self._invalid_in_a_row = 0
         self._pairs = self._batcher(BETWEEN)
         self._contacts = self._batcher(CONTACTS)
         self._members = self._batcher(MEMBERS)
@@ -69,7 +69,7 @@ class CallbackRelations:
                 facts = await self._answer(question, part, deadline)
                 answers.update(facts)
             except Failed as failed:
-                if len(part) > 1 and splits < SPLITS and failed.may_be_about_one and self._often_right:
+                if len(part) > 1 and splits < SPLITS and failed.may_be_about_one and self._may_split:
                     splits += 1
                     parts += [part[: len(part) // 2], part[len(part) // 2 :]]
                 else:
@@ -77,8 +77,8 @@ class CallbackRelations:
         return answers
 
     @property
-    def _often_right(self) -> bool:
-        return self._wrong_in_a_row <= SPLITS
+    def _may_split(self) -> bool:
+        return self._invalid_in_a_row <= SPLITS
 
     async def _answer(self, question: Question[Key, Fact], keys: tuple[Key, ...], deadline: float) -> dict[Key, Fact]:
         try:
@@ -88,9 +88,9 @@ class CallbackRelations:
             except Failed as failed:
                 raise self._client.failed(failed) from None
         except Failed as failed:
-            self._wrong_in_a_row += failed.may_be_about_one
+            self._invalid_in_a_row += failed.may_be_about_one
             raise
-        self._wrong_in_a_row = 0
+        self._invalid_in_a_row = 0
         self._client.understood()
         return facts
 

@@ -46,7 +46,7 @@ NOTHING_HAPPENED = frozenset(
         "NOSCRIPT",
     }
 )
-LOOK_AGAIN = frozenset({"ASK", "TRYAGAIN", "CLUSTERDOWN", "MOVED", "MASTERDOWN", "READONLY", "NOAUTH"})
+WRONG_SERVER = frozenset({"ASK", "TRYAGAIN", "CLUSTERDOWN", "MOVED", "MASTERDOWN", "READONLY", "NOAUTH"})
 """Refusals after which the server of the slot must be found again."""
 
 
@@ -84,9 +84,9 @@ class Pipeline:
 
     def answer(self, replies: list[Reply]) -> Reply:
         """Pass the replies to `take`. If one is an error, return it instead."""
-        for said in replies:
-            if isinstance(said, hiredis.ReplyError):
-                return said
+        for reply in replies:
+            if isinstance(reply, hiredis.ReplyError):
+                return reply
         self.take(replies)
         return None
 
@@ -116,16 +116,16 @@ class Commands:
         if not requests:
             return []
         if self.servers.single_server or len(requests) == 1:
-            return await self._send(await self._place(requests[0].slot), requests, writes=False)
+            return await self._send(await self._server_of(requests[0].slot), requests, writes=False)
         # One slot after the other: if the first one must reload the map, the others use the result or its failure.
-        by_slot = {slot: await self._place(slot) for slot in dict.fromkeys(r.slot for r in requests)}
-        together: dict[int, list[int]] = {}
+        by_slot = {slot: await self._server_of(slot) for slot in dict.fromkeys(r.slot for r in requests)}
+        by_server: dict[int, list[int]] = {}
         for index, request in enumerate(requests):
-            together.setdefault(id(by_slot[request.slot]), []).append(index)
+            by_server.setdefault(id(by_slot[request.slot]), []).append(index)
         answers: list[Reply] = [None] * len(requests)
-        parts = [(by_slot[requests[some[0]].slot], some) for some in together.values()]
+        parts = [(by_slot[requests[some[0]].slot], some) for some in by_server.values()]
         done = await asyncio.gather(
-            *(self._send(place, [requests[i] for i in some], writes=False) for place, some in parts)
+            *(self._send(server, [requests[i] for i in some], writes=False) for server, some in parts)
         )
         for (_, some), replies in zip(parts, done, strict=True):
             for index, reply in zip(some, replies, strict=True):
@@ -133,10 +133,10 @@ class Commands:
         return answers
 
     async def _ask(self, request: Request | Pipeline, *, writes: bool) -> Reply:
-        [answer] = await self._send(await self._place(request.slot), [request], writes=writes)
+        [answer] = await self._send(await self._server_of(request.slot), [request], writes=writes)
         return answer
 
-    async def _place(self, slot: int) -> Server | Unavailable:
+    async def _server_of(self, slot: int) -> Server | Unavailable:
         try:
             return await self.servers.of(slot)
         except Unavailable as error:
@@ -172,8 +172,8 @@ class Commands:
                 answers[index] = await self._refused(server, requests[index], str(answer), writes=writes)
         return answers
 
-    async def _refused(self, server: Server, request: Request | Pipeline, said: str, *, writes: bool) -> Reply:
-        code, _, rest = said.partition(" ")
+    async def _refused(self, server: Server, request: Request | Pipeline, error: str, *, writes: bool) -> Reply:
+        code, _, rest = error.partition(" ")
         if code == "NOSCRIPT" and isinstance(request, Request) and request.script is not None:
             full = request.script.in_full(request.command)
             [answer] = await self._send(server, [Request(request.slot, full, None, request.redirects)], writes=writes)
@@ -184,8 +184,8 @@ class Commands:
             self.servers.moved(int(slot), Address(host or server.address.host, int(port)))
             request.redirects += 1
             return await self._ask(request, writes=writes)
-        if code in LOOK_AGAIN:
+        if code in WRONG_SERVER:
             self.servers.suspect(server)
         if code in NOTHING_HAPPENED or not writes:
-            return Unavailable(f"{server.address} refuses: {said}")
-        return UnknownOutcome(f"{server.address} failed: {said}")
+            return Unavailable(f"{server.address} refuses: {error}")
+        return UnknownOutcome(f"{server.address} failed: {error}")

@@ -27,10 +27,10 @@ CONNECT = 0.8  # seconds to connect and log in
 DEADLINE = 1.0
 """Seconds for a reply. Together with `CONNECT` less than the deadline of our callers: they get our error with its reason."""
 
-STOOD_STILL = 0.1
+BLOCKED_FOR = 0.1
 """If a deadline is noticed this many seconds late, this process was blocked and the server is not to blame."""
 
-ONCE_MORE = 0.5  # additional seconds for the reply if this process was blocked
+EXTRA_TIME = 0.5  # additional seconds for the reply if this process was blocked
 PORTION = 100  # commands that are sent together at least: enough to be worth a system call
 
 PORTIONS = 8
@@ -55,10 +55,10 @@ class Refused(Unavailable):
     """The server does not accept us and will not without a change: password, database, mode of operation."""
 
 
-def refusal(address: Address, said: hiredis.ReplyError) -> Unavailable:
+def refusal(address: Address, reply: hiredis.ReplyError) -> Unavailable:
     """The exception for an error reply: `Refused` if it is permanent, otherwise `Unavailable`."""
-    text = f"{address} refuses: {said}"
-    code = str(said).partition(" ")[0]
+    text = f"{address} refuses: {reply}"
+    code = str(reply).partition(" ")[0]
     for_good = code in ("ERR", "NOAUTH", "NOPERM", "WRONGPASS") and "max number of clients" not in text
     return Refused(text) if for_good else Unavailable(text)
 
@@ -80,12 +80,12 @@ class Login:
     tls: ssl.SSLContext | None = None
 
     def commands(self) -> list[Command]:
-        said: list[Command] = []
+        commands: list[Command] = []
         if self.password is not None:
-            said.append(("AUTH", self.password) if self.user is None else ("AUTH", self.user, self.password))
+            commands.append(("AUTH", self.password) if self.user is None else ("AUTH", self.user, self.password))
         if self.database:
-            said.append(("SELECT", self.database))
-        return said
+            commands.append(("SELECT", self.database))
+        return commands
 
 
 async def connect(address: Address, login: Login, deadline: float = CONNECT) -> RedisConnection:
@@ -98,7 +98,7 @@ async def connect(address: Address, login: Login, deadline: float = CONNECT) -> 
             replies = await connection.ask([*login.commands(), ("CLIENT", "SETNAME", CLIENT_NAME)])
     except (OSError, TimeoutError, Lost) as error:
         connection.close()
-        raise Unavailable(f"{address} cannot be reached ({_words(error)})") from None
+        raise Unavailable(f"{address} cannot be reached ({_describe(error)})") from None
     except BaseException:
         connection.close()
         raise
@@ -117,8 +117,8 @@ class RedisConnection(asyncio.Protocol):
         self._listener: Callable[[Reply], None] | None = None
         self._transport: asyncio.Transport | None = None
         self._parser = hiredis.Reader(notEnoughData=_MORE)
-        self._waiting: deque[_Asked] = deque()
-        self._why = "closed"
+        self._waiting: deque[_PendingCall] = deque()
+        self._close_reason = "closed"
 
     @property
     def is_open(self) -> bool:
@@ -133,7 +133,7 @@ class RedisConnection(asyncio.Protocol):
         """One reply per command; an error reply is returned. Raises `Unavailable` if nothing was sent, otherwise `Lost`."""
         sent = b"".join([packed(command) for command in commands])
         until = asyncio.get_running_loop().time() + deadline
-        return await self._answered(self._send(sent, len(commands)), until)
+        return await self._wait_replies(self._send(sent, len(commands)), until)
 
     async def ask_in_parts(
         self,
@@ -149,7 +149,7 @@ class RedisConnection(asyncio.Protocol):
         got some of the replies."""
         now = asyncio.get_running_loop().time
         portion = max(PORTION, total // PORTIONS)
-        asked: deque[tuple[_Asked, float]] = deque()
+        pending: deque[tuple[_PendingCall, float]] = deque()
         waiting: list[bytes] = []
         count = 0
         begun = False
@@ -157,45 +157,45 @@ class RedisConnection(asyncio.Protocol):
             waiting.append(data)
             count += commands
             if count >= portion:
-                if len(asked) == AHEAD:
-                    take(await self._answered(*asked.popleft()))
-                asked.append((self._send_on(b"".join(waiting), count, begun=begun), now() + deadline))
+                if len(pending) == AHEAD:
+                    take(await self._wait_replies(*pending.popleft()))
+                pending.append((self._send_portion(b"".join(waiting), count, begun=begun), now() + deadline))
                 waiting, count, begun = [], 0, True
                 await asyncio.sleep(0)  # lets the transport send
         if waiting:
-            asked.append((self._send_on(b"".join(waiting), count, begun=begun), now() + deadline))
-        while asked:
-            take(await self._answered(*asked.popleft()))
+            pending.append((self._send_portion(b"".join(waiting), count, begun=begun), now() + deadline))
+        while pending:
+            take(await self._wait_replies(*pending.popleft()))
 
-    def _send_on(self, data: bytes, count: int, *, begun: bool) -> _Asked:
+    def _send_portion(self, data: bytes, count: int, *, begun: bool) -> _PendingCall:
         try:
             return self._send(data, count)
         except Unavailable as error:
             raise Lost(str(error)) if begun else error from None
 
-    def _send(self, data: bytes, count: int) -> _Asked:
+    def _send(self, data: bytes, count: int) -> _PendingCall:
         if self._transport is None or self._transport.is_closing():
             raise Unavailable(f"{self.address} is not connected")
-        asked = _Asked(count, asyncio.get_running_loop().create_future())
-        self._waiting.append(asked)
+        call = _PendingCall(count, asyncio.get_running_loop().create_future())
+        self._waiting.append(call)
         self._transport.write(data)
-        return asked
+        return call
 
-    async def _answered(self, asked: _Asked, until: float) -> list[Reply]:
+    async def _wait_replies(self, call: _PendingCall, until: float) -> list[Reply]:
         try:
             async with asyncio.timeout_at(until):
-                return await asked.answer
+                return await call.answer
         except TimeoutError:
-            if not asked.missing:
-                return asked.replies  # complete: only this process was late
-            if asked.answer.done() and not asked.answer.cancelled():
-                return asked.answer.result()
+            if not call.missing:
+                return call.replies  # complete: only this process was late
+            if call.answer.done() and not call.answer.cancelled():
+                return call.answer.result()
         loop = asyncio.get_running_loop()
-        if loop.time() - until > STOOD_STILL:  # perhaps the whole machine was blocked and the reply is still under way
-            asked.answer = loop.create_future()
+        if loop.time() - until > BLOCKED_FOR:  # perhaps the whole machine was blocked and the reply is still under way
+            call.answer = loop.create_future()
             with suppress(TimeoutError):
-                async with asyncio.timeout(ONCE_MORE):
-                    return await asked.answer
+                async with asyncio.timeout(EXTRA_TIME):
+                    return await call.answer
         self.close("no answer in time")
         raise Lost(f"{self.address} did not answer in time")
 
@@ -211,7 +211,7 @@ class RedisConnection(asyncio.Protocol):
     def close(self, why: str = "closed") -> None:
         """Close at once. Requests that were sent may still be executed."""
         if self._transport is not None:
-            self._why = why
+            self._close_reason = why
             self._transport.abort()
 
     # asyncio.Protocol
@@ -234,27 +234,27 @@ class RedisConnection(asyncio.Protocol):
             return
         if not self._waiting:
             return
-        asked = self._waiting[0]
-        asked.replies.append(reply)
-        asked.missing -= 1
-        if not asked.missing:
+        call = self._waiting[0]
+        call.replies.append(reply)
+        call.missing -= 1
+        if not call.missing:
             self._waiting.popleft()
-            if not asked.answer.done():
-                asked.answer.set_result(asked.replies)
+            if not call.answer.done():
+                call.answer.set_result(call.replies)
 
     def connection_lost(self, error: Exception | None) -> None:
-        lost = Lost(f"{self.address} is gone ({_words(error) if error else self._why})")
+        lost = Lost(f"{self.address} is gone ({_describe(error) if error else self._close_reason})")
         self._transport = None
         while self._waiting:
-            asked = self._waiting.popleft()
-            if not asked.answer.done():
-                asked.answer.set_exception(lost)
-                asked.answer.exception()  # retrieved here, because the caller may be gone
+            call = self._waiting.popleft()
+            if not call.answer.done():
+                call.answer.set_exception(lost)
+                call.answer.exception()  # retrieved here, because the caller may be gone
         if self._listener is not None:
             self._listener(None)
 
 
-class _Asked:
+class _PendingCall:
     __slots__ = ("answer", "missing", "replies")
 
     def __init__(self, count: int, answer: asyncio.Future[list[Reply]]) -> None:
@@ -268,5 +268,5 @@ def packed(command: Command) -> bytes:
     return data
 
 
-def _words(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return "no answer" if isinstance(error, TimeoutError) else str(error) or type(error).__name__

@@ -20,7 +20,7 @@ from herenow.engines.redis.client.redis_connection import (
 from herenow.errors import Unavailable
 from herenow.kit.single_flight import SingleFlight
 
-BREATH = 0.05
+ATTEMPT_INTERVAL = 0.05
 """Minimum seconds between two attempts to find or reach a server: callers in between get the result of the last one."""
 
 
@@ -30,7 +30,7 @@ class Server:
         self._login = login
         self._must_be_master = must_be_master
         self._connection: RedisConnection | None = None
-        self._connect = SingleFlight(self._connected, f"connecting to {address}", BREATH)
+        self._connect = SingleFlight(self._connected, f"connecting to {address}", ATTEMPT_INTERVAL)
         self._closed = False
 
     @property
@@ -51,11 +51,11 @@ class Server:
 
     async def dedicated(self) -> RedisConnection:
         """A new connection, for calls that block."""
-        return await self._let_in()
+        return await self._new_connection()
 
     async def subscribed(self, channel: str, listener: Callable[[Reply], None]) -> RedisConnection:
         """A new connection that passes everything published on `channel` from now on to `listener`."""
-        connection = await self._let_in()
+        connection = await self._new_connection()
         with closed_on_error(connection):
             await subscribe(connection, channel, listener)
         return connection
@@ -63,10 +63,10 @@ class Server:
     async def _connected(self) -> RedisConnection:
         if self._closed:
             raise Unavailable(f"{self.address} is no longer the one to ask")
-        self._connection = await self._let_in()
+        self._connection = await self._new_connection()
         return self._connection
 
-    async def _let_in(self) -> RedisConnection:
+    async def _new_connection(self) -> RedisConnection:
         connection = await connect(self.address, self._login)
         if self._must_be_master:
             with closed_on_error(connection):
