@@ -35,8 +35,6 @@ from herenow.settings.kinds import (
 )
 
 MIN_SECRET_BYTES = 32  # RFC 7518, section 3.2: an HS256 key must be at least as long as the hash
-
-
 MAX_WORKERS = 128  # each is a Python process: more than a machine has cores for
 POSTGRESQL = ("postgresql://", "postgres://")
 

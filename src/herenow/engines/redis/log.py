@@ -47,7 +47,7 @@ class Waiter:
     def begin(self, cursors: Cursors, wait: float) -> asyncio.Task[list[LogPart] | None]:
         """The read under way if it has these cursors, otherwise a new one. Its result is the new parts; None for a gap."""
         if self._read is not None and self._cursors != cursors:
-            self._drop()
+            self.close()
         if self._read is None:
             self._cursors = cursors
             self._read = asyncio.get_running_loop().create_task(self._wait(cursors, wait), name="log")
@@ -63,9 +63,6 @@ class Waiter:
         self._read = None
 
     def close(self) -> None:
-        self._drop()
-
-    def _drop(self) -> None:
         if self._read is not None:
             self._read.cancel()
             self._read = None
