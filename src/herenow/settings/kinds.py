@@ -22,8 +22,6 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The unit of a number."""
-
     name: str
 
 

@@ -142,5 +142,4 @@ def _suggestion(name: str, *, as_variable: bool = False) -> str:
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting."""
     return PREFIX + name.upper()

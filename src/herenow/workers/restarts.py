@@ -17,8 +17,6 @@ PAUSES = (0.0, 0.5, 1.0, 2.0, 4.0)  # seconds before each restart, by number of 
 
 
 class Restarts:
-    """Counts the deaths of one worker."""
-
     def __init__(self, steady: float = STEADY, pauses: Sequence[float] = PAUSES) -> None:
         self._steady = steady
         self._pauses = pauses

@@ -192,7 +192,6 @@ class Supervisor:
         self._stop.set()
 
     async def _start_with_retries(self, slot: _Slot) -> _Worker:
-        """Start a worker, retrying until the system has the resources for it."""
         pauses = slot.restarts.pauses_between_tries()
         while True:
             try:

@@ -114,6 +114,6 @@ def _wrong(target: RedisTarget, why: str) -> ConfigurationError:
 
 
 def unusable(target: RedisTarget, why: str) -> str:
-    """A sentence with the setting's name and without the password. `why` may have final punctuation: it may be a reply."""
+    """An error sentence that names the setting. `why` may be a server's reply with punctuation of its own."""
     why = why.rstrip(" .")
     return f"engine {target.shown!r} cannot be used: {why}{'' if why.endswith(('?', '!')) else '.'}"

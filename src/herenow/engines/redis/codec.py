@@ -40,8 +40,6 @@ def body_of(user: str, field: bytes, record: bytes) -> bytes:
 
 
 class Encoded(NamedTuple):
-    """A user's record and wake-up, as they are stored."""
-
     value: bytes
     """For the bucket; empty: the field is removed."""
     tail: bytes

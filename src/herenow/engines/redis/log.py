@@ -121,8 +121,6 @@ class Waiter:
 
 
 class Logs:
-    """The logs of all shards, for one reader."""
-
     def __init__(self, commands: Commands, keys: Sequence[ShardKeys], heads: Heads) -> None:
         self._commands = commands
         self._keys = keys

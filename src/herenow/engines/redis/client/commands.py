@@ -92,8 +92,6 @@ class Pipeline:
 
 
 class Commands:
-    """Sends requests to the servers that hold their slots."""
-
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
 

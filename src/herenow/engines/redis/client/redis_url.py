@@ -34,8 +34,6 @@ SCHEMES = tuple(topology.value for topology in Topology)
 
 @dataclass(frozen=True, slots=True)
 class RedisTarget:
-    """A parsed URL."""
-
     topology: Topology
     addresses: tuple[Address, ...]
     login: Login

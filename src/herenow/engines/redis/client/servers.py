@@ -26,8 +26,7 @@ class Servers(Protocol):
     async def of(self, slot: int) -> Server:
         """The server that has the slot. Raises `Unavailable` if none is known."""
 
-    def masters(self) -> Iterable[Server]:
-        """Masters known now."""
+    def masters(self) -> Iterable[Server]: ...
 
     def suspect(self, server: Server) -> None:
         """Report that a server did not answer or lost its role, so that the next call finds its server again."""
