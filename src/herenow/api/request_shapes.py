@@ -1,8 +1,7 @@
-"""The shapes of request bodies. Those of answers are in `wire.answers`.
+"""The shapes of request bodies. Responses are in `wire.answers`.
 
-A body is described in full for readers of the OpenAPI document, and decoded as loosely as possible: its values are checked
-by the functions of `wire`, which say in a sentence what is allowed, the same as on the WebSocket. So a field is `Any` with a
-schema beside it. A change of the REST contract is the reason to change this module.
+A field is `Any` with a full schema for the OpenAPI document: the functions of `wire` check its value, so that the error
+sentences are the same as on the WebSocket.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Whom do I not want to meet? The caller's block list.
+"""The caller's block list. A block works in both directions at once (see `core.visibility`).
 
-A block works in both directions and takes effect at once; what each side then sees of the other is the core's business
-(`core.visibility`). Whether the other one exists makes no difference to any answer.
+The responses do not depend on whether the other user exists.
 """
 
 from __future__ import annotations

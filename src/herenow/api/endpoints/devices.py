@@ -1,7 +1,4 @@
-"""Where am I signed in? A user's own devices, and signing one of them out.
-
-A new thing that a user can do to a device of theirs would be a reason to change this module.
-"""
+"""A user's own devices: list them, sign one out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Why does Ana see Bo as offline, and who is here at all? Questions of the operator's services.
-
-Everything here is the truth, for tokens with the scope `service` alone.
-"""
+"""For service tokens: explain what one user sees of another and why, and list the users that are present."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from herenow.errors import ProtocolError
 from herenow.wire.answers import Explanation, FactsShape, SessionShape, StatusAnswer, TruthShape, UserPage
 
 PRESENT = {status.word: status for status in (Status.ONLINE, Status.BUSY, Status.AWAY)}
-"""Offline users leave the store: nobody can list them."""
+"""Offline users are not in the live store and cannot be listed."""
 
 USERS, MOST_USERS = 200, 1_000
 

@@ -1,7 +1,6 @@
-"""Who is here? Reading presences: one, many, one's own, one's contacts counted or ranked.
+"""Read presence: of one user, of many, one's own, or of one's contacts, counted or ranked.
 
-Everything that is read comes from `node.viewing`, which shows each viewer what they may see; the bytes are those of the
-WebSocket. Here ids are collected and answers put together. A new question about presence is the reason to change this.
+`node.viewing` returns what the viewer may see, already encoded as on the WebSocket.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from herenow.wire.answers import Counts, Leaderboard, Myself, StatusAnswer
 from herenow.wire.ids import are_plain
 
 FRIENDS = 50
-"""Entries of a leaderboard that does not say how many it wants."""
+"""Default `limit` of the leaderboard."""
 
 _user_ids = Decoder(UserIds, 'an object {"user_ids": […]}')
 
@@ -36,7 +35,7 @@ async def read_many(call: Call) -> Response:
 
 
 async def query(call: Call) -> Response:
-    """POST /presence/query: the same for lists that no address can hold."""
+    """POST /presence/query: the same with the ids in the body, for lists that are too long for a URL."""
     return await _many(call, (await call.body(_user_ids)).user_ids)
 
 
@@ -47,7 +46,7 @@ async def _many(call: Call, ids: Sequence[object]) -> Response:
 
 
 def distinct(ids: Sequence[object], most: int, code: str = "too_many_ids") -> list[str]:
-    """In the order asked, each at its first occurrence."""
+    """Check the ids and remove duplicates, keeping the order. Raises `code` if there are more than `most`."""
     if len(ids) > most:
         raise ProtocolError(code, f"One request may ask for {most} ids; this one has {len(ids)}.")
     if "" in ids:
@@ -87,8 +86,8 @@ async def leaderboard(call: Call) -> Response:
 
 
 async def _not_too_often(call: Call) -> None:
-    """Users who are not here may ask for many now and then; who wants to know more often opens a WebSocket or stream.
-    Asked last: a question that is refused for what it says costs nothing."""
+    """Raises `polling_too_fast` if a user without a live session reads in bulk too often; services are not limited. Call it
+    after all other checks, so that an invalid request does not use up the limit."""
     wait = 0 if call.caller.service else await call.node.viewing.wait_before_poll(call.caller.user)
     if wait:
         raise Refusal(
@@ -181,4 +180,4 @@ LAST = (
         query=(VIEWER,),
     ),
 )
-"""Behind everything else below /presence, where its parameter would swallow the fixed words."""
+"""Routed after all other paths below /presence, because `{user}` would match their fixed words too."""

@@ -1,8 +1,4 @@
-"""Who is connected with whom? The application's edges, put, taken away and looked up by its services.
-
-One edge at a time, or rows of an import by the thousand; both are written by `node.viewing.graph`, which makes them felt at
-once. Another kind of edge is the likely reason to change this module.
-"""
+"""The relation graph: services read and write follows, contacts and room members, one by one or in bulk."""
 
 from __future__ import annotations
 
@@ -20,10 +16,10 @@ from herenow.wire.instants import parse_until
 from herenow.wire.relation_rows import BadRow, parse_ndjson, relations_elsewhere
 
 MOST = 10_000
-"""Rows in one import: what the ledger writes well within its deadline."""
+"""Maximum rows of one import: the ledger writes them well within its deadline."""
 
 MOST_WHOLE = 1_000
-"""Users and rooms of which everything changed, in one request: each is looked for in all that a node knows."""
+"""Maximum users and rooms of one request of which everything changed: for each, a node searches all that it has cached."""
 
 _changed = Decoder(ChangedBody, "an object of pairs, users, members and rooms, each a list, and no other fields")
 _contact = Decoder(ContactBody, "an object of until, and no other fields")

@@ -1,7 +1,7 @@
-"""Who is here, from now on? `GET /presence/stream`: server-sent events for a viewer that is not a session.
+"""`GET /presence/stream`: server-sent events for a viewer without a session.
 
-Here the question is read and the answer begun; what is shown is `node.viewing.streams`' business, how it leaves
-`transport.http.sse`'s. A new way to say whom one wants to see would be a reason to change this module.
+This module parses the request and starts the response. `node.viewing.streams` decides what the viewer sees,
+`transport.http.sse` sends it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEADERS = [
     (b"content-type", Media.EVENTS.value.encode()),
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
-    (b"x-accel-buffering", b"no"),  # nginx would gather 4 or 8 KB before it passes anything on
+    (b"x-accel-buffering", b"no"),  # otherwise nginx buffers 4 or 8 KB before it forwards anything
     (b"connection", b"close"),
 ]
 
@@ -40,7 +40,7 @@ async def stream(call: Call) -> Response:
 
 
 class Events(Response):
-    """The answer, as an ASGI application. It lasts until one side has enough."""
+    """The response, as an ASGI application. It lasts until the client or the server ends the stream."""
 
     def __init__(self, call: Call, viewer: str | None, targets: list[str] | None) -> None:
         """`targets` None: the viewer's contacts."""
@@ -77,7 +77,8 @@ class Events(Response):
 
 
 _HEAD_FIRST: Message = {"type": "http.response.body", "body": b"", "more_body": True}
-"""A head leaves together with the body behind it (`websocket.handshake`): here nothing, the rest goes through the pipe."""
+"""An empty first part of the body, because `CoalescingTransport` sends the head only together with body data. The events go
+through a pipe of their own."""
 
 _IDS = Parameter(
     "user_ids",

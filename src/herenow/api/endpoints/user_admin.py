@@ -1,8 +1,4 @@
-"""What a back end may do to its users: end their connections, void their tokens, delete them.
-
-All of it is for services; what each comes to on this node and on others is `node.admin.users`. Another thing that can be
-done to a user is the reason to change this module.
-"""
+"""For services: disconnect a user, revoke a user's tokens, delete a user. `node.admin.users` does it on all nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from herenow.wire.answers import Revoked
 from herenow.wire.instants import parse_instant
 
 AHEAD = 5_000
-"""Milliseconds that a back end's clock may run ahead of ours, as with the tokens that it issues."""
+"""Milliseconds that the clock of a back end may be ahead of ours, as for tokens."""
 
 _disconnect = Decoder(DisconnectBody, "an object of device_id, and no other fields")
 _revoke = Decoder(RevokeBody, "an object of issued_before, and no other fields")

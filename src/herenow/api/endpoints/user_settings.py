@@ -1,8 +1,4 @@
-"""What does a user choose? Custom status, mode, preferences; by themselves, or by a service that acts for them.
-
-Values are read by `wire.inputs`, the same as in frames; `node.sessions` sets them. Another preference is the likely
-reason to change this module.
-"""
+"""Custom status, mode and preferences, set by the user or by a service."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ from herenow.wire.instants import parse_until
 from herenow.wire.shapes import CustomShape
 
 IDLE_AFTER = (30, 86_400)
-"""Seconds that a user's own `idle_after` may be: half a minute to a day."""
+"""Seconds: the least and the greatest `idle_after` that a user may set."""
 
 
 _custom = Decoder(CustomBody, "a custom status of text, emoji and expires_at, and no other fields")
@@ -87,7 +83,7 @@ def _shape(custom: Custom | None) -> CustomShape | None:
     return None if custom is None else CustomShape(custom.text, custom.emoji, custom.until)
 
 
-# --- PreferencesAnswer -----------------------------------------------------------------------------------------------------
+# --- Preferences -----------------------------------------------------------------------------------------------------
 
 
 async def read_preferences(call: Call) -> Response:
@@ -97,7 +93,7 @@ async def read_preferences(call: Call) -> Response:
 
 
 async def set_preferences(call: Call) -> Response:
-    """PUT /presence/preferences: all that is wrong is found before anything changes."""
+    """PUT /presence/preferences. All fields are checked before anything changes."""
     body, user = await call.body(_preferences), call.caller.user
     edit = PreferencesEdit(
         None if body.visibility is UNSET else _visibility(body.visibility),
@@ -123,7 +119,7 @@ def _preferred(own: Preferences, presence: Presence) -> Response:
 
 
 def _seconds(milliseconds: int | None) -> float | None:
-    """Whole seconds as an integer: 30 and not 30.0."""
+    """Whole seconds as an integer: 30, not 30.0."""
     if milliseconds is None:
         return None
     return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
@@ -146,7 +142,7 @@ def _flag(name: str, value: object) -> bool:
 
 
 def _idle_after(value: object) -> int | None:
-    """Milliseconds; None: the server's default."""
+    """Check and convert to milliseconds; None is the server's default."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):

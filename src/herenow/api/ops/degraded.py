@@ -1,9 +1,7 @@
-"""What is wrong with this node, in words, and what is to be done about it?
+"""List what is degraded on this node, with advice, for `readyz`, the statistics, the dashboard, `herenow top` and `doctor`.
 
-One list for everybody who asks: `readyz`, the numbers for people, the dashboard, `herenow top` and `herenow doctor`. A
-trouble is something that an operator should look after; what heals by itself within a second is none. `readyz` answers
-anybody, so no sentence here names a user, an address, or how many people do what. The order is that of causes: who reads
-from the top finds first what explains the rest. A new way to be unwell is the reason to change this module.
+A trouble needs an operator's attention; a condition that ends by itself within a second is not listed. `readyz` needs no
+token, so no sentence may contain a user, an address, or how many users do something.
 """
 
 from __future__ import annotations
@@ -17,11 +15,11 @@ from herenow.node import Node
 from herenow.transport.auth import Auth
 
 MAX_LOG_LAG = 5_000
-"""Entries of the logs that wait to be read: more than a healthy node leaves for a moment."""
+"""Unread log entries above which a node is degraded. A healthy node has fewer at any moment."""
 
 
 def find_troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
-    """Everything that is degraded on this node now, causes before their effects."""
+    """Everything that is degraded on this node now; causes come before their effects."""
     yield from _engine(node)
     yield from _lease(node)
     yield from _ledger(node)

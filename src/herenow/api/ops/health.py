@@ -1,9 +1,8 @@
-"""Is the node well, and what does it do? Answers for probes, Prometheus and operators.
+"""The endpoints `/healthz`, `/readyz`, `/metrics` and `/api/v1/stats`.
 
-`healthz`: the process lives. `readyz`: send it traffic; once ready it stays so and names what is degraded, because
-taking a node out helps nobody when the store behind all of them is away. Numbers are for service tokens and for this
-very machine, and of all its workers where there are several: nobody can choose which one answers. What is counted is said
-in `node.metrics`, how Prometheus gets it in `prometheus`; `stats_collect` and `stats_merge` make the numbers for people.
+`readyz` stays ready when a store is away, and lists what is degraded: all nodes share the store, so taking one out of the
+load balancer would not help. Metrics and statistics cover all workers of the port, because a client cannot choose which
+worker answers.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from herenow.api.ops.stats_merge import merge, merge_metrics, merge_reports
 from herenow.errors import ProtocolError
 
 LATEST = 2**53
-"""Epoch milliseconds: what every reader of JSON takes for a whole number."""
+"""Epoch milliseconds. Every JSON parser reads integers up to this one exactly."""
 
 
 class Health(Struct, frozen=True):
@@ -32,7 +31,7 @@ class Health(Struct, frozen=True):
 class Readiness(Struct, frozen=True):
     status: str
     degraded: tuple[Trouble, ...]
-    """Empty: all is well."""
+    """Empty if nothing is degraded."""
 
 
 async def health(_call: Call) -> Response:

@@ -1,7 +1,6 @@
-"""How does Prometheus get what the node counts? Its words for `node.context.metrics`.
+"""Prometheus metrics, read from the node's plain counters at each scrape. Every field of `Metrics` is exported.
 
-Nothing is counted here: the node's plain integers are read when somebody asks. No label ever names a user. Every
-number of `Metrics` appears; a new one there is the reason to change this module.
+No label may contain a user.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from herenow.node.metrics import BOUNDS, Histogram
 
 
 def metrics_of(node: Node) -> list[Metric]:
-    """This process and its node."""
+    """Metrics of the node, and those of its process (CPU, memory)."""
     return [*_NodeCollector(node).collect(), *ProcessCollector(registry=None).collect()]
 
 
 def exposition(metrics: Sequence[Metric], accept: str) -> tuple[bytes, str]:
-    """(text, content type), in the newest format that the asking side understands."""
+    """(text, content type), in the newest format that the Accept header allows."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(metrics))
     encode, media = choose_encoder(accept)

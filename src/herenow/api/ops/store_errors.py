@@ -1,8 +1,4 @@
-"""Sentences for the errors of a Redis-like store: what an error means, and what an operator can do about it.
-
-It knows the first word of an error message and nothing of a node, so that `herenow doctor` can use it, too. Another error
-that operators meet is the reason to change this module.
-"""
+"""Explain errors of Redis or Valkey to an operator. Does not import `node`, so that `herenow doctor` can use it."""
 
 from __future__ import annotations
 
@@ -32,6 +28,6 @@ NO_REPLY = ("It does not answer.", "Is it running and reachable from here? Users
 
 
 def explain_store_error(message: str) -> tuple[str, str]:
-    """(what the store's error means, what to do about it), without the store's address and its own words."""
+    """(meaning, advice) for an error message of the store, found by its error code; without its address or its own text."""
     words = message.replace(":", " ").split()
     return next((STORE_ERRORS[word] for word in words if word in STORE_ERRORS), NO_REPLY)
