@@ -106,7 +106,7 @@ class Resource:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         operation = self.operations.get(scope["method"])
         if operation is None:
-            raise Refusal("method_not_allowed", f"This address answers to {self._allow}.", [("allow", self._allow)])
+            raise Refusal("method_not_allowed", f"This path supports only {self._allow}.", [("allow", self._allow)])
         call = Call(self._api, Request(scope, receive))
         await self._authorize(call, operation.access)
         response = await operation.handle(call)

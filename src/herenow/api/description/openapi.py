@@ -52,8 +52,8 @@ def document(operations: Iterable[Operation], *, max_bulk: int) -> Json:
         "info": {
             "title": "herenow",
             "version": __version__,
-            "description": "Who is here now, and who may know it? Instants are epoch milliseconds, durations "
-            f"seconds. One request may ask for {max_bulk} ids. Every error has one shape and a code.",
+            "description": "Presence of users, shown only to those who may see it. Times are epoch milliseconds, durations "
+            f"are seconds. A request may contain at most {max_bulk} ids. All errors have the same shape and a code.",
         },
         "paths": dict(paths),
         "components": {
@@ -134,13 +134,13 @@ def _tag(path: str) -> str:
 
 
 def _in_path(name: str) -> Json:
-    about = {"device": "A device.", "room": "A room."}.get(name, "A user.")
+    kind = name if name in ("device", "room") else "user"
     schema = {"type": "string", "minLength": 1, "maxLength": 128}
     return {
         "name": name,
         "in": "path",
         "required": True,
-        "description": f"{about} {ID_SCHEMA['description']} Percent-encoded. Otherwise `{code_of_id(name)}`.",
+        "description": f"Id of a {kind}, percent-encoded. {ID_SCHEMA['description']} Otherwise `{code_of_id(name)}`.",
         "schema": schema,
     }
 

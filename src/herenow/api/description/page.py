@@ -40,8 +40,8 @@ class Description:
                 "GET",
                 "/docs",
                 self.docs,
-                "This document for people",
-                {200: ResponseDoc("A page that needs nothing else.", str, Media.HTML)},
+                "This document as an HTML page",
+                {200: ResponseDoc("A self-contained page.", str, Media.HTML)},
                 access=Access.ANYONE,
             ),
         )

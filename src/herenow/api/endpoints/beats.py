@@ -39,8 +39,8 @@ TURN = 100
 DEVICE = "rest"
 """The device id if the request has none. It is fixed, so that a client without a stored id is one device, not many."""
 
-_heartbeat = Decoder(Heartbeat, "an object of device_id, activity_type and platform, and no other fields")
-_batch = Decoder(list[msgspec.Raw], "an array of beats", repeated_keys=True)
+_heartbeat = Decoder(Heartbeat, "an object with only the fields device_id, activity_type and platform")
+_batch = Decoder(list[msgspec.Raw], "an array of heartbeats", repeated_keys=True)
 _beat = msgspec.json.Decoder(Beat)
 
 
@@ -58,7 +58,7 @@ async def batch(call: Call) -> Response:
     """POST /heartbeats"""
     items = await call.body(_batch)
     if len(items) > MOST:
-        raise ProtocolError("too_many_rows", f"One batch has at most {MOST} beats; this one has {len(items)}.")
+        raise ProtocolError("too_many_rows", f"A batch may have at most {MOST} heartbeats; this one has {len(items)}.")
     return json_response(await _BatchRun(call.node).take(items))
 
 
@@ -138,9 +138,9 @@ OPERATIONS = (
         "POST",
         "/api/v1/presence/heartbeat",
         beat,
-        "A beat without a WebSocket",
-        {200: ResponseDoc("The device is here for the next `dead_after` seconds.", Beaten)},
-        about=f"Without `device_id` the device is `{DEVICE}`. A device with a WebSocket keeps that session.",
+        "Send a heartbeat without a WebSocket",
+        {200: ResponseDoc("The device counts as connected for the next `dead_after` seconds.", Beaten)},
+        about=f"Without `device_id`, the device is `{DEVICE}`. A device that has a WebSocket keeps that session.",
         body=BodyDoc(Heartbeat, required=False),
         codes=("invalid_id", "invalid_activity", "invalid_platform", "too_many_sessions"),
     ),
@@ -148,9 +148,13 @@ OPERATIONS = (
         "POST",
         "/api/v1/heartbeats",
         batch,
-        "Beats of many users, from an outside gateway",
-        {200: ResponseDoc("What became of them; `errors` names each refused one by its index.", BatchAnswer)},
-        about=f"At most {MOST} beats, never all or nothing.",
+        "Send heartbeats of many users, from an external gateway",
+        {
+            200: ResponseDoc(
+                "How many were accepted and dropped; `errors` lists each refused one by its index.", BatchAnswer
+            )
+        },
+        about=f"At most {MOST} heartbeats. Each is processed on its own: a refused one does not affect the others.",
         access=Access.SERVICE,
         body=BodyDoc(list[Beat]),
         codes=("too_many_rows",),

@@ -43,7 +43,7 @@ async def delete_block(call: Call) -> Response:
 def _other(call: Call) -> str:
     other = call.path_user()
     if other == call.caller.user:
-        raise ProtocolError("blocking_oneself", "Nobody can block themselves, nor needs to be unblocked by themselves.")
+        raise ProtocolError("blocking_oneself", "Users cannot block or unblock themselves.")
     return other
 
 
@@ -52,7 +52,7 @@ OPERATIONS = (
         "GET",
         "/api/v1/blocks",
         read_blocks,
-        "Whom one blocks",
+        "List the users that one blocks",
         {200: ResponseDoc("Sorted by id.", BlockList)},
         query=(VIEWER,),
     ),
@@ -60,8 +60,8 @@ OPERATIONS = (
         "GET",
         "/api/v1/blocks/{user}",
         read_block,
-        "Does one block this user?",
-        {200: ResponseDoc("Yes; 404: no.", Blocked)},
+        "Check whether one blocks a user",
+        {200: ResponseDoc("The user is blocked. Otherwise 404.", Blocked)},
         query=(VIEWER,),
         codes=("not_found",),
     ),
@@ -70,16 +70,16 @@ OPERATIONS = (
         "/api/v1/blocks/{user}",
         put_block,
         "Block a user",
-        {204: ResponseDoc("It is so now: neither sees the other.")},
-        about="Each looks to the other like somebody who signed out at this moment. Any id will do.",
+        {204: ResponseDoc("The user is blocked: neither of the two sees the other.")},
+        about="To each of the two, the other appears to have signed out at this moment. The id may be unknown.",
         codes=("blocking_oneself",),
     ),
     Operation(
         "DELETE",
         "/api/v1/blocks/{user}",
         delete_block,
-        "No longer block a user",
-        {204: ResponseDoc("It is so now.")},
+        "Unblock a user",
+        {204: ResponseDoc("The user is not blocked.")},
         codes=("blocking_oneself",),
     ),
 )

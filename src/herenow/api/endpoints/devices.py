@@ -34,8 +34,8 @@ OPERATIONS = (
         "GET",
         "/api/v1/presence/devices",
         read,
-        "One's own devices",
-        {200: ResponseDoc("In the order of their ids.", Devices)},
+        "List one's own devices",
+        {200: ResponseDoc("Sorted by id.", Devices)},
         query=(VIEWER,),
     ),
     Operation(
@@ -43,7 +43,7 @@ OPERATIONS = (
         "/api/v1/presence/devices/{device}",
         sign_out,
         "Sign a device out",
-        {204: ResponseDoc("It is signed out, with all its tabs.")},
+        {204: ResponseDoc("The device is signed out, with all its browser tabs.")},
         codes=("device_unknown",),
     ),
 )

@@ -29,7 +29,7 @@ async def read_many(call: Call) -> Response:
     """GET /presence?user_ids=a,b,c"""
     given = call.parameters("user_ids")
     if not given:
-        raise ProtocolError("bad_shape", "The parameter user_ids is missing: ids separated by commas.")
+        raise ProtocolError("bad_shape", "The parameter user_ids, a list of ids separated by commas, is missing.")
     text = ",".join(given)
     return await _many(call, text.split(",") if text else [])
 
@@ -48,7 +48,7 @@ async def _many(call: Call, ids: Sequence[object]) -> Response:
 def distinct(ids: Sequence[object], most: int, code: str = "too_many_ids") -> list[str]:
     """Check the ids and remove duplicates, keeping the order. Raises `code` if there are more than `most`."""
     if len(ids) > most:
-        raise ProtocolError(code, f"One request may ask for {most} ids; this one has {len(ids)}.")
+        raise ProtocolError(code, f"A request may contain at most {most} ids; this one has {len(ids)}.")
     if "" in ids:
         raise ProtocolError("empty_item", "The list of ids has an empty item.")
     if are_plain(ids):
@@ -92,41 +92,41 @@ async def _not_too_often(call: Call) -> None:
     if wait:
         raise Refusal(
             "polling_too_fast",
-            "Bulk reads without a live session are limited; a WebSocket or GET /api/v1/presence/stream tells by itself.",
+            "Bulk reads without a live session are limited; a WebSocket or GET /api/v1/presence/stream sends changes.",
             [("retry-after", str(-(-wait // 1000)))],
         )
 
 
 VIEWER = Parameter(
     "viewer",
-    "For service tokens: answer exactly what this user would get. Without it a service reads the truth.",
+    "For service tokens: return exactly what this user would get. Without it, a service reads the true presence.",
     ID_SCHEMA,
     codes=("forbidden", "invalid_user_id"),
 )
 _LIMIT = Parameter(
     "limit",
-    "How many at the most: 1 to `max_bulk`.",
+    "Maximum number of entries: 1 to `max_bulk`.",
     {"type": "integer", "minimum": 1, "default": FRIENDS},
     codes=("out_of_range",),
 )
 _IDS = Parameter(
     "user_ids",
-    "Ids separated by commas; empty for none. Longer lists than an address can hold go to `POST /presence/query`.",
+    "Ids separated by commas; may be empty. For a list that is too long for a URL, use `POST /presence/query`.",
     {"type": "string"},
     required=True,
     codes=("empty_item", "too_many_ids", "invalid_user_id"),
 )
 _POLLED = ("polling_too_fast",)
-_MANY = ResponseDoc("In the order asked, each user once.", list[StatusAnswer])
+_MANY = ResponseDoc("In the order of the request, each user once.", list[StatusAnswer])
 
 OPERATIONS = (
     Operation(
         "GET",
         "/api/v1/presence",
         read_many,
-        "Presence of several users",
+        "Read the presence of several users",
         {200: _MANY},
-        about="Nobody related, an unknown id and a deleted one answer alike: offline, never seen.",
+        about="Unrelated, unknown and deleted users look the same: offline, never seen.",
         query=(_IDS, VIEWER),
         codes=_POLLED,
     ),
@@ -134,7 +134,7 @@ OPERATIONS = (
         "POST",
         "/api/v1/presence/query",
         query,
-        "Presence of many users",
+        "Read the presence of many users",
         {200: _MANY},
         about="The same as `GET /presence`, with the ids in the body.",
         query=(VIEWER,),
@@ -145,16 +145,16 @@ OPERATIONS = (
         "GET",
         "/api/v1/presence/me",
         read_me,
-        "One's own presence",
-        {200: ResponseDoc("The truth, also while invisible.", Myself)},
+        "Read one's own presence",
+        {200: ResponseDoc("The true presence, even while invisible.", Myself)},
         query=(VIEWER,),
     ),
     Operation(
         "GET",
         "/api/v1/presence/count",
         count,
-        "One's contacts by status",
-        {200: ResponseDoc("How many look how.", Counts)},
+        "Count one's contacts by status",
+        {200: ResponseDoc("The number of contacts with each status, as the viewer sees them.", Counts)},
         query=(VIEWER,),
         codes=_POLLED,
     ),
@@ -162,7 +162,7 @@ OPERATIONS = (
         "GET",
         "/api/v1/presence/leaderboard",
         leaderboard,
-        "One's contacts, the most present first",
+        "List one's contacts, those who are present first",
         {200: ResponseDoc("Online, busy, away, then offline by last seen.", Leaderboard)},
         query=(_LIMIT, VIEWER),
         codes=_POLLED,
@@ -174,9 +174,9 @@ LAST = (
         "GET",
         "/api/v1/presence/{user}",
         read_one,
-        "Presence of one user",
-        {200: ResponseDoc("As the caller may see it.", StatusAnswer)},
-        about="Fixed words (`me`, `count`, `devices`, …) win over ids here; `GET /presence?user_ids=` takes any id.",
+        "Read the presence of one user",
+        {200: ResponseDoc("The presence as the caller may see it.", StatusAnswer)},
+        about="Fixed words (`me`, `count`, `devices`, …) take precedence over ids; `GET /presence?user_ids=` takes any id.",
         query=(VIEWER,),
     ),
 )

@@ -28,9 +28,9 @@ async def stream(call: Call) -> Response:
     """GET /presence/stream"""
     given, contacts = call.parameters("user_ids"), call.parameter("contacts")
     if contacts not in (None, "true"):
-        raise ProtocolError("bad_shape", "The parameter contacts is true or absent.")
+        raise ProtocolError("bad_shape", "The parameter contacts must be true or absent.")
     if bool(given) == bool(contacts):
-        raise ProtocolError("bad_shape", "Say whom to watch: user_ids=a,b or contacts=true.")
+        raise ProtocolError("bad_shape", "Give either user_ids=a,b or contacts=true.")
     if contacts:
         return Events(call, call.myself, None)
     text = ",".join(given)
@@ -82,12 +82,12 @@ through a pipe of their own."""
 
 _IDS = Parameter(
     "user_ids",
-    "Ids separated by commas, at most `max_subscriptions`; empty for none. Not beside `contacts`.",
+    "Ids separated by commas, at most `max_subscriptions`; may be empty. Not together with `contacts`.",
     {"type": "string"},
     codes=("empty_item", "too_many_subscriptions", "invalid_user_id"),
 )
 _CONTACTS = Parameter(
-    "contacts", "Instead of `user_ids`: everybody the viewer may see, also those who come later.", {"const": "true"}
+    "contacts", "Instead of `user_ids`: all contacts of the viewer, also those added later.", {"const": "true"}
 )
 
 OPERATIONS = (
@@ -95,18 +95,18 @@ OPERATIONS = (
         "GET",
         "/api/v1/presence/stream",
         stream,
-        "Presence as it changes",
+        "Stream presence changes",
         {
             200: ResponseDoc(
-                "Server-sent events: first `presence.statuses` with everybody asked for, then what changes.",
+                "Server-sent events: first `presence.statuses` with all requested users, then changes.",
                 str,
                 Media.EVENTS,
             )
         },
-        about="For a viewer, not a session: looking makes nobody online. Event names are frame types, data are the "
-        "frames of the WebSocket. Who may not be seen looks like somebody who was never here, and is shown should "
-        "that change. An end that the server chooses is a last `presence.error`. `Last-Event-ID` is ignored: presence "
-        "is state, and a stream begins with all of it. For `EventSource`, the token may stand in the address.",
+        about="A stream is not a session: it does not make the viewer online. Event names are frame types, data are the "
+        "frames of the WebSocket. A user whom the viewer may not see looks offline and never seen, and is shown as soon as "
+        "that changes. If the server ends the stream, the last event is `presence.error`. `Last-Event-ID` is ignored: every "
+        "stream starts with the complete state. For `EventSource`, the token may be in the query.",
         query=(_IDS, _CONTACTS, VIEWER),
         codes=("too_many_connections", "overloaded"),
     ),

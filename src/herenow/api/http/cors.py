@@ -43,7 +43,7 @@ class Cors:
             await problem_response(
                 ProtocolError(
                     "forbidden_origin",
-                    "Pages of this origin may not use the server; the operator can name it in `origins`.",
+                    "Pages of this origin may not use the server; the operator can add it to the setting `origins`.",
                 )
             )(scope, receive, send)
         elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:

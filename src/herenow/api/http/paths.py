@@ -31,7 +31,7 @@ def _check_length(scope: Scope) -> None:
     if len(scope["query_string"]) > MAX_QUERY or len(scope["path"]) > MAX_QUERY:
         raise ProtocolError(
             "uri_too_long",
-            f"An address has at most {MAX_QUERY} bytes of path or query; "
+            f"A path or a query may have at most {MAX_QUERY} bytes; "
             "POST /api/v1/presence/query takes a long list in its body.",
         )
 

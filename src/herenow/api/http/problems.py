@@ -89,13 +89,13 @@ def as_protocol_error(error: Exception) -> ProtocolError:
         case UnknownOutcome():
             return ProtocolError("unknown_outcome", _sentence(error))
         case HTTPException(status_code=404):
-            return ProtocolError("not_found", "There is nothing at this address; /docs says what there is.")
+            return ProtocolError("not_found", "There is no endpoint at this path; /docs lists all of them.")
         case HTTPException(status_code=405):
             return Refusal(
-                "method_not_allowed", "This address does not answer to this method.", (error.headers or {}).items()
+                "method_not_allowed", "This path does not support this method.", (error.headers or {}).items()
             )
         case _:
-            return ProtocolError("internal", "The server failed; its log says how.")
+            return ProtocolError("internal", "Internal error; the server's log has the details.")
 
 
 def problem_response(error: ProtocolError) -> Response:

@@ -143,7 +143,7 @@ class Call:
         """The value of a parameter that may occur only once; None if it is absent."""
         values = self.parameters(name)
         if len(values) > 1:
-            raise ProtocolError("bad_shape", f"The parameter {name} stands in the address more than once.")
+            raise ProtocolError("bad_shape", f"The parameter {name} is given more than once.")
         return values[0] if values else None
 
     def parameters(self, name: str) -> list[str]:
@@ -156,10 +156,10 @@ class Call:
         if text is None:
             return default
         if not (text.isascii() and text.isdigit()):
-            raise ProtocolError("bad_shape", f"The parameter {name} is a whole number.")
+            raise ProtocolError("bad_shape", f"The parameter {name} must be a whole number.")
         number = int(text) if len(text) < 20 else most + 1
         if not least <= number <= most:
-            raise ProtocolError("out_of_range", f"The parameter {name} is from {least} to {most}.")
+            raise ProtocolError("out_of_range", f"The parameter {name} must be from {least} to {most}.")
         return number
 
     def _query_text(self) -> str:
@@ -170,9 +170,9 @@ class Call:
         try:
             return parse_qsl(self._query_text(), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
         except UnicodeDecodeError:
-            raise ProtocolError("bad_shape", "The query of the address is not percent-encoded UTF-8.") from None
+            raise ProtocolError("bad_shape", "The query is not percent-encoded UTF-8.") from None
         except ValueError:
-            raise ProtocolError("bad_shape", f"A query has at most {MAX_PARAMETERS} parameters.") from None
+            raise ProtocolError("bad_shape", f"A query may have at most {MAX_PARAMETERS} parameters.") from None
 
     # The body
 

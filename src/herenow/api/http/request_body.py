@@ -24,10 +24,10 @@ class Decoder(StrictDecoder[T]):
     """Decodes a body into a shape. Raises `bad_shape` if it does not fit."""
 
     def __init__(self, shape: type[T], words: str, *, repeated_keys: bool = False) -> None:
-        """`words` complete the error sentence "The body is …"."""
+        """`words` complete the error sentence "The body must be …"."""
 
         def misfit(_value: object, why: str) -> ProtocolError:
-            return ProtocolError("bad_shape", f"The body is {words}: {why}.")
+            return ProtocolError("bad_shape", f"The body must be {words}: {why}.")
 
         super().__init__(msgspec.json.Decoder(shape), misfit, repeated_keys=repeated_keys)
 
@@ -68,4 +68,4 @@ async def _read(request: Request, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> ProtocolError:
-    return ProtocolError("body_too_large", f"A body has at most {limit} bytes.")
+    return ProtocolError("body_too_large", f"A body may have at most {limit} bytes.")

@@ -69,20 +69,25 @@ async def stats(call: Call) -> Response:
 
 
 _NUMBERS = (
-    "For service tokens, and for loopback peers that ask localhost or a loopback address, unless a forwarding header says "
-    "that the request is not theirs. Where several workers share the address, of all of them."
+    "Needs a token with the scope `service`, or a request from this machine: the peer and the host are loopback, and no "
+    "header shows that a proxy forwarded it. If there are several workers, the figures cover all of them."
 )
 
 OPERATIONS = (
     Operation(
-        "GET", "/healthz", health, "Does the process live?", {200: ResponseDoc("Yes.", Health)}, access=Access.ANYONE
+        "GET",
+        "/healthz",
+        health,
+        "Check that the process runs",
+        {200: ResponseDoc("It runs.", Health)},
+        access=Access.ANYONE,
     ),
     Operation(
         "GET",
         "/readyz",
         readiness,
-        "Should it get traffic?",
-        {200: ResponseDoc("Yes, and what is degraded.", Readiness)},
+        "Check that the node is ready for traffic",
+        {200: ResponseDoc("It is ready; `degraded` lists its problems.", Readiness)},
         access=Access.ANYONE,
         codes=("not_ready",),
     ),
@@ -90,8 +95,8 @@ OPERATIONS = (
         "GET",
         "/metrics",
         metrics,
-        "Numbers for Prometheus",
-        {200: ResponseDoc("In Prometheus' text format.", str, Media.TEXT)},
+        "Metrics for Prometheus",
+        {200: ResponseDoc("The text format of Prometheus.", str, Media.TEXT)},
         about=_NUMBERS,
         access=Access.OPERATOR,
         codes=("unavailable",),
@@ -100,13 +105,13 @@ OPERATIONS = (
         "GET",
         "/api/v1/stats",
         stats,
-        "Numbers for people",
-        {200: ResponseDoc("As of now.", Stats)},
+        "Statistics for operators",
+        {200: ResponseDoc("The current statistics.", Stats)},
         about=_NUMBERS,
         query=(
             Parameter(
                 "since",
-                "With `history`: what happened after this time, in epoch milliseconds; 0 for all that is kept.",
+                "Add `history` after this time, in epoch milliseconds; 0: all that is kept.",
                 {"type": "integer", "minimum": 0, "maximum": LATEST},
                 codes=("bad_shape", "out_of_range"),
             ),

@@ -24,7 +24,7 @@ class Trouble(Struct, frozen=True):
 
 
 class UsersByStatus(Struct, frozen=True):
-    """In the whole store, as others see them."""
+    """Users in the whole live store, by the status that others see."""
 
     online: Count
     busy: Count
@@ -37,7 +37,7 @@ class Beats(Struct, frozen=True):
 
 
 class Rates(Struct, frozen=True):
-    """Per second, over the last ten."""
+    """Events per second, averaged over the last ten seconds."""
 
     changes: PerSecond = 0.0
     deliveries: PerSecond = 0.0
@@ -50,15 +50,15 @@ class Rates(Struct, frozen=True):
 
 
 class DeliveryLatency(Struct, frozen=True):
-    """From a change to a socket of somebody who watches, in seconds, over the last ten; without those who are told in waves.
-    Null: nothing was delivered."""
+    """Seconds from a change to a viewer's socket, over the last ten seconds, without changes of users with so many viewers
+    that their delivery is paced. Null: nothing was delivered."""
 
     p50: Seconds | None = None
     p99: Seconds | None = None
 
 
 class Process(Struct, frozen=True):
-    """One process of this address."""
+    """One worker process of this server."""
 
     worker: Count
     """Number of the worker; 0 if there is only one process."""
@@ -85,7 +85,7 @@ class Process(Struct, frozen=True):
 
 
 class StoreMember(Struct, frozen=True):
-    """A node that shares the store, by its lease."""
+    """A node that has a lease in the same live store."""
 
     epoch: str
     here: bool
@@ -97,7 +97,7 @@ class StoreMember(Struct, frozen=True):
 
 
 class TargetLoad(Struct, frozen=True):
-    """Somebody whose changes cost much, under a name that only says that it is the same one."""
+    """A user whose changes cause many deliveries, under a pseudonym."""
 
     target: str
     """A keyed hash of the user's id."""
@@ -107,7 +107,7 @@ class TargetLoad(Struct, frozen=True):
 
 
 class Point(Struct, frozen=True):
-    """What happened in two seconds."""
+    """The figures of two seconds."""
 
     at: Count
     """Start, in epoch milliseconds."""
@@ -126,8 +126,8 @@ class Point(Struct, frozen=True):
 
 
 class Stats(Struct, frozen=True):
-    """Users are those of the whole store; everything else is this node's, all its workers together. Plain numbers are
-    counted since they started."""
+    """`users` and `members` cover the whole live store, everything else all workers of this server. Plain numbers are
+    counted since the start."""
 
     version: str
     now: Count
