@@ -24,22 +24,26 @@ def find_troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
     yield from _lease(node)
     yield from _ledger(node)
     if auth.trouble is not None:
-        yield Trouble("jwks", auth.trouble, "The last good keys stay in use; look after their source.")
+        yield Trouble("jwks", auth.trouble, "The last good keys stay in use; check the server that provides them.")
     if node.relations_health.trouble is not None:
         yield Trouble(
             "relations_source",
             node.relations_health.trouble,
-            "Look after the application that the setting relations names; herenow doctor asks it.",
+            "Check the application named in the setting relations; herenow doctor sends it a test request.",
         )
     if node.delivery.overload.level is not Shed.NOTHING:
         yield Trouble(
             "overload",
-            f"The node is late and gives up {_GIVEN_UP[node.delivery.overload.level]} until it has caught up.",
+            f"The node is overloaded and drops or delays {_GIVEN_UP[node.delivery.overload.level]} until it has caught up.",
             "Give it more CPU, more workers or more nodes; docs/delivery.md says what to watch.",
         )
 
 
-_GIVEN_UP = {Shed.TYPING: "typing", Shed.IDLENESS: "typing and idleness", Shed.TEXT: "typing, idleness and texts"}
+_GIVEN_UP = {
+    Shed.TYPING: "typing",
+    Shed.IDLENESS: "typing and idle changes",
+    Shed.TEXT: "typing, idle changes and texts",
+}
 
 
 def _engine(node: Node) -> Iterator[Trouble]:
@@ -49,18 +53,18 @@ def _engine(node: Node) -> Iterator[Trouble]:
         yield Trouble("engine", f"The store cannot be used. {detail}", fix)
     elif node.records.save_trouble is not None:
         detail, fix = explain_store_error(node.records.save_trouble)
-        yield Trouble("marks", f"The store does not let go of what the ledger has. {detail}", fix)
+        yield Trouble("marks", f"The store cannot record which data the database has saved. {detail}", fix)
     if node.delivery.stale_shards:
         yield Trouble(
             "stale_shards",
-            f"{node.delivery.stale_shards} of {node.context.engine.shards} shards show what was.",
-            "Viewers are told so. It ends by itself some seconds after the store is whole and answers.",
+            f"Presence in {node.delivery.stale_shards} of {node.context.engine.shards} shards may be out of date.",
+            "Viewers see it flagged as stale. It ends by itself some seconds after the store works again.",
         )
     if node.cluster.log_behind > MAX_LOG_LAG:
         yield Trouble(
             "log_lag",
             f"{node.cluster.log_behind} changes of other nodes have not been read yet.",
-            "This process cannot keep up: give it more CPU, or look at the way to the store.",
+            "This process cannot keep up: give it more CPU, or check the network to the store.",
         )
 
 
@@ -68,8 +72,8 @@ def _lease(node: Node) -> Iterator[Trouble]:
     if not node.context.authority.holds_lease:
         yield Trouble(
             "lease",
-            "The node could not renew its lease and decides nothing until it has.",
-            "Others take its users for gone a lease and a third after the last renewal: bring the store back.",
+            "The node could not renew its lease in the store and commits no status change until it has.",
+            "Bring the store back. Other nodes treat its users as disconnected 4/3 of node_lease after the last renewal.",
         )
     overdue = [
         other
@@ -80,31 +84,32 @@ def _lease(node: Node) -> Iterator[Trouble]:
         yield Trouble(
             "nodes",
             f"{len(overdue)} other nodes have not renewed their lease for {max(o.still_for or 0 for o in overdue):.0f} s.",
-            "They are frozen, ended without a farewell, or cut off from the store; if that goes on, their users go "
-            "into grace.",
+            "They are frozen, crashed, or cut off from the store; if this goes on, their users are treated as disconnected.",
         )
 
 
 def _ledger(node: Node) -> Iterator[Trouble]:
     if node.access.trouble is not None:
         yield Trouble(
-            "ledger", node.access.trouble, "Presence goes on. Bring it back; herenow doctor says what it finds there."
+            "ledger",
+            node.access.trouble,
+            "Presence continues without it. Bring the database back; herenow doctor checks it.",
         )
     if node.records.save_late:
         yield Trouble(
             "ledger_backlog",
-            f"{node.records.backlog} rows wait for the ledger, which does not take them.",
-            "Nothing is lost: they are written when it does. Is it full, read-only, locked or away?",
+            f"{node.records.backlog} rows wait to be written to the database, which does not accept them.",
+            "Nothing is lost: they are written when it does. Check whether it is full, read-only, locked or unreachable.",
         )
     if not node.access.trusted:
         yield Trouble(
             "relations",
-            "The ledger cannot be read; nobody is taken to know anybody.",
-            "Bring the ledger back: everybody is shown again by itself.",
+            "The database cannot be read, so relations are unknown and all users appear offline to each other.",
+            "Bring the database back; users are then shown again without further action.",
         )
     if not node.admin.revocations.whole:
         yield Trouble(
             "revocations",
-            "The ledger cannot be read; what was revoked through other nodes may be missed.",
-            "Bring the ledger back.",
+            "The database cannot be read; tokens revoked through other nodes may still be accepted.",
+            "Bring the database back.",
         )

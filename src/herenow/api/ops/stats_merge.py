@@ -160,7 +160,7 @@ def _merge_troubles(told: Sequence[Told], each: Sequence[ProcessStats]) -> Itera
         yield Trouble(
             "workers",
             f"{silent} of {len(told)} workers do not answer.",
-            "They are starting, or hang; their supervisor replaces those that hang. The log says more.",
+            "They are starting, or hang; the supervisor restarts those that hang. See the log.",
         )
     yield from {trouble.what: trouble for own in each for trouble in own.degraded}.values()
 
@@ -170,9 +170,7 @@ def _merge_troubles(told: Sequence[Told], each: Sequence[ProcessStats]) -> Itera
 
 def merge_metrics(told: Sequence[Told]) -> list[Metric]:
     up = GaugeMetricFamily("herenow_worker_up", "1 while this worker answers.", labels=["worker"])
-    restarts = CounterMetricFamily(
-        "herenow_worker_restarts", "Times this worker had to be started again.", labels=["worker"]
-    )
+    restarts = CounterMetricFamily("herenow_worker_restarts", "Restarts of this worker.", labels=["worker"])
     for each in told:
         up.add_metric([str(each.worker)], int(each.body is not None))
         restarts.add_metric([str(each.worker)], each.restarts)

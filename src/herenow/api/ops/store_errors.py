@@ -14,13 +14,13 @@ STORE_ERRORS = {
     ),
     "MISCONF": (
         "It cannot write its snapshot and takes no writes.",
-        "Look at its log and its disk, or set stop-writes-on-bgsave-error no: herenow needs no snapshot.",
+        "Check its log and its disk, or set stop-writes-on-bgsave-error no: herenow needs no snapshot.",
     ),
-    "LOADING": ("It reads its snapshot.", "Wait: it comes back by itself."),
+    "LOADING": ("It is loading its snapshot.", "Wait: it will answer by itself."),
     "MASTERDOWN": ("It is a replica without its master.", "Bring the master back."),
-    "CLUSTERDOWN": ("The cluster has lost a part of itself.", "See CLUSTER INFO, and bring the masters back."),
-    "BUSY": ("A script of somebody else blocks it.", "End it with SCRIPT KILL."),
-    "NOAUTH": ("It wants a password.", "Put the password into the setting engine."),
+    "CLUSTERDOWN": ("Some slots of the cluster have no master.", "See CLUSTER INFO, and bring the masters back."),
+    "BUSY": ("A script of another application blocks it.", "End it with SCRIPT KILL."),
+    "NOAUTH": ("It requires a password.", "Put the password into the setting engine."),
     "WRONGPASS": ("It refuses the password.", "Correct the password in the setting engine."),
     "NOPERM": ("Its ACL forbids what herenow needs.", "Grant the rights that docs/operating.md lists."),
 }
