@@ -104,7 +104,9 @@ def test_the_objects_page_lists_every_field() -> None:
     sections = dict(re.findall(r"^## `(\w+)`(.+?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     classes = (Person, RecordState, Watchers, LocalSession, Connection, Channel, Outbox)
     for each in classes:
-        listed = {name for row in re.findall(r"^\| (`.+?) \|", sections[each.__name__], re.M) for name in row.split("`")}
+        listed = {
+            name for row in re.findall(r"^\| (`.+?) \|", sections[each.__name__], re.M) for name in row.split("`")
+        }
         assert not [field for field in each.__slots__ if field not in listed], each.__name__
 
 
