@@ -46,7 +46,7 @@ class DecisionSteps:
             held=[facts for _, facts in held],
             edits=[*first, *restored(person), *[pending.edit for pending in edits]],
         )
-        return Decision(person, outcome, epoch, held, edits)
+        return Decision(person, record.presence, record.stored, outcome, epoch, held, edits)
 
     def prepare(self, decision: Decision) -> None:
         """Encode the write and mark it as in flight; the caller clears `committing` when the store has answered."""

@@ -75,7 +75,8 @@ class RestBeats:
         return counts
 
     def _hold_unleased(self, person: Person, device: str, platform: Platform) -> LocalSession:
-        session = LocalSession(person, device, platform, self._clock.now(), unleased=True)
+        now = self._clock.now()
+        session = LocalSession(person, device, platform, since=now, seen_at=now, unleased=True)
         person.held += (session,)
         self._liveness.check_by(session, session.seen_at + self._timings.dead_after * 2 // 3)
         return session
