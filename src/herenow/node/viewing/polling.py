@@ -18,9 +18,7 @@ POLLERS = 100_000
 
 class Polling:
     def __init__(self, context: Context, records: Records) -> None:
-        self._people = context.people
-        self._clock = context.clock
-        self._rate = context.settings.polling
+        self._context = context
         self._records = records
         self._full_at: ExpiringLru[str, int] = ExpiringLru(POLLERS)
         """When the bucket of a user is full again; in the order of their last reads, until then."""
@@ -30,10 +28,10 @@ class Polling:
 
     async def wait(self, user: str) -> int:
         """Milliseconds until this user may read again; 0: now, and it is counted."""
-        if self._rate.every == 0 or self._is_here(user):
+        if self._context.settings.polling.every == 0 or self._is_here(user):
             return 0
-        now = self._clock.now()
-        full_at, wait = take_token(self._full_at.get(user, now), now, self._rate)
+        now = self._context.clock.now()
+        full_at, wait = take_token(self._full_at.get(user, now), now, self._context.settings.polling)
         if wait == 0:
             self._full_at.expire(now)
             self._full_at.put(user, full_at, full_at)
@@ -41,7 +39,7 @@ class Polling:
         return 0 if await self._is_elsewhere(user) else wait
 
     def _is_here(self, user: str) -> bool:
-        person = self._people.find(user)
+        person = self._context.people.find(user)
         return person is not None and any(session.lost_at is None for session in person.held)
 
     async def _is_elsewhere(self, user: str) -> bool:
