@@ -7,6 +7,6 @@ one store must have in common. Nothing else in herenow reads the environment.
 
 from herenow.settings.agreement import agreed_terms
 from herenow.settings.layers import load
-from herenow.settings.model import Row, Settings
+from herenow.settings.model import Row, Settings, milliseconds
 
-__all__ = ["Row", "Settings", "agreed_terms", "load"]
+__all__ = ["Row", "Settings", "agreed_terms", "load", "milliseconds"]

@@ -30,8 +30,8 @@ class Reaper:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._context = context
-        self._batch = context.settings.reaping.batch
-        self._poll = context.settings.reaping.poll
+        self._batch = context.reaping.batch
+        self._poll = context.reaping.poll
         self._records = records
         self._assignment = assignment
         self._sleep = sleep

@@ -46,7 +46,7 @@ class _Other:
 
 class ReaperAssignment:
     def __init__(self, context: Context, messages: NodeMessages) -> None:
-        reaping, shards = context.settings.reaping, context.engine.shards
+        reaping, shards = context.reaping, context.engine.shards
         wanted = range(shards) if reaping.shards is None else reaping.shards
         self._all = shards
         self._mine = frozenset(wanted) & frozenset(range(shards))

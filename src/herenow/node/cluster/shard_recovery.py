@@ -137,7 +137,7 @@ class ShardRecovery:
             person.user,
             version_of(person.record.stored),
             person.record.stored,
-            wake_at(presence, self._context.settings.timings),
+            wake_at(presence, self._context.timings),
             unsaved=bool(presence.last_seen or presence.chosen),
         )
 

@@ -38,7 +38,7 @@ class DecisionSteps:
         outcome = settle(
             record.presence,
             self._context.clock.now(),
-            self._context.settings.timings,
+            self._context.timings,
             epoch=epoch,
             held=[facts for _, facts in held],
             edits=[*first, *restored(person), *[pending.edit for pending in edits]],

@@ -65,7 +65,7 @@ class Writer:
         self._tasks = context.tasks
         self._metrics = context.metrics
         self._events = events
-        self._embedded = context.settings.embedded
+        self._embedded = context.settings.engine_in_memory
         """True: the store answers without waiting, so nothing would gather behind a batch."""
         self._lanes = [_Lane(shard) for shard in range(context.engine.shards)]
 

@@ -20,6 +20,7 @@ from herenow.node.delivery import Delivery
 from herenow.node.people import Connection, LocalSession, Outbox, without
 from herenow.node.records import Records
 from herenow.node.sessions.liveness import LivenessMonitor
+from herenow.settings import milliseconds
 from herenow.wire.codes import Close
 from herenow.wire.inputs import Activity
 
@@ -40,7 +41,7 @@ class Connections:
         self._clock = context.clock
         self._timings = context.timings
         self._metrics = context.metrics
-        self._beat_min = context.settings.beat_min
+        self._beat_min = milliseconds(context.settings.beat_min)
         self._max_connections = context.settings.max_connections_per_user
         self._records = records
         self._delivery = delivery

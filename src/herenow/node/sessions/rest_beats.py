@@ -17,6 +17,7 @@ from herenow.node.people import LocalSession, Person, without
 from herenow.node.records import Records
 from herenow.node.sessions.connections import Connections
 from herenow.node.sessions.liveness import LivenessMonitor
+from herenow.settings import milliseconds
 from herenow.wire.inputs import Activity
 
 TOGETHER = 200
@@ -29,7 +30,7 @@ class RestBeats:
         self._authority = context.authority
         self._clock = context.clock
         self._timings = context.timings
-        self._beat_min = context.settings.beat_min
+        self._beat_min = milliseconds(context.settings.beat_min)
         self._records = records
         self._connections = connections
         self._liveness = liveness
