@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from herenow.errors import ConfigurationError
 from herenow.ports import Ledger, Relations, SourceHealth
 from herenow.relations.open import OpenRelations
+from herenow.settings import Settings
 
 __all__ = ["SOURCES", "OpenRelations", "SourceOptions", "open_relations"]
 
@@ -21,11 +22,8 @@ __all__ = ["SOURCES", "OpenRelations", "SourceOptions", "open_relations"]
 class SourceOptions:
     """Options for the openers; each uses those that it needs."""
 
-    where: str
-    """The setting `relations`, unchanged."""
+    settings: Settings
     ledger: Ledger
-    secret: str
-    """The secret shared with the application; empty if none is configured."""
     now: Callable[[], int]
     """Epoch milliseconds."""
     health: SourceHealth
@@ -33,9 +31,10 @@ class SourceOptions:
 
 def open_relations(options: SourceOptions) -> AbstractAsyncContextManager[Relations]:
     """Open the source that the setting names; leaving the context closes its connections."""
-    opener = SOURCES.get(options.where.partition("://")[0])
+    where = options.settings.relations
+    opener = SOURCES.get(where.partition("://")[0])
     if opener is None:
-        raise ConfigurationError(f"relations {options.where!r} is not a source this version has: {', '.join(SOURCES)}.")
+        raise ConfigurationError(f"relations {where!r} is not a source this version has: {', '.join(SOURCES)}.")
     return opener(options)
 
 
@@ -53,7 +52,13 @@ async def _open(options: SourceOptions) -> AsyncIterator[Relations]:
 async def _callback(options: SourceOptions) -> AsyncIterator[Relations]:
     from herenow.relations.callback import CallbackRelations  # imports an HTTP client, which no other source needs
 
-    source = CallbackRelations(options.where, options.secret, now=options.now, health=options.health)
+    secret = options.settings.relations_secret
+    source = CallbackRelations(
+        options.settings.relations,
+        "" if secret is None else secret.get_secret_value(),
+        now=options.now,
+        health=options.health,
+    )
     try:
         yield source
     finally:

@@ -7,6 +7,6 @@ No other package reads the environment.
 
 from herenow.settings.agreement import agreed_terms
 from herenow.settings.layers import load
-from herenow.settings.model import Row, Settings
+from herenow.settings.model import Row, Settings, milliseconds
 
-__all__ = ["Row", "Settings", "agreed_terms", "load"]
+__all__ = ["Row", "Settings", "agreed_terms", "load", "milliseconds"]

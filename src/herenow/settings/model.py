@@ -344,32 +344,6 @@ class Settings(BaseModel):
         path = self.ledger.removeprefix("sqlite://").removeprefix("/")
         return Path(path) if path not in ("", ":memory:") else None
 
-    # Durations in milliseconds, the unit of the core
-
-    @property
-    def dead_after_ms(self) -> int:
-        return _milliseconds(self.dead_after)
-
-    @property
-    def idle_after_ms(self) -> int:
-        return _milliseconds(self.idle_after)
-
-    @property
-    def grace_ms(self) -> int:
-        return _milliseconds(self.grace)
-
-    @property
-    def online_delay_ms(self) -> int:
-        return _milliseconds(self.online_delay)
-
-    @property
-    def beat_min_ms(self) -> int:
-        return _milliseconds(self.beat_min)
-
-    @property
-    def poll_every_ms(self) -> int:
-        return _milliseconds(self.poll_every)
-
     # Derived values
 
     @property
@@ -419,6 +393,11 @@ class Settings(BaseModel):
         return self
 
 
+def milliseconds(seconds: float) -> int:
+    """A duration as the core counts it."""
+    return round(seconds * 1000)
+
+
 def about(field: FieldInfo) -> str:
     return next(mark.text for mark in field.metadata if isinstance(mark, About))
 
@@ -453,10 +432,6 @@ def _shown(value: object) -> str:
             return f"{value:g}"
         case _:
             return without_password(str(value))
-
-
-def _milliseconds(seconds: float) -> int:
-    return round(seconds * 1000)
 
 
 def _callback_host(url: str) -> str:

@@ -22,27 +22,27 @@ from herenow.core.record import EPOCH_BYTES
 from herenow.core.settle import Timings
 from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.kit.clock import NodeClock
-from herenow.node import Node, NodeSettings, make_context
+from herenow.node import Node, make_context
 from herenow.ports import RelationRow
 from herenow.settings import Settings
 from herenow.transport.auth import SERVICE, Auth, mint
 from herenow.transport.http import PIPE, PipeWriter
-from herenow.transport.server import PATH, WebSocketServer, WebSocketSettings
+from herenow.transport.server import PATH, WebSocketServer
 from herenow.transport.websocket import Accept, Handler, Sockets, Upgrade
 from herenow_testing.world.manual_clock import START, LoopClock
 from herenow_testing.world.memory_ledger import MemoryLedger
+from herenow_testing.world.settings import node_settings
 
 SECRET = "the secret of the twins, which is long enough"  # noqa: S105
 TIMINGS = Timings(idle_after=60_000, dead_after=40_000, grace=10_000)
-SETTINGS = NodeSettings(timings=TIMINGS, polling=Rate(every=0, burst=1), embedded=False)
-BEAT_EVERY = 20.0
+SETTINGS = node_settings(timings=TIMINGS, beat_every=20.0, polling=Rate(every=0, burst=1), embedded=False)
 SHARDS = 4
 
 
 class Stage:
     """Begins empty. A subclass may set the scene with rules of its own: `node` is there before it is started."""
 
-    def __init__(self, settings: NodeSettings = SETTINGS) -> None:
+    def __init__(self, settings: Settings = SETTINGS) -> None:
         loop = asyncio.get_running_loop()
         rng = Random("twins")
         self.clock = LoopClock()
@@ -56,8 +56,7 @@ class Stage:
         self.node = Node(context)
         sockets = Sockets(10_000)
         auth = Auth(SECRET, self.node.context.clock, 86_400.0)
-        most = self.node.context.settings.max_subscriptions
-        self.gateway = WebSocketServer(self.node, auth, sockets, WebSocketSettings(BEAT_EVERY, 65_536, most, 1_000))
+        self.gateway = WebSocketServer(self.node, auth, sockets, settings)
         self.app = make_app(self.node, auth, Settings(ledger="sqlite://"), sockets=sockets)
         self._taps: list[Tap] = []
 

@@ -34,9 +34,11 @@ from herenow.engines.memory import MemoryStore
 from herenow.errors import ProtocolError
 from herenow.kit.clock import NodeClock
 from herenow.kit.tasks import Tasks
-from herenow.node import Node, NodeSettings, make_context
+from herenow.node import Node, Reaping, make_context
+from herenow.node.context import timings_of
 from herenow.node.people import Connection
 from herenow.ports import Engine, RelationRow, Relations, Remembered
+from herenow.settings import Settings
 from herenow.wire.codes import Close
 from herenow.wire.inputs import Activity
 from herenow_testing.faults.faulty_engine import Faults, FaultyEngine
@@ -45,6 +47,7 @@ from herenow_testing.faults.plan import StoreFaults
 from herenow_testing.world.manual_clock import START, LoopClock
 from herenow_testing.world.memory_ledger import MemoryLedger
 from herenow_testing.world.scene import Counts, Shown, Witness
+from herenow_testing.world.settings import node_settings
 
 PONG_EVERY = 25.0
 """Seconds between two signs of life of a client that does nothing: it answers pings."""
@@ -69,7 +72,7 @@ class World:
         *,
         shards: int = 4,
         seed: int = 0,
-        settings: NodeSettings | None = None,
+        settings: Settings | None = None,
         ledger: MemoryLedger | None = None,
         store: Store | None = None,
         start: int = START,
@@ -81,7 +84,7 @@ class World:
         self.store: Any = store or MemoryStore(shards, clock=self.clock.now)
         self.faults = Faults(seed, store=self.store)
         self.ledger = ledger or MemoryLedger()
-        self.settings = settings or NodeSettings(embedded=False)
+        self.settings = settings or node_settings(embedded=False)
         self.relations = relations
         """Where nodes ask who is related, if not the ledger."""
         self.rng = Random(seed)
@@ -97,7 +100,8 @@ class World:
 
     @property
     def timings(self) -> Timings:
-        return self.settings.timings
+        """As nodes that start now have them."""
+        return timings_of(self.settings)
 
     @property
     def lease(self) -> int:
@@ -122,9 +126,11 @@ class World:
 
     # Nodes
 
-    async def start(self, name: str, *, settings: NodeSettings | None = None, ahead: int = 0) -> SimNode:
+    async def start(
+        self, name: str, *, settings: Settings | None = None, reaping: Reaping | None = None, ahead: int = 0
+    ) -> SimNode:
         """`ahead`: how far the machine's clock is off, in milliseconds, before it hears of the store's."""
-        node = SimNode(self, name, settings or self.settings, ahead)
+        node = SimNode(self, name, settings or self.settings, reaping, ahead)
         self.nodes[name] = node
         await node.run(node.node.start({"ledger": self.ledger.id}))
         return node
@@ -176,7 +182,7 @@ class Gone(Exception):  # noqa: N818 - reads as what it is
 class SimNode:
     """One process."""
 
-    def __init__(self, world: World, name: str, settings: NodeSettings, ahead: int = 0) -> None:
+    def __init__(self, world: World, name: str, settings: Settings, reaping: Reaping | None, ahead: int) -> None:
         loop = asyncio.get_running_loop()
         self.world = world
         self.name = name
@@ -187,6 +193,7 @@ class SimNode:
             self.faulty,
             world.ledger,
             settings,
+            reaping=reaping,
             clock=NodeClock(world.start_at + round(loop.time() * 1000) + ahead, monotonic=loop.time),
             tasks=Tasks(self.freezer.spawn),
             make_epoch=lambda: urlsafe_b64encode(rng.randbytes(EPOCH_BYTES)).decode(),
