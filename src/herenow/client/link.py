@@ -1,8 +1,7 @@
-"""One connection that comes back: token, socket, beats, and what to do when it ends.
+"""A WebSocket connection that reconnects: token, socket, heartbeats, subscriptions, back-off.
 
-It keeps the socket alive and passes on what comes through it; what the frames mean is not known here (but for the
-welcome, and for what is needed to subscribe again). Detecting a server that is silently gone is left to the pings of
-`websockets`. No failure of the network is an exception: it is a state.
+It interprets only the welcome frame and the replies to subscriptions; all other frames go to the listener. The pings of
+`websockets` detect a server that disappears silently. A network failure is a `State`, never an exception.
 """
 
 from __future__ import annotations
@@ -28,13 +27,16 @@ from herenow.wire.server_frames import ServerFrame, read_frame
 from herenow.wire.shapes import WelcomeFrame
 
 Token: TypeAlias = str | Callable[[], str | Awaitable[str | None] | None]
-"""A JWT, or what gives one; asked again when it ends. None: nobody is signed in."""
+"""A JWT, or a function (sync or async) that returns one and is called again before the token expires. If it returns None,
+no user is signed in and the client does not connect."""
 
-BATCH = 0.01  # s: what is wanted within it is asked for in one frame
-ANSWER = 10.0  # s: a server that has not answered by then is not there
-STEADY = 10.0  # s: a connection that lived so long is not a failed try
-SPARE = 60.0  # s: a token is renewed so long before its end, or at a fifth of what is left of it
-PATIENCE = 1.0  # s between two tries to renew it, at the least
+BATCH = 0.01  # s: subscriptions requested within this time go out in one frame
+ANSWER = 10.0  # s: without a response by then, the server counts as unreachable
+STEADY = 10.0  # s: after this time a connection resets the count of failures
+SPARE = (
+    60.0  # s: a token is renewed this long before it expires, or when a fifth of its time remains if that is shorter
+)
+PATIENCE = 1.0  # s: shortest time between two attempts to renew the token
 
 _encode = msgspec.json.Encoder().encode
 
@@ -46,7 +48,7 @@ class Listener(Protocol):
 
 
 class Link:
-    """`run` is the whole life of it; the caller runs it in a task of its own."""
+    """Does nothing until `run`, which the caller starts in a task and cancels to end the connection."""
 
     def __init__(self, url: str, token: Token, *, device_id: str | None, platform: str, listener: Listener) -> None:
         self._url = url
@@ -63,15 +65,16 @@ class Link:
         self._refusals = 0
         self._failures = 0
         self._subject: object = None
-        """Whose tokens they are: a link is one person's."""
+        """The `sub` claim of the first token; a token of another user closes the link."""
         self._skew = wall_clock() - steady_clock()
-        """The server's clock less ours, in seconds: a wrong clock here must not end a token early."""
+        """Server time minus `steady_clock`, in seconds: a wrong local clock must not make a token appear expired."""
         self._acted = False
+        """The user was active since the last heartbeat."""
         self._over: State | None = None
-        """How it ends, if we end it."""
+        """The state to end with, if this side closes the socket."""
 
     async def run(self) -> State:
-        """Until the connection has ended for good."""
+        """Connect and reconnect until the connection must not be reopened; returns the final `closed` state."""
         self._listener.state_is(State("connecting"))
         while True:
             ended = await self._once()
@@ -89,7 +92,7 @@ class Link:
             await asyncio.sleep(wait)
 
     async def send(self, frame: Frame) -> bool:
-        """False: there is no connection, and it was not sent."""
+        """False if there is no connection; the frame was then not sent."""
         if self._socket is None or self._welcome is None:
             return False
         try:
@@ -104,7 +107,7 @@ class Link:
         self._dirty.set()
 
     def active(self) -> None:
-        """The person did something; goes with the next beat."""
+        """Report user activity with the next heartbeat."""
         self._acted = True
 
     async def idle(self) -> None:
@@ -114,7 +117,7 @@ class Link:
     # One connection
 
     async def _once(self) -> State:
-        """How it ended; `closed`: there is no use in another try."""
+        """Open one connection and serve it until it ends. Returns a `closed` state if a retry is pointless."""
         try:
             token = await self._fresh_token()
         except Exception as error:  # noqa: BLE001 - whatever the application's own function does
@@ -203,13 +206,13 @@ class Link:
             try:
                 token = await self._ask_source()
             except Exception as error:  # noqa: BLE001 - whatever the application's own function does
-                # The connection may live a little longer; if it ends, the token is asked for again.
+                # The connection may last until the token expires; a reconnect then requests a token again.
                 self._listener.failed("token_failed", repr(error))
                 continue
             if not token or token == self._token:
                 continue
             if not self._is_ours(token):
-                # Somebody else has signed in: what is known and wanted here is not theirs.
+                # Another user signed in: the presences and subscriptions held here belong to the previous user.
                 self._over = State("closed", 4401, "token_other_user")
                 if self._socket is not None:
                     await self._socket.close()
@@ -236,7 +239,7 @@ class Link:
         return await given if inspect.isawaitable(given) else given
 
     def _left(self) -> float | None:
-        """Seconds that the token has yet, by the server's clock."""
+        """Seconds until the token expires, by the server's clock; None if it has no expiry."""
         end = expires_at(self._token or "")
         return None if end is None else end - steady_clock() - self._skew
 
@@ -255,7 +258,7 @@ class Link:
 
 
 def _code(socket: websockets.ClientConnection) -> int | None:
-    """1006 is the library's word for no close frame at all."""
+    """The close code; None if there was no close frame (1006) or no code in it (1005)."""
     code: int | None = None
     with suppress(AttributeError):
         code = socket.close_code
