@@ -1,4 +1,4 @@
-"""`herenow migrate`: brings the ledger's schema up to date, on purpose and before the nodes need it."""
+"""`herenow migrate`: brings the ledger's schema up to date, before nodes start on it."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""`herenow token`: a token signed with the secret in force, for scripts and for trying things out."""
+"""`herenow token`: prints a token signed with the configured secret, for scripts and experiments."""
 
 import time
 

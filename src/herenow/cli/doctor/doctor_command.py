@@ -1,8 +1,7 @@
-"""`herenow doctor`: would a node run well here, does the one that runs, and if not, what is to be fixed?
+"""`herenow doctor`: checks whether a node can run here and whether the running one is healthy, and prints what to fix.
 
-It looks and changes nothing: no ledger is created or migrated, no secret is made. A finding is fine, an advice
-(exit code 0) or a problem (exit code 1). The store and the nodes on it are looked at in `store_check`, the ledger
-in `ledger_check`, the node that runs here is asked in `node_check`.
+It changes nothing: it creates or migrates no ledger and generates no secret. A finding is fine, advice (exit code 0) or a
+problem (exit code 1). `store_check`, `ledger_check` and `node_check` hold the checks of the store, the ledger and the node.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from herenow.secret import resolve_secret, secret_path
 from herenow.settings import Settings
 from herenow.settings.model import MIN_SECRET_BYTES, without_password
 
-EXPECTED_FILES = 10_240  # a socket is a file: ten thousand clients on a node, and some for itself
-LEAST_FILES = 1_024  # what every common system grants
-CLOCK_SLACK = 60.0  # seconds by which a file's time may lie ahead (network file systems)
-OLDEST_TIME = datetime(2025, 1, 1, tzinfo=UTC).timestamp()  # no clock is right that says an earlier time
+EXPECTED_FILES = 10_240  # a socket is a file: 10 000 clients on a node, plus the node's own files
+LEAST_FILES = 1_024  # the default limit of common systems
+CLOCK_SLACK = 60.0  # seconds that a file's timestamp may be ahead of the clock (network file systems)
+OLDEST_TIME = datetime(2025, 1, 1, tzinfo=UTC).timestamp()  # an earlier time means that the clock is wrong
 
 
 @click.command()
@@ -60,7 +59,7 @@ def doctor(ctx: click.Context, /, settings: Settings) -> None:
 
 
 def configuration(settings: Settings) -> Iterator[Finding]:
-    # A wrong value has stopped the command before: whoever comes here has settings that fit together.
+    # A wrong value stops the command earlier, when the settings are loaded.
     yield fine("configuration", "Every setting is allowed; herenow config shows them.")
     for warning in settings.warnings:
         yield advice("configuration", warning)
@@ -68,7 +67,7 @@ def configuration(settings: Settings) -> Iterator[Finding]:
 
 
 def keys(settings: Settings) -> Iterator[Finding]:
-    """The public keys of an issuer, if tokens are verified with any."""
+    """Check the JWKS, if tokens are verified with public keys."""
     from herenow.transport.auth import BadKeys, describe_keys, key_source
 
     source = key_source(settings.jwks_url, settings.jwks_file)
@@ -155,7 +154,7 @@ def _signature_checked(settings: Settings, where: str) -> Finding:
 
 
 async def _asked_about_strangers(settings: Settings, secret: SecretStr | None) -> bool:
-    """Whether they are related, according to the application."""
+    """Ask the application about two made-up users, signing with `secret`; True if it reports a relation."""
     from herenow.ports import Relation, SourceHealth
     from herenow.relations.callback import CallbackRelations
 

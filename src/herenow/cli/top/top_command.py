@@ -1,8 +1,7 @@
-"""`herenow top`: how are the nodes, now and from second to second?
+"""`herenow top`: shows the state of nodes every few seconds.
 
-On a terminal the screen is drawn anew as often as asked for, and given back as it was at the end. Anywhere else (a file, a
-pipe, `--once`) the same lines follow each other without colours. What they say is decided in `top_view`, what nodes answer
-is read in `node_client`.
+On a terminal it redraws a full-screen view, and restores the screen at the end. Otherwise (file, pipe, `--once`) it prints
+the same lines one after the other, without colours. `top_view` makes the lines, `node_client` reads the stats.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ from herenow.errors import ConfigurationError
 from herenow.settings import Settings
 
 SHORTEST = 0.2
-"""Seconds between two looks at the least: nodes have other things to do."""
+"""Shortest interval in seconds between two reads, to limit the load on the nodes."""
 
 ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
-"""Another screen without a cursor, and back."""
+"""Switch to the alternate screen and hide the cursor; undo both."""
 
 TOP, REST_OF_LINE, REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
@@ -100,7 +99,7 @@ def top(
         ctx.exit(asyncio.run(_run(wanted, verify=verify)))
     except KeyboardInterrupt:
         ctx.exit(0)
-    except BrokenPipeError:  # who read has read enough
+    except BrokenPipeError:  # the reader of the pipe has ended, for example `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         ctx.exit(0)
 
@@ -125,13 +124,13 @@ def _nobody(asked: Sequence[NodeAnswer]) -> int:
 
 
 def _verdict(asked: Sequence[NodeAnswer]) -> int:
-    """0: all is well; 1: something is wrong; 2: somebody was asked in a wrong way."""
+    """The exit code: 0 without problems, 1 with problems, 2 if a node refused the request."""
     if any(node.why is NoAnswer.REFUSED for node in asked):
         return 2
     return int(bool(problems(asked)))
 
 
-# --- One after the other
+# --- To a file or pipe
 
 
 async def _follow(client: httpx2.AsyncClient, wanted: TopOptions, asked: list[NodeAnswer]) -> int:
@@ -149,7 +148,7 @@ async def _follow(client: httpx2.AsyncClient, wanted: TopOptions, asked: list[No
 
 
 def _print(asked: Sequence[NodeAnswer], wanted: TopOptions) -> None:
-    """Whole at once, and at once: who reads at the other end of a pipe does not wait for a buffer to fill."""
+    """Print in one write and flush it, so that the reader of a pipe gets whole blocks without delay."""
     if wanted.json:
         text = _json(asked)
     else:
@@ -174,7 +173,7 @@ def _head(wanted: TopOptions) -> Line:
 
 
 class _Screen:
-    """Until q, Ctrl-C or SIGTERM. A terminal that changes its size is drawn again at once."""
+    """The full-screen view, until q, Ctrl-C or a signal. Resizing the terminal redraws it at once."""
 
     def __init__(self, client: httpx2.AsyncClient, wanted: TopOptions) -> None:
         self._client = client
@@ -229,7 +228,7 @@ class _Screen:
 
 @contextlib.contextmanager
 def _taken_terminal() -> Iterator[None]:
-    """Keys come at once and are not shown; everything is given back, whatever happens."""
+    """Use the alternate screen and read keys unbuffered without echo; restores the terminal in any case."""
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
     sys.stdout.write(ENTER)
