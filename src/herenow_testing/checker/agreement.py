@@ -1,7 +1,6 @@
-"""Do views, records, counts and the ledger agree with the truth, and with each other?
+"""Checks that views, records, counts and the ledger agree with the truth and with each other.
 
-After a fault has healed as far as it can be said then; when nothing has happened for long, all of it. Something else that
-must agree is the reason to change this module.
+After a fault has healed only some of it can be checked; after a long time without events, all of it.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ class Agreement:
     # When a fault has healed
 
     def differences(self) -> list[str]:
-        """Where the views of people who look, and the store, are not what is true, as of a moment ago: whoever waits for
-        the end of a fault asks until there is none."""
+        """Current differences between the viewers' views, the store and the truth. To wait for the end of a fault, call this
+        until it returns none."""
         stored = self._notes.scene.everybody_stored()
         found: list[str] = []
         for user in sorted(self._notes.stays.keys() - self._notes.viewers):
@@ -41,7 +40,7 @@ class Agreement:
         return found
 
     def _untrue(self, user: str, record: Presence) -> list[str]:
-        """What the record says that cannot be so."""
+        """Differences between a user's record and the truth."""
         now, stays = self._notes.scene.now, self._notes.stays[user]
         leased = {session.device for session in record.sessions if session.holder != UNLEASED}
         live = {session.device for session in record.sessions if session.live}
@@ -64,14 +63,14 @@ class Agreement:
 
     @property
     def quiet_at(self) -> int:
-        """When nobody who has left can be in the record any more."""
+        """The time (epoch ms) from which no ended session may be left in a record."""
         ended = [stay for stays in self._notes.stays.values() for stay in stays if stay.by_rest or stay.ended_at]
         return max(map(self._notes.bounds.gone, ended), default=0)
 
     # When everything has healed
 
     def healed(self) -> None:
-        """The last fault ended so long ago that everybody who is here must be seen by everybody."""
+        """Check that all connected users are shown. Call this when `Bounds.healed` has passed since the last fault."""
         for client in self._notes.scene.clients:
             link = client.link
             for user, stays in self._notes.stays.items():
@@ -84,7 +83,7 @@ class Agreement:
                     self._notes.wrong(f"{whom(client)} sees {last[0]} though everything has healed")
 
     async def conclude(self) -> None:
-        """Nothing has failed for so long, and nobody did anything: now all must agree."""
+        """Check everything. Call this after a long time without faults and client actions."""
         stored = self._notes.scene.everybody_stored()
         for user in sorted(self._notes.stays):
             if user not in self._notes.viewers:
@@ -182,7 +181,7 @@ class Agreement:
                 self._notes.wrong(f"{user} was last seen between {first} and {last}, the ledger has {saved}")
 
     def _conclude_chosen(self, user: str, record: Presence | None, known: Remembered) -> None:
-        """What was acknowledged is in the ledger, and the same as in the store."""
+        """Confirmed choices must be in the ledger, and equal to those in the store."""
         mode, text = Mode.AUTO, None
         if known.choice is not None:
             mode = known.choice.mode

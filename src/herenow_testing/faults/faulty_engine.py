@@ -1,15 +1,14 @@
-"""What happens to a call when the store, or the way to it, fails?
+"""An engine whose calls fail as they do when a store or the network to it fails.
 
-`FaultyEngine` wraps one node's handle on any engine; `Faults` (shared by all handles) says which fault strikes which
-call. A fault never invents an answer: it withholds, delays, loses or repeats nothing but what a real network and a real
-Redis were seen to. It knows the port and nothing of what is stored.
+`FaultyEngine` wraps one node's handle on any engine; one `Faults`, shared by all handles, selects the fault for each call.
+Faults only withhold, delay, lose or repeat what a real network and a real Redis did; they never invent a response.
 
     store = MemoryStore(clock=clock.now)
     faults = Faults(seed=7, store=store)
     n1, n2 = (FaultyEngine(MemoryEngine(store), faults, node) for node in ("n1", "n2"))
     faults.on(Rule(Fault.LATE, probability=0.05, calls=("commit",)))
     with faults.during(Rule(Fault.SILENCE, node="n1")):
-        ...                                         # n1 is cut off, n2 is not
+        ...                                         # n1 is partitioned from the store, n2 is not
     assert faults.taken[Fault.SILENCE]
 """
 
@@ -32,7 +31,7 @@ _DOUBT = frozenset({Fault.EXECUTED, Fault.NOT_EXECUTED, Fault.LATE})
 
 
 class FaultyEngine:
-    """One node's handle. Calls that wait (`tail`, `receive`) meet the faults when they start and when they answer."""
+    """One node's handle. Blocking reads (`tail`, `receive`) check for faults when they start and when they return."""
 
     def __init__(self, inner: Engine, faults: Faults, node: str = "") -> None:
         self._inner = inner
@@ -150,7 +149,7 @@ class FaultyEngine:
         if not self._faults.strike(self._call("send", None, writes=True), {Fault.MESSAGE_LOST}):
             await self._write("send", None, lambda: self._inner.send(message))
 
-    # The way of a call
+    # Executing a call with its faults
 
     def _call(self, name: str, shard: int | None, *, writes: bool) -> Call:
         return Call(name, self._node, shard, writes)
@@ -188,7 +187,7 @@ class FaultyEngine:
         return answer
 
     async def _set_out(self, call: Call) -> float:
-        """Travel to the store; answers how long the way back will take."""
+        """Apply DELAY on the way to the store, and faults of the store itself. Returns the delay (s) of the way back."""
         await self._faults.run_ready()
         delay = self._faults.strike(call, {Fault.DELAY})
         there, back = (0.0, 0.0) if delay is None else self._faults.halves(delay.limit)
@@ -197,7 +196,7 @@ class FaultyEngine:
         return back
 
     async def _reach(self, call: Call, do: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Get through to the store, or raise. `do` is what a frozen store finds in its socket later."""
+        """Raise if a fault keeps the call from the store. A FROZEN store executes `do` when it runs again."""
         rule = self._faults.strike(call, _NO_ANSWER)
         if rule is None:
             return
@@ -211,7 +210,7 @@ class FaultyEngine:
         answered = False
         try:
             answered = await self._faults.end_of(rule, rule.limit)
-        finally:  # given up: by the limit, or by a caller whose own deadline was shorter
+        finally:  # the call timed out: by the rule's limit, or by a shorter deadline of the caller
             if not answered and do is not None and rule.fault is Fault.FROZEN:
                 self._faults.postpone(do, rule)
         await self._faults.run_ready()

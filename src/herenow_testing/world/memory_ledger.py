@@ -1,8 +1,8 @@
-"""A ledger in this process, for tests whose time is moved.
+"""A ledger in memory, for tests with simulated time.
 
-The real ledgers answer from threads or sockets. On an event loop whose time jumps to the next timer, such an answer
-comes at an arbitrary moment of that time, or after a deadline that nobody meant to reach. This one answers at once, and
-passes the same contract suite. It can be told to be away, or to take its time. Nothing here is durable.
+The real ledgers reply from threads or sockets. On an event loop that jumps to the next timer such a reply would arrive at an
+arbitrary simulated time, or after a deadline. This ledger replies at once and passes the same contract suite. It can be made
+unavailable or slow.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class _Run:
 
 
 class MemoryLedger:
-    """What it holds outlives the nodes that use it, as a file would."""
+    """Its content stays when nodes close it, as in a file."""
 
     def __init__(self, ledger_id: str = "memory-ledger") -> None:
         self._id = ledger_id
         self.away = False
-        """Every call raises `Unavailable`."""
+        """If True, every call raises `Unavailable`."""
         self.delay = 0.0
-        """Seconds every call takes."""
+        """Duration of every call in seconds."""
         self.calls = 0
         self.people: dict[str, Remembered] = {}
         self.runs: dict[str, _Run] = {}
@@ -63,14 +63,14 @@ class MemoryLedger:
         pass
 
     async def _answer(self) -> None:
-        """Where every call goes through."""
+        """Every call awaits this first."""
         self.calls += 1
         if self.delay:
             await asyncio.sleep(self.delay)
         if self.away:
             raise Unavailable("The ledger is away.")
 
-    # What a presence starts from, and what it leaves
+    # Last seen and choices
 
     async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
         await self._answer()
@@ -136,7 +136,7 @@ class MemoryLedger:
         self.runs.clear()
         return len({user for user, _ in left})
 
-    # The graph
+    # Relations
 
     async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]:
         targets = tuple(targets)
@@ -192,7 +192,7 @@ class MemoryLedger:
         (edges.remove if row.remove else edges.add)(pair)
         return True
 
-    # Void tokens, deleted users
+    # Revoked tokens, deleted users
 
     async def void(self, row: Void) -> None:
         await self._answer()
@@ -251,7 +251,7 @@ class MemoryLedger:
         mine = {room for room, member in self._rooms if member == user}
         return {member for room, member in self._rooms if room in mine and member in others} - {user}
 
-    # What users decided about being seen
+    # Preferences and blocks
 
     async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
         users = tuple(users)
@@ -320,7 +320,7 @@ class MemoryLedger:
             await self.preferences(users) if users else {},
         )
 
-    # What changed
+    # The table of changes
 
     async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
         noted = tuple(changes)
