@@ -33,8 +33,9 @@ class Ask(Generic[T]):
     _missing: T | UnsetType = UNSET
 
     def then(self, read: Callable[[T], U]) -> Ask[U]:
-        """The same request, with `read` applied to the decoded response."""
-        return replace(cast("Ask[U]", self), _read=read)
+        """The same request, with `read` applied to its result so far: the decoded response, or that of an earlier `then`."""
+        before = self._read
+        return replace(cast("Ask[U]", self), _read=read if before is None else lambda decoded: read(before(decoded)))
 
     def if_missing(self, value: U) -> Ask[T | U]:
         """The same request, which returns `value` when the server refuses it with the code `not_found`."""
