@@ -61,4 +61,4 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="herenow")
 def main() -> None:
-    """herenow: who is here now, and who may know it?"""
+    """A self-hosted presence server: who is here now, and who may know it."""

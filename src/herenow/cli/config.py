@@ -13,7 +13,7 @@ PIPED_WIDTH = 200  # columns without a terminal: wide enough that grep finds who
 @click.command()
 @with_settings()
 def config(settings: Settings) -> None:
-    """Show every setting with its default, unit, value in force and where that comes from."""
+    """Show all settings: current value, default, unit and source."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=PIPED_WIDTH)

@@ -26,10 +26,10 @@ BATCH = 5_000  # rows per transaction: short enough that the writes of a running
 @click.argument("file", type=click.File("rb"))
 @with_settings("ledger")
 def import_(settings: Settings, file: BinaryIO) -> None:
-    """Import follows, contacts and rooms from FILE ("-" is standard input).
+    """Import follows, contacts and rooms from a file.
 
-    CSV lines are kind,a,b[,until]; NDJSON lines are objects with these keys. The kind is follow, contact or room
-    (then a is the room and b the member).
+    FILE is a path, or "-" for standard input. CSV lines are kind,a,b[,until]; NDJSON lines are objects with these keys.
+    The kind is follow (a follows b), contact or room (a is the room, b the member).
     """
     with _bar() as bar:
         task = bar.add_task("rows", total=_size(file))

@@ -11,7 +11,7 @@ from herenow.settings import Settings
 @click.command()
 @with_settings("ledger")
 def migrate(settings: Settings) -> None:
-    """Bring the ledger's schema up to date."""
+    """Migrate the database schema to the newest version."""
     before, after = asyncio.run(_migrate(settings.ledger))
     if before == after:
         click.echo(f"The ledger is up to date ({after}).")

@@ -22,14 +22,14 @@ LARGEST = 10_000
 
 
 @click.command()
-@click.option("--shards", metavar="LIST", help="Only these shards, like 0-7 or 0,3,8-11.")
-@click.option("--shard-id", metavar="N", help="Only this shard.")
-@click.option("--all-shards", is_flag=True, help="All shards, which is the default.")
+@click.option("--shards", metavar="LIST", help="Process only these shards, for example 0-7 or 0,3,8-11.")
+@click.option("--shard-id", metavar="N", help="Process only this shard.")
+@click.option("--all-shards", is_flag=True, help="Process all shards (default).")
 @click.option(
-    "--poll-interval", metavar="SECONDS", default="1.0", show_default=True, help="Pause at most between two looks."
+    "--poll-interval", metavar="SECONDS", default="1.0", show_default=True, help="Longest pause between two polls."
 )
 @click.option(
-    "--batch-size", metavar="N", default="500", show_default=True, help="Users of one shard decided at a time."
+    "--batch-size", metavar="N", default="500", show_default=True, help="Users of one shard to process at a time."
 )
 @with_settings(
     "secret",
@@ -63,7 +63,10 @@ def reap(
     poll_interval: str,
     batch_size: str,
 ) -> None:
-    """Decide who is due (graces, idleness, modes that end) beside the nodes of a Redis engine."""
+    """Process expired timeouts in a separate process.
+
+    Timeouts are reconnect windows, inactivity, and modes that end. Nodes process them too, unless reap = off. Needs a
+    Redis or Valkey engine."""
     with fast_imports():
         from herenow.app import reap as run
         from herenow.node import Reaping

@@ -17,7 +17,7 @@ from herenow.settings import Settings
 
 
 @click.command()
-@click.option("--demo", is_flag=True, help="Add a few people who follow each other, and print a link to try it.")
+@click.option("--demo", is_flag=True, help="Add a few users who follow each other, and print a link to a demo page.")
 @click.option("--link", type=int, hidden=True, help="For workers: the descriptor that leads to the supervisor.")
 @with_settings()
 @click.pass_context

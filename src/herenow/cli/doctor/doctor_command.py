@@ -39,8 +39,10 @@ OLDEST_TIME = datetime(2025, 1, 1, tzinfo=UTC).timestamp()  # an earlier time me
 @with_settings()
 @click.pass_context
 def doctor(ctx: click.Context, /, settings: Settings) -> None:
-    """Check configuration, keys, engine, ledger, relations, clock, file limits and the node that runs here, and say what to
-    fix."""
+    """Check this installation and print what to fix.
+
+    Checks the configuration, keys, live store, database, relations, clock, file limits and the node that runs on this
+    machine. Changes nothing. The exit code is 1 if there is a problem."""
     findings = [
         *configuration(settings),
         *keys(settings),

@@ -58,10 +58,10 @@ class TopOptions:
 
 @click.command()
 @click.argument("urls", nargs=-1, metavar="[URL]...")
-@click.option("--token", help="A token with the scope service; herenow token NAME --scope service prints one.")
-@click.option("--every", type=float, default=1.0, show_default=True, help="Seconds between two looks, at least 0.2.")
-@click.option("--once", is_flag=True, help="Look once. Exit code 1: something is wrong.")
-@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each look, for programs.")
+@click.option("--token", help="A service token; herenow token NAME --scope service prints one.")
+@click.option("--every", type=float, default=1.0, show_default=True, help="Seconds between two updates, at least 0.2.")
+@click.option("--once", is_flag=True, help="Print once and exit. The exit code is 1 if there is a problem.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per update, for programs.")
 @with_settings(
     "host",
     "port",
@@ -87,9 +87,10 @@ def top(
     once: bool,
     as_json: bool,
 ) -> None:
-    """Watch one node or several, by their URLs; without any, the one that runs here with these settings.
+    """Show the live state of one or several nodes.
 
-    On the machine of a node no token is needed. For others, one is made with the secret in force, or given."""
+    URL is the address of a node. The default is the node that runs on this machine with these settings, which needs no
+    token. For other machines pass --token; without it a token is made with the configured secret."""
     if not SHORTEST <= every <= 3600:
         raise ConfigurationError(f"--every = {every:g} is not allowed: it must be from {SHORTEST:g} to 3600 s.")
     named = tuple(dict.fromkeys(map(checked_url, urls))) or (own_url(settings),)
