@@ -68,16 +68,16 @@ class Link:
         """The `sub` claim of the first token; a token of another user closes the link."""
         self._skew = wall_clock() - steady_clock()
         """Server time minus `steady_clock`, in seconds: a wrong local clock must not make a token appear expired."""
-        self._acted = False
+        self._was_active = False
         """The user was active since the last heartbeat."""
-        self._over: State | None = None
+        self._final_state: State | None = None
         """The state to end with, if this side closes the socket."""
 
     async def run(self) -> State:
         """Connect and reconnect until the connection must not be reopened; returns the final `closed` state."""
         self._listener.state_is(State("connecting"))
         while True:
-            ended = await self._once()
+            ended = await self._connect_once()
             verdict = backoff.after_close(ended.code)
             if verdict is Verdict.TOKEN:
                 self._refusals += 1
@@ -85,8 +85,8 @@ class Link:
             if ended.phase == "closed" or verdict is Verdict.STOP or self._refusals > backoff.REFUSALS:
                 return State("closed", ended.code, ended.reason)
             self._failures = backoff.counted(self._failures, verdict)
-            asked = backoff.retry_after(ended.reason)
-            wait = backoff.delay(self._failures, random.random(), asked) / 1000
+            requested = backoff.retry_after(ended.reason)
+            wait = backoff.delay(self._failures, random.random(), requested) / 1000
             self._failures += 1
             self._listener.state_is(State("reconnecting", ended.code, ended.reason, wait))
             await asyncio.sleep(wait)
@@ -108,15 +108,15 @@ class Link:
 
     def active(self) -> None:
         """Report user activity with the next heartbeat."""
-        self._acted = True
+        self._was_active = True
 
     async def idle(self) -> None:
-        self._acted = False
+        self._was_active = False
         await self.send(Away())
 
     # One connection
 
-    async def _once(self) -> State:
+    async def _connect_once(self) -> State:
         """Open one connection and serve it until it ends. Returns a `closed` state if a retry is pointless."""
         try:
             token = await self._fresh_token()
@@ -127,7 +127,7 @@ class Link:
             return State("closed", 4401, "token_missing")
         if token == self._refused:
             return State("closed", 4401, "token_refused")
-        if not self._is_ours(token):
+        if not self._is_same_user(token):
             return State("closed", 4401, "token_other_user")
         self._token = token
         try:
@@ -139,13 +139,13 @@ class Link:
                 close_timeout=1,
                 max_size=None,
             ) as socket:
-                return await self._live(socket)
+                return await self._serve(socket)
         except (websockets.InvalidURI, ValueError) as error:
             return State("closed", reason=repr(error))
         except (OSError, TimeoutError, websockets.WebSocketException, EOFError) as error:
             return State("reconnecting", reason=repr(error))
 
-    async def _live(self, socket: websockets.ClientConnection) -> State:
+    async def _serve(self, socket: websockets.ClientConnection) -> State:
         self._socket = socket
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -154,9 +154,9 @@ class Link:
                     frame = read_frame(payload)
                     if isinstance(frame, WelcomeFrame):
                         patience.reschedule(None)
-                        tasks = await self._welcomed(frame)
+                        tasks = await self._on_welcome(frame)
                     if frame is not None:
-                        self._heard(frame)
+                        self._on_frame(frame)
         except websockets.ConnectionClosed:
             pass
         finally:
@@ -164,22 +164,27 @@ class Link:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        return self._over or State("reconnecting", _code(socket), socket.close_reason or "")
+        return self._final_state or State("reconnecting", _code(socket), socket.close_reason or "")
 
-    async def _welcomed(self, frame: WelcomeFrame) -> list[asyncio.Task[None]]:
+    async def _on_welcome(self, frame: WelcomeFrame) -> list[asyncio.Task[None]]:
         self._welcome = frame
         self._device = frame.device_id
         self._refused, self._refusals = None, 0
         self._skew = frame.server_time / 1000 - steady_clock()
         self._interest.reset()
         self._listener.state_is(State("connected"))
-        if self._acted:
-            self._acted = not await self.send(Active())
+        if self._was_active:
+            self._was_active = not await self.send(Active())
         self._dirty.set()
-        work = (self._beat(frame.beat_every), self._ask(frame.limits.frame), self._renew(), self._become_steady())
+        work = (
+            self._beat(frame.beat_every),
+            self._send_subscriptions(frame.limits.frame),
+            self._renew(),
+            self._become_steady(),
+        )
         return [asyncio.create_task(each, name="herenow-link") for each in work]
 
-    def _heard(self, frame: ServerFrame) -> None:
+    def _on_frame(self, frame: ServerFrame) -> None:
         if self._interest.hear(frame):
             wait = backoff.delay(1, random.random()) / 1000
             asyncio.get_running_loop().call_later(wait, self._dirty.set)
@@ -189,10 +194,10 @@ class Link:
     async def _beat(self, every: float) -> None:
         while True:
             await asyncio.sleep(every)
-            await self.send(HeartbeatFrame(activity_type="active" if self._acted else None))
-            self._acted = False
+            await self.send(HeartbeatFrame(activity_type="active" if self._was_active else None))
+            self._was_active = False
 
-    async def _ask(self, size: int) -> None:
+    async def _send_subscriptions(self, size: int) -> None:
         while True:
             await self._dirty.wait()
             await asyncio.sleep(BATCH)
@@ -201,19 +206,19 @@ class Link:
                 await self.send(frame)
 
     async def _renew(self) -> None:
-        while (left := self._left()) is not None and left > 0:
+        while (left := self._seconds_left()) is not None and left > 0:
             await asyncio.sleep(max(PATIENCE, left - min(SPARE, left / 5)))
             try:
-                token = await self._ask_source()
+                token = await self._request_token()
             except Exception as error:  # noqa: BLE001 - whatever the application's own function does
                 # The connection may last until the token expires; a reconnect then requests a token again.
                 self._listener.failed("token_failed", repr(error))
                 continue
             if not token or token == self._token:
                 continue
-            if not self._is_ours(token):
+            if not self._is_same_user(token):
                 # Another user signed in: the presences and subscriptions held here belong to the previous user.
-                self._over = State("closed", 4401, "token_other_user")
+                self._final_state = State("closed", 4401, "token_other_user")
                 if self._socket is not None:
                     await self._socket.close()
                 return
@@ -227,26 +232,26 @@ class Link:
     # Token and address
 
     async def _fresh_token(self) -> str | None:
-        left = self._left()
+        left = self._seconds_left()
         if self._token is not None and self._token != self._refused and left is not None and left > SPARE / 2:
             return self._token
-        return await self._ask_source()
+        return await self._request_token()
 
-    async def _ask_source(self) -> str | None:
+    async def _request_token(self) -> str | None:
         if isinstance(self._source, str):
             return self._source
         given = self._source()
         return await given if inspect.isawaitable(given) else given
 
-    def _left(self) -> float | None:
+    def _seconds_left(self) -> float | None:
         """Seconds until the token expires, by the server's clock; None if it has no expiry."""
         end = expires_at(self._token or "")
         return None if end is None else end - steady_clock() - self._skew
 
-    def _is_ours(self, token: str) -> bool:
-        whose = subject(token)
-        self._subject = whose if self._subject is None else self._subject
-        return self._subject == whose
+    def _is_same_user(self, token: str) -> bool:
+        user = subject(token)
+        self._subject = user if self._subject is None else self._subject
+        return self._subject == user
 
     def _address(self) -> str:
         parts = urlsplit(self._url)

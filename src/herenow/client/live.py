@@ -48,8 +48,8 @@ class Watch:
         """The ids of the watched users; None: all contacts."""
         self._box: Mailbox[str, Change] = Mailbox()
         here._watches.add(self)
-        self._let_go = weakref.finalize(self, _let_go, weakref.ref(here), weakref.ref(self))
-        self._let_go.atexit = False
+        self._end_watch = weakref.finalize(self, _end_watch, weakref.ref(here), weakref.ref(self))
+        self._end_watch.atexit = False
 
     def tell(self, change: Change) -> None:
         """For the client: queue a change. It replaces an unread one of the same user, but keeps that one's `before`."""
@@ -63,7 +63,7 @@ class Watch:
 
     def close(self) -> None:
         """Stop watching: end the iteration, and unsubscribe from users that no other watch needs."""
-        self._let_go()
+        self._end_watch()
         self.finish(StopAsyncIteration())
 
     def __aiter__(self) -> Self:
@@ -96,16 +96,16 @@ class Herenow:
         self._me: Me | None = None
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._wanting: asyncio.Handle | None = None
-        self._again: list[str] = []
+        self._scheduled: asyncio.Handle | None = None
+        self._denied_again: list[str] = []
         self._number = 0
-        self._answers: dict[object, asyncio.Future[bool]] = {}
+        self._unanswered: dict[object, asyncio.Future[bool]] = {}
         """Unanswered `set` frames by id; the result is False if the connection ended before the response."""
         self._states: weakref.WeakSet[Mailbox[None, State]] = weakref.WeakSet()
         self._typings: weakref.WeakSet[Mailbox[tuple[str, str | None, str | None], Typing]] = weakref.WeakSet()
-        self._typed: dict[tuple[str | None, str | None], float] = {}
-        self._types: dict[tuple[str, str | None, str | None], asyncio.TimerHandle] = {}
-        self._aging: asyncio.TimerHandle | None = None
+        self._typing_sent_at: dict[tuple[str | None, str | None], float] = {}
+        self._typing_timers: dict[tuple[str, str | None, str | None], asyncio.TimerHandle] = {}
+        self._stale_timer: asyncio.TimerHandle | None = None
         self.errors: list[ProtocolError] = []
         """The last 100 errors that belong to no call: refusals of the server, and failures of the token function."""
 
@@ -113,7 +113,7 @@ class Herenow:
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._say_wants()
+        self._send_subscriptions()
         self._task = asyncio.create_task(self._run(), name="herenow")
         return self
 
@@ -129,7 +129,7 @@ class Herenow:
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
         if self._state.phase != "closed":
-            self._over(State("closed"), StopAsyncIteration())
+            self._finish(State("closed"), StopAsyncIteration())
 
     async def bye(self) -> None:
         """Sign this device out: it is offline at once. Returns when the connection is closed, or after 10 seconds."""
@@ -142,9 +142,9 @@ class Herenow:
             state = await self._link.run()
         except Exception as error:
             # A bug in the client must not leave readers waiting for ever.
-            self._over(State("closed", reason=repr(error)), error)
+            self._finish(State("closed", reason=repr(error)), error)
             raise
-        self._over(state, Closed(state.code, state.reason))
+        self._finish(state, Closed(state.code, state.reason))
 
     # Reading
 
@@ -156,13 +156,13 @@ class Herenow:
     async def connected(self) -> None:
         """Wait until the client is connected. Raises `Closed` if it is closed."""
         box = self._state_box()
-        with _translated():
+        with _closed_if_ended():
             while (await box.take()).phase != "connected":
                 pass
 
     async def _next_state(self) -> None:
         box = self._state_box()
-        with _translated():
+        with _closed_if_ended():
             await box.take()
             await box.take()
 
@@ -176,7 +176,7 @@ class Herenow:
         box.put(None, self._state)
         self._states.add(box)
         if self._state.phase == "closed":
-            box.end(self._end())
+            box.end(self._reason_to_end())
         return box
 
     def get(self, user: str | int) -> Presence:
@@ -206,30 +206,30 @@ class Herenow:
         for presence in known:
             watch.tell(Change(presence, None))
         if self._state.phase == "closed":
-            watch.finish(self._end())
-        self._again += [presence.user_id for presence in known if presence.denied]
-        self._want()
+            watch.finish(self._reason_to_end())
+        self._denied_again += [presence.user_id for presence in known if presence.denied]
+        self._schedule_subscriptions()
         return watch
 
-    def _want(self) -> None:
-        """Schedule `_say_wants` once for all watches that change now: 5 000 new watches become one list. Thread-safe,
-        because the garbage collector may finalize a watch in any thread."""
+    def _schedule_subscriptions(self) -> None:
+        """Schedule one `_send_subscriptions` for all watches that change now: 5 000 new watches become one list. It is
+        thread-safe, because the garbage collector may finalize a watch in any thread."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._want_soon)
+                self._loop.call_soon_threadsafe(self._schedule_in_loop)
 
-    def _want_soon(self) -> None:
-        if self._wanting is None and self._loop is not None:
-            self._wanting = self._loop.call_soon(self._say_wants)
+    def _schedule_in_loop(self) -> None:
+        if self._scheduled is None and self._loop is not None:
+            self._scheduled = self._loop.call_soon(self._send_subscriptions)
 
-    def _say_wants(self) -> None:
-        self._wanting = None
+    def _send_subscriptions(self) -> None:
+        self._scheduled = None
         named = dict.fromkeys(user for watch in self._watches for user in sorted(watch.users or ()))
         contacts = any(watch.users is None for watch in self._watches)
         for user in self._roster:
             if not contacts and user not in named:
                 self._roster.forget(user)
-        again, self._again = tuple(self._again), []
+        again, self._denied_again = tuple(self._denied_again), []
         self._link.want(Wants(tuple(named), tuple(dict.fromkeys(self._rooms)), contacts), again)
 
     # Sending
@@ -253,21 +253,21 @@ class Herenow:
         frame = replace(set_frame(mode=mode, text=text, emoji=emoji, until=until), id=f"s{self._number}")
         try:
             async with asyncio.timeout(ANSWER):
-                while not await self._say_to_this_connection(frame):
+                while not await self._send_once(frame):
                     pass
         except TimeoutError:
             raise Unavailable("the server did not answer in time") from None
 
-    async def _say_to_this_connection(self, frame: SetFrame) -> bool:
+    async def _send_once(self, frame: SetFrame) -> bool:
         """False if the connection ended before the response: send the frame again. Sending it twice is harmless."""
         await self.connected()
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._answers[frame.id] = answer
+        self._unanswered[frame.id] = answer
         try:
             if await self._link.send(frame):
                 return await answer
         finally:
-            del self._answers[frame.id]
+            del self._unanswered[frame.id]
         # The link has not reported the lost connection yet. Wait for that: `connected()` would return at once, without
         # yielding to the event loop, and the caller would loop for ever.
         await self._next_state()
@@ -288,11 +288,13 @@ class Herenow:
             raise ValueError("name exactly one of to and room")
         place = (None if to is None else parse_id(to), None if room is None else parse_id(room))
         now = asyncio.get_running_loop().time()
-        if typing and now - self._typed.get(place, -TYPING) < TYPING:
+        if typing and now - self._typing_sent_at.get(place, -TYPING) < TYPING:
             return
-        self._typed = {each: at for each, at in self._typed.items() if now - at < TYPING and each != place}
+        self._typing_sent_at = {
+            each: at for each, at in self._typing_sent_at.items() if now - at < TYPING and each != place
+        }
         if typing:
-            self._typed[place] = now
+            self._typing_sent_at[place] = now
         await self._link.send(
             TypingFrame(to=UNSET if to is None else to, room=UNSET if room is None else room, typing=typing)
         )
@@ -302,20 +304,20 @@ class Herenow:
         box: Mailbox[tuple[str, str | None, str | None], Typing] = Mailbox()
         self._typings.add(box)
         if self._state.phase == "closed":
-            box.end(self._end())
+            box.end(self._reason_to_end())
         async for typing in box:
             yield typing
 
     def open(self, room: str | int) -> None:
         """Receive typing events of a room that this user is a member of. Each `open` needs a `leave`."""
         self._rooms.append(parse_id(room))
-        self._want()
+        self._schedule_subscriptions()
 
     def leave(self, room: str | int) -> None:
         """Undo one `open` of the room; nothing happens if it is not open."""
         if (name := parse_id(room)) in self._rooms:
             self._rooms.remove(name)
-            self._want()
+            self._schedule_subscriptions()
 
     def active(self) -> None:
         """Report user activity; it is sent with the next heartbeat."""
@@ -340,32 +342,32 @@ class Herenow:
             case SelfFrame():
                 self._me = Me(frame.status, frame.mode, frame.until, frame.custom_status, frame.devices)
             case TypingNoticeFrame():
-                self._someone_types(frame)
+                self._on_typing(frame)
             case OkFrame() | ErrorFrame():
-                self._answered(frame)
+                self._on_response(frame)
             case _:
                 pass
 
     def state_is(self, state: State) -> None:
         before, self._state = self._state, state
-        if self._aging is not None:
-            self._aging.cancel()
-            self._aging = None
+        if self._stale_timer is not None:
+            self._stale_timer.cancel()
+            self._stale_timer = None
         if before.phase == "connected":
             self._roster.lost()
         if state.phase == "reconnecting":
-            self._aging = asyncio.get_running_loop().call_later(STALE, self._age)
+            self._stale_timer = asyncio.get_running_loop().call_later(STALE, self._flag_stale)
         for box in list(self._states):
             box.put(None, state)
         if state.phase != "connected":
-            for answer in self._answers.values():
+            for answer in self._unanswered.values():
                 if not answer.done():
                     answer.set_result(False)
 
     def failed(self, code: str, message: str) -> None:
         self.errors = [*self.errors[-99:], ProtocolError(code, message)]
 
-    def _age(self) -> None:
+    def _flag_stale(self) -> None:
         for change in self._roster.age():
             self._changed(change)
 
@@ -376,8 +378,8 @@ class Herenow:
             if watch.users is None or change.now.user_id in watch.users:
                 watch.tell(change)
 
-    def _answered(self, frame: OkFrame | ErrorFrame) -> None:
-        answer = self._answers.get(frame.id)
+    def _on_response(self, frame: OkFrame | ErrorFrame) -> None:
+        answer = self._unanswered.get(frame.id)
         if answer is None or answer.done():
             if isinstance(frame, ErrorFrame):
                 self.failed(frame.code, frame.message)
@@ -386,30 +388,32 @@ class Herenow:
         else:
             answer.set_result(True)
 
-    def _someone_types(self, frame: TypingNoticeFrame) -> None:
+    def _on_typing(self, frame: TypingNoticeFrame) -> None:
         to, room = (None if place is UNSET else place for place in (frame.to, frame.room))
         key = (frame.user_id, to, room)
-        if (old := self._types.pop(key, None)) is not None:
+        if (old := self._typing_timers.pop(key, None)) is not None:
             old.cancel()
         if frame.expires_in > 0:
-            self._types[key] = asyncio.get_running_loop().call_later(frame.expires_in, self._stopped_typing, key)
-        self._tell_typing(key, typing=frame.expires_in > 0)
+            self._typing_timers[key] = asyncio.get_running_loop().call_later(
+                frame.expires_in, self._on_typing_timeout, key
+            )
+        self._report_typing(key, typing=frame.expires_in > 0)
 
-    def _stopped_typing(self, key: tuple[str, str | None, str | None]) -> None:
-        del self._types[key]
-        self._tell_typing(key, typing=False)
+    def _on_typing_timeout(self, key: tuple[str, str | None, str | None]) -> None:
+        del self._typing_timers[key]
+        self._report_typing(key, typing=False)
 
-    def _tell_typing(self, key: tuple[str, str | None, str | None], *, typing: bool) -> None:
+    def _report_typing(self, key: tuple[str, str | None, str | None], *, typing: bool) -> None:
         for box in list(self._typings):
             box.put(key, Typing(*key, typing))
 
-    def _end(self) -> BaseException:
+    def _reason_to_end(self) -> BaseException:
         asked_for = self._state.code is None and not self._state.reason
         return StopAsyncIteration() if asked_for else Closed(self._state.code, self._state.reason)
 
-    def _over(self, state: State, why: BaseException) -> None:
+    def _finish(self, state: State, why: BaseException) -> None:
         self.state_is(state)
-        for timer in self._types.values():
+        for timer in self._typing_timers.values():
             timer.cancel()
         for watch in list(self._watches):
             watch.finish(why)
@@ -420,7 +424,7 @@ class Herenow:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _closed_if_ended() -> Iterator[None]:
     """Turn the quiet end after `close()` into `Closed`, for callers that wait for a connection."""
     try:
         yield
@@ -428,11 +432,11 @@ def _translated() -> Iterator[None]:
         raise Closed(None, "closed by us") from None
 
 
-def _let_go(here: weakref.ref[Herenow], watch: weakref.ref[Watch]) -> None:
+def _end_watch(here: weakref.ref[Herenow], watch: weakref.ref[Watch]) -> None:
     """Remove a watch that was closed or garbage-collected, and let the client update its subscriptions."""
     client, closed = here(), watch()
     if client is None:
         return
     if closed is not None:
         client._watches.discard(closed)
-    client._want()
+    client._schedule_subscriptions()

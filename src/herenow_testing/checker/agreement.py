@@ -30,7 +30,7 @@ class Agreement:
         found: list[str] = []
         for user in sorted(self._notes.stays.keys() - self._notes.viewers):
             record = stored.get(user)
-            found += self._untrue(user, Presence() if record is None else record)
+            found += self._wrong_in_record(user, Presence() if record is None else record)
             view = seen(public(Presence() if record is None else record))
             for client in self._notes.scene.clients:
                 if client.user in self._notes.viewers:
@@ -39,7 +39,7 @@ class Agreement:
                         found.append(f"{whom(client)} sees {last and last[0]}, the record says {view}")
         return found
 
-    def _untrue(self, user: str, record: Presence) -> list[str]:
+    def _wrong_in_record(self, user: str, record: Presence) -> list[str]:
         """Differences between a user's record and the truth."""
         now, stays = self._notes.scene.now, self._notes.stays[user]
         leased = {session.device for session in record.sessions if session.holder != UNLEASED}
@@ -125,8 +125,8 @@ class Agreement:
         users = sorted(self._notes.stays.keys() - self._notes.viewers)
         for node in self._notes.scene.nodes.values():
             for viewer in sorted(self._notes.viewers):
-                for told in await node.answers(viewer, users):
-                    await self._compare(f"{node.name} answers {viewer}", told, stored.get(told.user))
+                for shown in await node.answers(viewer, users):
+                    await self._compare(f"{node.name} answers {viewer}", shown, stored.get(shown.user))
         for client in self._notes.scene.clients:
             if client.user in self._notes.viewers and client.link is not None:
                 for user in users:
@@ -136,21 +136,21 @@ class Agreement:
                     else:
                         await self._compare(f"{whom(client)} sees", last[0], stored.get(user))
 
-    async def _compare(self, who: str, told: Shown, record: Presence | None) -> None:
+    async def _compare(self, label: str, shown: Shown, record: Presence | None) -> None:
         self._notes.counts["compared"] += 1
         view = public(Presence()) if record is None else public(record)
         text = None if view.custom is None else view.custom.text
         if (
-            told.stale
-            or told.status != view.status.word
-            or told.custom != text
-            or (record is not None and (told.since, told.last_seen) != (view.since, view.last_seen))
+            shown.stale
+            or shown.status != view.status.word
+            or shown.custom != text
+            or (record is not None and (shown.since, shown.last_seen) != (view.since, view.last_seen))
         ):
-            self._notes.wrong(f"{who} {told}, the record says {view}")
+            self._notes.wrong(f"{label} {shown}, the record says {view}")
         elif record is None:
-            known = (await self._notes.scene.remembered([told.user])).get(told.user, Remembered())
-            if told.last_seen != known.last_seen:
-                self._notes.wrong(f"{who} {told}, the ledger says {known}")
+            known = (await self._notes.scene.remembered([shown.user])).get(shown.user, Remembered())
+            if shown.last_seen != known.last_seen:
+                self._notes.wrong(f"{label} {shown}, the ledger says {known}")
 
     async def _conclude_counts(self, stored: dict[str, Presence]) -> None:
         truly = Counter(public(presence).status.word for presence in stored.values())

@@ -31,7 +31,7 @@ class Lingering:
         for user, stays in self._notes.stays.items():
             self._check_still_there(stays)
             if user not in self._notes.viewers:
-                self._check_told(user, stored.get(user))
+                self._check_received(user, stored.get(user))
 
     def _check_still_there(self, stays: list[Stay]) -> None:
         now = self._notes.scene.now
@@ -41,7 +41,7 @@ class Lingering:
             if now > stay.out_at + self._notes.late(stay.out_at, now):
                 self._notes.problems.append(f"{now} returned: {stay} was signed out, and is still connected")
 
-    def _check_told(self, user: str, record: Presence | None) -> None:
+    def _check_received(self, user: str, record: Presence | None) -> None:
         """Check that all viewers received the view in the record; no record means offline."""
         now = self._notes.scene.now
         view = seen(public(Presence() if record is None else record))

@@ -107,7 +107,7 @@ class MemoryLedger:
         known = self.people.get(user, _STRANGER)
         if known.idle_after != idle_after:
             self.people[user] = replace(known, idle_after=idle_after)
-            self._tell([LedgerChange("preferences", user, "")])
+            self._log_changes([LedgerChange("preferences", user, "")])
         if self.people.get(user) == _STRANGER:
             del self.people[user]
 
@@ -173,7 +173,7 @@ class MemoryLedger:
         wishes = {_edge(row): row for row in rows if row.kind == "room" or row.a != row.b}
         await self._answer()
         changed = [edge for edge, row in wishes.items() if self._put(edge, row)]
-        self._tell(dict.fromkeys(map(_change, changed)))
+        self._log_changes(dict.fromkeys(map(_change, changed)))
         return len(changed)
 
     def _put(self, edge: tuple[str, str, str], row: RelationRow) -> bool:
@@ -197,7 +197,7 @@ class MemoryLedger:
     async def void(self, row: Void) -> None:
         await self._answer()
         if self._void(row):
-            self._tell([LedgerChange("void", row.user, "")])
+            self._log_changes([LedgerChange("void", row.user, "")])
 
     async def erase(self, row: Void) -> list[LedgerChange]:
         await self._answer()
@@ -218,7 +218,7 @@ class MemoryLedger:
             run.open.discard(user)
         self.people.pop(user, None)
         changes[LedgerChange("preferences", user, "")] = None
-        self._tell(changes)
+        self._log_changes(changes)
         return list(changes)
 
     def _void(self, row: Void) -> bool:
@@ -264,7 +264,7 @@ class MemoryLedger:
         after = edited(before, edit, now, last_seen)
         if after != before:
             self._preferences[user] = after
-            self._tell([LedgerChange("preferences", user, "")])
+            self._log_changes([LedgerChange("preferences", user, "")])
             if after == _UNDECIDED:
                 del self._preferences[user]
             if before.visibility is Visibility.NOBODY and after.visibility is not Visibility.NOBODY:
@@ -295,7 +295,7 @@ class MemoryLedger:
         if known is not None and known.lifted_at is None:
             return False
         self._blocks[row.blocker, row.blocked] = row
-        self._tell([LedgerChange("relation", row.blocker, row.blocked)])
+        self._log_changes([LedgerChange("relation", row.blocker, row.blocked)])
         return True
 
     async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
@@ -307,7 +307,7 @@ class MemoryLedger:
             del self._blocks[blocker, blocked]
         else:
             self._blocks[blocker, blocked] = replace(known, lifted_at=lifted_at)
-        self._tell([LedgerChange("relation", blocker, blocked)])
+        self._log_changes([LedgerChange("relation", blocker, blocked)])
         return True
 
     async def pair_facts(
@@ -325,7 +325,7 @@ class MemoryLedger:
     async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
         noted = tuple(changes)
         await self._answer()
-        self._tell(noted)
+        self._log_changes(noted)
 
     async def changes_head(self) -> int:
         await self._answer()
@@ -340,7 +340,7 @@ class MemoryLedger:
         await self._answer()
         self._changes = [row for row in self._changes if row[0] > before]
 
-    def _tell(self, changes: Iterable[LedgerChange]) -> None:
+    def _log_changes(self, changes: Iterable[LedgerChange]) -> None:
         for change in changes:
             self._head += 1
             self._changes.append((self._head, change))

@@ -211,8 +211,8 @@ class SimNode:
         return 0 if person is None else person.record.presence.version
 
     async def answers(self, viewer: str, users: Sequence[str]) -> list[Shown]:
-        told = await self.node.viewing.statuses(viewer, users)
-        return [Shown.of(msgspec.json.decode(each), self.world.now) for each in told]
+        statuses = await self.node.viewing.statuses(viewer, users)
+        return [Shown.of(msgspec.json.decode(each), self.world.now) for each in statuses]
 
     async def counts(self) -> Counts:
         metrics = self.node.context.metrics
@@ -340,19 +340,19 @@ class Client:
     # Activity
 
     def pong(self) -> None:
-        self._tell(lambda node, connection: node.sessions.alive(connection.session))
+        self._report(lambda node, connection: node.sessions.alive(connection.session))
 
     def beat(self, activity: Activity | None = None) -> None:
-        self._tell(lambda node, connection: node.sessions.beat(connection.session, activity))
+        self._report(lambda node, connection: node.sessions.beat(connection.session, activity))
 
     def act(self) -> None:
-        self._tell(lambda node, connection: node.sessions.act(connection.session, Activity.ACTIVE))
+        self._report(lambda node, connection: node.sessions.act(connection.session, Activity.ACTIVE))
 
     def rest(self) -> None:
         """Report that this device is idle."""
-        self._tell(lambda node, connection: node.sessions.act(connection.session, Activity.IDLE))
+        self._report(lambda node, connection: node.sessions.act(connection.session, Activity.IDLE))
 
-    def _tell(self, what: Callable[[Node, Connection], object]) -> None:
+    def _report(self, what: Callable[[Node, Connection], object]) -> None:
         if self.link is not None:
             self.witness.lived(self)
             self.link.tell(what)
@@ -470,9 +470,9 @@ class Link:
 
     def tell(self, what: Callable[[Node, Connection], object]) -> None:
         if not self.silent:
-            self.node.freezer.deliver(lambda: self._told(what))
+            self.node.freezer.deliver(lambda: self._deliver(what))
 
-    def _told(self, what: Callable[[Node, Connection], object]) -> None:
+    def _deliver(self, what: Callable[[Node, Connection], object]) -> None:
         if self.connection is not None:
             what(self.node.node, self.connection)
 

@@ -96,7 +96,7 @@ def relations(settings: Settings) -> Iterator[Finding]:
     if not settings.asks_the_application:
         return
     try:
-        strangers_related = asyncio.run(_asked_about_strangers(settings, settings.relations_secret))
+        strangers_related = asyncio.run(_are_strangers_related(settings, settings.relations_secret))
     except HerenowError as error:
         yield problem("relations", f"{where} does not say who is related: {error}")
         return
@@ -121,13 +121,13 @@ def clock(ledger_path: Path | None, now: float) -> Iterator[Finding]:
 
 def files(limit: int) -> Iterator[Finding]:
     remedy = f"raise it, for example to {EXPECTED_FILES} (ulimit -n, or LimitNOFILE= of the systemd unit)"
-    said = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
+    shown = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
     if limit == resource.RLIM_INFINITY or limit >= EXPECTED_FILES:
-        yield fine("file limit", f"This process may open {said} files; every connection is one.")
+        yield fine("file limit", f"This process may open {shown} files; every connection is one.")
     elif limit >= LEAST_FILES:
-        yield advice("file limit", f"Only {said} files may be open, one per connection: {remedy}.")
+        yield advice("file limit", f"Only {shown} files may be open, one per connection: {remedy}.")
     else:
-        yield problem("file limit", f"Only {said} files may be open, one per connection: {remedy}.")
+        yield problem("file limit", f"Only {shown} files may be open, one per connection: {remedy}.")
 
 
 def _secret(settings: Settings) -> Finding:
@@ -147,7 +147,7 @@ def _secret(settings: Settings) -> Finding:
 
 def _signature_checked(settings: Settings, where: str) -> Finding:
     try:
-        asyncio.run(_asked_about_strangers(settings, SecretStr(secrets.token_urlsafe(MIN_SECRET_BYTES))))
+        asyncio.run(_are_strangers_related(settings, SecretStr(secrets.token_urlsafe(MIN_SECRET_BYTES))))
     except HerenowError:
         return fine("relations", f"{where} refuses a question with a wrong signature.")
     return problem(
@@ -155,7 +155,7 @@ def _signature_checked(settings: Settings, where: str) -> Finding:
     )
 
 
-async def _asked_about_strangers(settings: Settings, secret: SecretStr | None) -> bool:
+async def _are_strangers_related(settings: Settings, secret: SecretStr | None) -> bool:
     """Ask the application about two made-up users, signing with `secret`; True if it reports a relation."""
     from herenow.ports import Relation, SourceHealth
     from herenow.relations.callback import CallbackRelations
@@ -163,11 +163,11 @@ async def _asked_about_strangers(settings: Settings, secret: SecretStr | None) -
     one, other = (f"herenow-doctor-{secrets.token_hex(8)}" for _ in range(2))
     now = round(time.time() * 1000)
     key = "" if secret is None else secret.get_secret_value()
-    asked = CallbackRelations(settings.relations, key, now=lambda: now, health=SourceHealth(), silent=True)
+    source = CallbackRelations(settings.relations, key, now=lambda: now, health=SourceHealth(), silent=True)
     try:
-        return await asked.between(one, [other], now) != [Relation()]
+        return await source.between(one, [other], now) != [Relation()]
     finally:
-        await asked.close()
+        await source.close()
 
 
 def _last_written(path: Path | None) -> float | None:

@@ -29,7 +29,7 @@ SLOW = 1.0
 def node(settings: Settings) -> Iterator[Finding]:
     if settings.port == 0:
         return  # the operating system chooses the port, so it is unknown here
-    asked = asyncio.run(_asked(settings))
+    asked = asyncio.run(_read_stats(settings))
     if asked.stats is not None:
         yield from said(asked.url, asked.stats)
     elif asked.why is NoAnswer.REFUSED:
@@ -64,7 +64,7 @@ def said(url: str, stats: Stats) -> Iterator[Finding]:
         yield fine("node", f"{url} answers, has {stats.connections} connections and knows of no trouble.")
 
 
-async def _asked(settings: Settings) -> NodeAnswer:
+async def _read_stats(settings: Settings) -> NodeAnswer:
     verify = own_certificate(settings)
     async with httpx2.AsyncClient(verify=verify, trust_env=False) as client:
         return await ask_node(client, own_url(settings), tokens(settings, None))

@@ -50,7 +50,7 @@ class Seen:
 def store(settings: Settings) -> Iterator[Finding]:
     place = without_password(settings.engine)
     try:
-        seen = asyncio.run(_looked(settings))
+        seen = asyncio.run(_read_store(settings))
     except ConfigurationError as error:
         yield problem("engine", str(error))
     except HerenowError as error:
@@ -67,27 +67,27 @@ def store(settings: Settings) -> Iterator[Finding]:
         )
 
 
-async def _looked(settings: Settings) -> Seen:
+async def _read_store(settings: Settings) -> Seen:
     from herenow.app import engine_of
     from herenow.engines.redis import RedisEngine
 
-    made = engine_of(settings)
+    engine = engine_of(settings)
     try:
-        await made.check()
-        refusal = await _refusal(made)
-        leases = await made.leases()
-        now = await made.store_time()  # read after the leases, so that no renewal is later than `now`
-        dues = await made.due(range(made.shards), now - LATE, 1)
-        if not isinstance(made, RedisEngine):  # the memory engine has one process: no servers, no shared terms
+        await engine.check()
+        refusal = await _refusal(engine)
+        leases = await engine.leases()
+        now = await engine.store_time()  # read after the leases, so that no renewal is later than `now`
+        dues = await engine.due(range(engine.shards), now - LATE, 1)
+        if not isinstance(engine, RedisEngine):  # the memory engine has one process: no servers, no shared terms
             return Seen(now, refusal, leases, dues, (), {})
-        return Seen(now, refusal, leases, dues, await made.states(), await made.terms())
+        return Seen(now, refusal, leases, dues, await engine.states(), await engine.terms())
     finally:
-        await made.close()
+        await engine.close()
 
 
-async def _refusal(made: Engine) -> str | None:
+async def _refusal(engine: Engine) -> str | None:
     try:
-        await made.drop_lease(f"herenow-doctor-{secrets.token_hex(8)}")
+        await engine.drop_lease(f"herenow-doctor-{secrets.token_hex(8)}")
     except (Unavailable, UnknownOutcome) as error:
         return str(error)
     return None
@@ -148,13 +148,13 @@ def _nodes(seen: Seen, lease: int) -> Iterator[Finding]:
     """Check the leases. `lease` is their duration in ms; ages are measured with the store's clock, as nodes do."""
     ages = {row.epoch: seen.now - row.renewed_at for row in seen.leases if not row.dead}
     living = [epoch for epoch, age in ages.items() if age <= lease * 2 / 3]
-    still = {epoch: age for epoch, age in ages.items() if age > lease * 2 / 3}
+    not_renewed = {epoch: age for epoch, age in ages.items() if age > lease * 2 / 3}
     if not seen.leases:
         yield fine("nodes", "None has a lease there.")
     elif living:
         yield fine("nodes", f"{len(living)} of {len(seen.leases)} leases are renewed.")
-    for epoch, age in still.items():
-        yield _still(epoch, age / 1000, lease / 1000, alone=not living)
+    for epoch, age in not_renewed.items():
+        yield _not_renewed(epoch, age / 1000, lease / 1000, alone=not living)
     for row in seen.leases:
         if row.dead:
             yield advice("nodes", f"{row.epoch} was found dead, and its users are being brought into grace.")
@@ -169,7 +169,7 @@ def _nodes(seen: Seen, lease: int) -> Iterator[Finding]:
         yield from _shards(seen)
 
 
-def _still(epoch: str, seconds: float, lease: float, *, alone: bool) -> Finding:
+def _not_renewed(epoch: str, seconds: float, lease: float, *, alone: bool) -> Finding:
     if alone:
         return advice(
             "nodes",

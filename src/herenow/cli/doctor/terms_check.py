@@ -48,12 +48,12 @@ def _sentence(name: str, here: str | None, there: str, settings: Settings) -> st
             else "The nodes on this store have another secret"
         )
         return f"{what}, so {REFUSED}: give all of them the same one by the setting secret, or take another namespace."
-    said = f"{name} is {here} here and {there} for the nodes on this store, so {REFUSED}: set {name} to {there}"
+    difference = f"{name} is {here} here and {there} for the nodes on this store, so {REFUSED}: set {name} to {there}"
     if name == "shards":
-        return f"{said}, or take another namespace."
+        return f"{difference}, or take another namespace."
     return (
-        f"{said}; to change it for all, stop every node, run HDEL {{{settings.namespace}}}:terms {name} in the store, and "
-        "start them with the new value."
+        f"{difference}; to change it for all, stop every node, run HDEL {{{settings.namespace}}}:terms {name} in the store, "
+        "and start them with the new value."
     )
 
 
@@ -62,19 +62,19 @@ async def _terms(settings: Settings) -> dict[str, str | None]:
     read is left out; other checks report that."""
     from herenow.settings import agreed_terms
 
-    said: dict[str, str | None] = {**agreed_terms(settings, "", None)}
+    terms: dict[str, str | None] = {**agreed_terms(settings, "", None)}
     try:
-        said["ledger"] = await _ledger_id(settings)
+        terms["ledger"] = await _ledger_id(settings)
     except (HerenowError, sqlite3.Error, OSError):
-        del said["ledger"]
+        del terms["ledger"]
     try:
         secret = _secret(settings)
     except HerenowError:
-        del said["secret"]
+        del terms["secret"]
     else:
-        made = secret is None and settings.accepts_secret
-        said["secret"] = None if made else agreed_terms(settings, "", secret)["secret"]
-    return said
+        is_generated = secret is None and settings.accepts_secret
+        terms["secret"] = None if is_generated else agreed_terms(settings, "", secret)["secret"]
+    return terms
 
 
 def _secret(settings: Settings) -> str | None:
@@ -91,5 +91,5 @@ async def _ledger_id(settings: Settings) -> str | None:
     from herenow.ledgers import open_ledger
     from herenow.ledgers.sql import SqlLedger
 
-    looked_at = open_ledger(settings.ledger)
-    return await looked_at.found_id() if isinstance(looked_at, SqlLedger) else None
+    ledger = open_ledger(settings.ledger)
+    return await ledger.found_id() if isinstance(ledger, SqlLedger) else None

@@ -109,7 +109,7 @@ async def _run(wanted: TopOptions, *, verify: ssl.SSLContext | bool) -> int:
     async with httpx2.AsyncClient(verify=verify, trust_env=False, follow_redirects=False) as client:
         asked = await ask_nodes(client, wanted.urls, wanted.token)
         if not any(node.stats for node in asked) and not wanted.json:
-            return _nobody(asked)
+            return _print_errors(asked)
         if wanted.once:
             _print(asked, wanted)
             return _verdict(asked)
@@ -118,7 +118,7 @@ async def _run(wanted: TopOptions, *, verify: ssl.SSLContext | bool) -> int:
         return await _Screen(client, wanted).run(asked)
 
 
-def _nobody(asked: Sequence[NodeAnswer]) -> int:
+def _print_errors(asked: Sequence[NodeAnswer]) -> int:
     for node in asked:
         click.echo(f"Error: {node.sentence}", err=True)
     return _verdict(asked)
@@ -188,16 +188,16 @@ class _Screen:
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(each, self._stop.set)
         loop.add_signal_handler(signal.SIGWINCH, self._draw)
-        with _taken_terminal():
+        with _full_screen():
             loop.add_reader(sys.stdin.fileno(), self._key)
             try:
-                await self._go_on()
+                await self._redraw_until_stopped()
             finally:
                 loop.remove_reader(sys.stdin.fileno())
                 loop.remove_signal_handler(signal.SIGWINCH)
         return 0
 
-    async def _go_on(self) -> None:
+    async def _redraw_until_stopped(self) -> None:
         while not self._stop.is_set():
             self._draw()
             with contextlib.suppress(TimeoutError):
@@ -228,7 +228,7 @@ class _Screen:
 
 
 @contextlib.contextmanager
-def _taken_terminal() -> Iterator[None]:
+def _full_screen() -> Iterator[None]:
     """Use the alternate screen and read keys unbuffered without echo; restores the terminal in any case."""
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
