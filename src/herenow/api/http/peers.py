@@ -17,7 +17,7 @@ def is_local(peer: str | None, headers: Mapping[str, str]) -> bool:
     return (
         is_loopback(peer or "")
         and (host == "localhost" or is_loopback(host))
-        and not any(_tells_of_a_proxy(name) for name in headers)
+        and not any(_is_proxy_header(name) for name in headers)
     )
 
 
@@ -38,5 +38,5 @@ def is_loopback(address: str) -> bool:
     return (mapped or ip).is_loopback
 
 
-def _tells_of_a_proxy(name: str) -> bool:
+def _is_proxy_header(name: str) -> bool:
     return name in FORWARDED or name.startswith("x-forwarded-") or name.endswith("-connecting-ip")
