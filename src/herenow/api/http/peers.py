@@ -12,7 +12,7 @@ FORWARDED = frozenset({"forwarded", "x-real-ip", "x-client-ip", "true-client-ip"
 
 def is_local(peer: str | None, headers: Mapping[str, str]) -> bool:
     """True if the peer has a loopback address, the Host is a loopback name, and no header shows that a proxy forwarded the
-    request. The Host check prevents DNS rebinding: a web page whose own host name resolves to this machine."""
+    request. The Host check prevents DNS rebinding: the host name of a foreign web page that resolves to this machine."""
     host = _host(headers.get("host", ""))
     return (
         is_loopback(peer or "")
