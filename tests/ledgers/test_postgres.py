@@ -58,7 +58,7 @@ class Held:
 def in_turn(ledger, told):
     def work(connection):
         ledger._changes.lock(connection)
-        ledger._changes.tell(connection, told)
+        ledger._changes.add(connection, told)
 
     return work
 

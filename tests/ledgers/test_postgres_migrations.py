@@ -34,7 +34,7 @@ async def objects(server, database="empty"):
 
 async def at(ledger, revision):
     """Bring an empty database to an older schema."""
-    async with ledger._apart() as connection, revisions.exclusive():
+    async with ledger._separate_connection() as connection, revisions.exclusive():
         await connection.run_sync(make_schema)
         await connection.run_sync(revisions.upgrade_exclusively, revision)
         await connection.commit()
@@ -180,7 +180,7 @@ async def test_several_that_migrate_at_once_do_it_once(server, empty):
 async def test_a_migration_waits_for_another_process_but_not_for_long(server, empty, monkeypatch):
     monkeypatch.setitem(postgres.MIGRATING, "lock_timeout", 100)
     ledger = open_postgres(empty)
-    async with ledger._apart() as busy:
+    async with ledger._separate_connection() as busy:
         await busy.run_sync(make_schema)
         for ask in (open_postgres(empty).open, open_postgres(empty).migrate):
             with pytest.raises(Unavailable, match="somebody else holds a lock for too long"):
