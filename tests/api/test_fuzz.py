@@ -85,12 +85,12 @@ def call():
 
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
-def test_what_fits_gets_an_answer_that_is_documented(call, operation):
+def test_valid_requests_get_documented_responses(call, operation):
     every(operation.as_strategy(generation_mode=GenerationMode.POSITIVE), call)
 
 
 @pytest.mark.parametrize("operation", WITH_BODY.values(), ids=WITH_BODY)
-def test_what_does_not_fit_does_too(call, operation):
+def test_invalid_requests_get_documented_responses(call, operation):
     every(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE), call)
 
 

@@ -40,14 +40,14 @@ async def exits(world):
             yield path, answer.headers.raw, answer.content
 
 
-async def test_an_invisible_user_looks_like_one_who_signed_out_then(twins):
+async def test_an_invisible_user_looks_like_a_user_who_signed_out_at_that_moment(twins):
     hiding, leaving = twins
     shown = [each async for each in exits(hiding)]
     assert shown == [each async for each in exits(leaving)]
     assert all(b'"last_seen":1800000007000' in body for path, _, body in shown if "count" not in path)
 
 
-async def test_and_still_does_whatever_it_does_while_hidden(twins):
+async def test_an_invisible_user_looks_signed_out_whatever_they_do_while_hidden(twins):
     hiding, leaving = twins
     await hiding.connect("target", "phone")
     hiding.hands.advance(3)
@@ -58,13 +58,13 @@ async def test_and_still_does_whatever_it_does_while_hidden(twins):
     assert [each async for each in exits(hiding)] == [each async for each in exits(leaving)]
 
 
-async def test_the_truth_is_for_the_user_and_for_services(twins):
+async def test_the_user_and_services_see_the_true_status_of_an_invisible_user(twins):
     hiding, _ = twins
     assert (await hiding.get("/api/v1/presence/target", by="target")).json()["status"] == "online"
     assert (await hiding.get("/api/v1/presence/target", by=SERVICE)).json()["status"] == "online"
 
 
-async def test_statistics_count_the_hidden_as_what_they_look_like(twins):
+async def test_statistics_count_an_invisible_user_as_offline(twins):
     for world in twins:
         users = await counted(world)
         for _ in range(1_000):  # the census follows the log, a turn of the loop later

@@ -102,7 +102,7 @@ async def test_d6_a_text_of_joined_emoji_goes_through_as_it_is(world):
     assert ana.own()["custom_status"] == {"text": family, "emoji": "🌱", "expires_at": None}
 
 
-async def test_d7_clearing_the_mode_keeps_the_text_and_the_other_way_round(world):
+async def test_d7_clearing_the_mode_keeps_the_text_and_clearing_the_text_keeps_the_mode(world):
     node, ana, bob = await meet(world)
     choices = node.node.sessions.modes
     await choices.set_both("ana", Mode.BUSY, None, Custom("writing"))

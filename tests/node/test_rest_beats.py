@@ -137,7 +137,7 @@ async def test_a_sign_out_through_another_node_ends_it_and_only_a_later_beat_beg
     assert bob.saw("ana")[-1] == "online"
 
 
-async def test_gone_loses_the_session_into_grace(world):
+async def test_a_heartbeat_with_gone_ends_the_session_after_grace(world):
     n1, n2, bob = await watched(world, "n1", "n2")
     await beat(n1)
     await world.sleep(10)
