@@ -45,7 +45,7 @@ async def is_live(page):
     await expect(page.locator("#banner")).to_be_hidden()
 
 
-async def test_at_home_it_just_works_and_what_happens_is_seen_and_drawn(operator, come, demo: Server):
+async def test_the_dashboard_works_without_a_token_on_loopback_and_shows_live_figures(operator, come, demo: Server):
     page = await operator()
     await is_live(page)
     await expect(page.locator("#troubles")).to_have_text("All is well.")
@@ -67,7 +67,7 @@ async def test_at_home_it_just_works_and_what_happens_is_seen_and_drawn(operator
             await asyncio.sleep(0.2)
 
 
-async def test_what_was_before_the_page_was_opened_is_there_at_once(operator, demo):
+async def test_the_dashboard_shows_history_from_before_it_was_opened(operator, demo):
     first = await operator()
     await is_live(first)
     await expect(first.locator("#chart-users-legend b").first).not_to_have_text("–", timeout=MS)
@@ -76,7 +76,7 @@ async def test_what_was_before_the_page_was_opened_is_there_at_once(operator, de
     await expect(second.locator("#chart-users-legend b").first).not_to_have_text("–", timeout=1_000)
 
 
-async def test_the_server_goes_away_and_nothing_pretends_to_be_live(operator, demo):
+async def test_the_dashboard_shows_not_live_while_the_server_is_away(operator, demo):
     page = await operator()
     await is_live(page)
     await demo.kill()
@@ -90,7 +90,7 @@ async def test_the_server_goes_away_and_nothing_pretends_to_be_live(operator, de
     await expect(page.locator("#troubles")).to_have_text("All is well.")
 
 
-async def test_a_stranger_gets_a_door_and_a_token_opens_it_for_this_tab_alone(operator, demo):
+async def test_a_remote_visitor_needs_a_token_that_is_kept_for_one_tab(operator, demo):
     page = await operator(extra_http_headers=ELSEWHERE)
     await expect(page.locator("#door")).to_be_visible(timeout=MS)
     await expect(page.locator("#board")).to_be_hidden()
@@ -122,7 +122,7 @@ async def test_a_stranger_gets_a_door_and_a_token_opens_it_for_this_tab_alone(op
     ],
     ids=["made up", "a user's", "expired", "no token"],
 )
-async def test_a_wrong_token_is_said_to_be_and_why(operator, given, why):
+async def test_the_dashboard_explains_why_a_token_is_refused(operator, given, why):
     page = await operator(extra_http_headers=ELSEWHERE)
     await page.locator("#token").fill(given)
     await page.locator("#door-form button").click()
@@ -130,7 +130,7 @@ async def test_a_wrong_token_is_said_to_be_and_why(operator, given, why):
     await expect(page.locator("#board")).to_be_hidden()
 
 
-async def test_a_token_that_ends_meanwhile_closes_the_door(operator):
+async def test_the_dashboard_asks_for_a_new_token_when_the_token_expires(operator):
     page = await operator(extra_http_headers=ELSEWHERE)
     await page.locator("#token").fill(token("ops", "service", ttl=6))
     await page.locator("#door-form button").click()
@@ -139,7 +139,7 @@ async def test_a_token_that_ends_meanwhile_closes_the_door(operator):
     await expect(page.locator("#board")).to_be_hidden()
 
 
-async def test_where_nothing_can_be_kept_it_works_until_the_page_is_left(operator):
+async def test_the_dashboard_works_without_session_storage(operator):
     page = await operator("/healthz", extra_http_headers=ELSEWHERE)
     await page.context.add_init_script(
         "Object.defineProperty(window, 'sessionStorage', { get() { throw new DOMException('no', 'SecurityError'); } });"
@@ -150,13 +150,13 @@ async def test_where_nothing_can_be_kept_it_works_until_the_page_is_left(operato
     await is_live(page)
 
 
-async def test_on_a_phone_nothing_is_wider_than_the_screen(operator):
+async def test_the_dashboard_fits_a_phone_screen(operator):
     page = await operator(**PHONE)
     await is_live(page)
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-async def test_it_asks_nothing_while_nobody_looks_and_catches_up(operator):
+async def test_a_hidden_dashboard_sends_no_requests_and_catches_up_when_shown(operator):
     page = await operator()
     await is_live(page)
     await page.evaluate(
@@ -172,7 +172,7 @@ async def test_it_asks_nothing_while_nobody_looks_and_catches_up(operator):
     assert asked
 
 
-async def test_the_time_the_charts_show_can_be_chosen_with_the_keyboard(operator):
+async def test_the_time_span_of_the_charts_can_be_chosen_with_the_keyboard(operator):
     page = await operator()
     await is_live(page)
     longer = page.locator("#span button", has_text="30 minutes")

@@ -82,7 +82,7 @@ async def shows(page: Page, counts: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("crowd", [6_000], indirect=True)
-async def test_five_thousand_dots_are_right_and_stay_so(crowd):
+async def test_five_thousand_dots_show_the_right_status_through_changes(crowd):
     server, page, sent, _ = crowd
     await shows(page, {"online": 100, "offline": 4_900})
     assert len(sent) < 15, "asked for one by one"
@@ -98,7 +98,7 @@ async def test_five_thousand_dots_are_right_and_stay_so(crowd):
 
 
 @pytest.mark.parametrize("crowd", [500], indirect=True)
-async def test_more_dots_than_the_server_lets_one_watch_are_unknown_not_offline(crowd):
+async def test_dots_over_the_subscription_limit_are_unknown_not_offline(crowd):
     _, page, sent, _ = crowd
     await shows(page, {"online": 100, "offline": 400, "unknown": 4_500})
     # Who has not been answered yet is unknown, too.

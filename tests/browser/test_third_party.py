@@ -86,7 +86,7 @@ async def test_a_server_at_another_site_needs_no_cookie(here, strict):
     assert errors == []
 
 
-async def test_a_page_in_a_frame_of_another_site_may_remember_nothing_and_works(here, strict):
+async def test_a_page_in_a_third_party_frame_without_storage_works(here, strict):
     """As in an embedded widget: its storage is refused or forgotten, and its tabs cannot find each other."""
     server, site = here
     page = await strict.new_page()
