@@ -29,7 +29,7 @@ ELSEWHERE = {
 OF_A_NODE = {"picows", "prometheus_client", "sqlalchemy", "starlette", "structlog", "uvicorn", "uvloop"}
 
 
-async def test_a_plain_node_imports_nothing_for_what_it_was_not_asked(tmp_path):
+async def test_a_default_node_imports_no_module_of_unused_features(tmp_path):
     server = Server(tmp_path, {})
     await (await server.start()).stop()  # which makes the ledger
     server.environment = ASKED
@@ -40,7 +40,7 @@ async def test_a_plain_node_imports_nothing_for_what_it_was_not_asked(tmp_path):
 
 
 @pytest.mark.parametrize("arguments", [["token", "ana"], ["--version"]])
-def test_a_command_that_only_prints_imports_no_node(tmp_path, arguments):
+def test_a_command_that_only_prints_does_not_import_the_node(tmp_path, arguments):
     run = subprocess.run(
         [sys.executable, "-m", "herenow.cli", *arguments],
         cwd=tmp_path,
