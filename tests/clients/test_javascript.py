@@ -59,15 +59,15 @@ def built(node: str) -> str:
     return done.stdout
 
 
-def test_it_builds_is_small_and_is_what_the_python_package_ships(built):
+def test_the_javascript_sdk_builds_is_small_and_equals_the_shipped_files(built):
     assert "min+gzip" in built
 
 
-def test_its_own_tests(node, built):
+def test_the_unit_tests_of_the_javascript_sdk_pass(node, built):
     run_tests(node, "test")
 
 
-def test_against_a_real_server(node, built):
+def test_the_javascript_sdk_works_against_a_real_server(node, built):
     run_tests(node, "test/real")
 
 
