@@ -34,13 +34,13 @@ SCENES = [
     test_devices.test_c7_two_devices_that_set_different_modes_at_once_end_with_the_same,
     test_choices.test_d4_it_ends_on_time_though_the_node_that_took_it_is_dead,
     test_races.test_e1_a_late_close_from_the_old_node_does_not_touch_the_session_on_the_new_one,
-    test_cluster.test_e2_of_a_killed_nodes_users_only_those_who_do_not_return_are_shown_offline,
-    test_cluster.test_e5_cut_off_for_less_than_lease_and_grace_shows_nothing_to_anyone,
-    test_cluster.test_e5_cut_off_for_longer_they_are_shown_offline_once_elsewhere_and_healed_after_the_return,
+    test_cluster.test_e2_only_users_of_a_killed_node_who_do_not_return_are_shown_offline,
+    test_cluster.test_e5_a_node_cut_off_for_less_than_lease_and_grace_shows_no_change,
+    test_cluster.test_e5_users_of_a_node_cut_off_longer_are_shown_offline_once_and_online_after_it_returns,
     test_tail.test_e7_a_tail_that_was_away_reads_on_where_it_stood,
     test_tail.test_e7_a_log_that_was_trimmed_meanwhile_is_a_gap_and_is_closed,
     test_subscriptions.test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped,
-    test_cluster.test_e9_a_store_that_refuses_writes_disconnects_nobody,
+    test_cluster.test_e9_a_store_that_refuses_writes_disconnects_no_user,
     test_clock.test_e10_nodes_whose_clocks_are_two_minutes_apart_end_things_in_time,
     test_subscriptions.test_e14_who_left_the_store_and_returns_is_seen_by_everybody,
     test_races.test_e15_a_socket_that_closes_while_its_connect_is_being_committed_leaves_no_ghost,
@@ -55,14 +55,14 @@ SCENES = [
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__.removeprefix("test_"))
-def test_it_holds_on_a_real_valkey_too(scene, store):
+def test_a_situation_holds_on_a_real_valkey(scene, store):
     play(store, scene)
 
 
 VIEWERS = 10_000
 
 
-def test_e11_a_change_that_ten_thousand_on_four_nodes_look_at_is_one_log_entry(store):
+def test_e11_a_change_for_ten_thousand_viewers_on_four_nodes_is_one_log_entry(store):
     """Viewers are connections without sockets: what is counted is what the nodes say to the store."""
 
     async def tell(world):
