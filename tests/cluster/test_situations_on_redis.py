@@ -15,7 +15,7 @@ from tests.node import (
     test_choices,
     test_clock,
     test_devices,
-    test_last_seen,
+    test_last_seen_is_the_last_sign_of_life,
     test_lease,
     test_liveness,
     test_races,
@@ -49,8 +49,8 @@ SCENES = [
     test_races.test_e18_a_device_signed_out_elsewhere_is_closed_and_never_asserted_again,
     test_races.test_e18_also_by_a_node_that_was_cut_off_and_took_a_new_epoch,
     test_races.test_e19_a_commit_that_timed_out_and_runs_later_makes_no_ghost_and_no_double_change,
-    test_last_seen.test_h1_a_killed_node_was_last_seen_at_its_last_renewal,
-    test_last_seen.test_h3_it_survives_the_loss_of_the_store,
+    test_last_seen_is_the_last_sign_of_life.test_h1_a_killed_node_was_last_seen_at_its_last_renewal,
+    test_last_seen_is_the_last_sign_of_life.test_h3_it_survives_the_loss_of_the_store,
 ]
 
 

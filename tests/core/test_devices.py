@@ -45,7 +45,7 @@ from herenow.core.model import own
         ),
     },
 )
-def test_devices_are_merged(script, shown, since):
+def test_a_status_combines_all_devices(script, shown, since):
     story = Story().play(script)
     story.saw(shown)
     assert story.since == since
@@ -68,7 +68,7 @@ def test_devices_are_merged(script, shown, since):
         ),
     },
 )
-def test_tabs_are_one_device(script, shown):
+def test_several_tabs_are_one_device(script, shown):
     story = Story().play("connect d1")
     assert story.devices == "d1"
     Story().play(script).saw(shown)
@@ -125,6 +125,6 @@ def test_platforms_agree_with_the_status(script, platforms):
     assert Story().play(script).platforms == platforms
 
 
-def test_a_platform_that_is_gone_is_one_change():
+def test_a_disappearing_platform_is_one_change():
     story = Story().play("connect d1 as web, connect d2 as mobile, bye d1").saw("online online")
     assert story.since == 0, "since moves only with the status"

@@ -21,18 +21,18 @@ def verdicts():
 
 
 @each_mutant
-def test_the_source_still_has_the_place_for_it(mutant):
+def test_the_fragment_of_a_mutant_occurs_once_in_the_source(mutant):
     assert len(places(mutant.fragment)) == 1
 
 
-def test_without_a_fault_the_named_tests_pass(verdicts):
+def test_the_named_tests_pass_without_a_mutant(verdicts):
     assert verdicts[""] == 0
 
 
 @each_mutant
-def test_the_fault_is_caught(mutant, verdicts):
+def test_the_named_tests_catch_the_mutant(mutant, verdicts):
     assert verdicts[mutant.name] == 1
 
 
-def test_names_are_unique():
+def test_names_of_mutants_are_unique():
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)

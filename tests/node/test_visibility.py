@@ -117,7 +117,7 @@ async def test_who_was_offline_when_blocked_was_last_seen_truly_then(world):
     assert await see(node, "bob", "ana") == before == offline("ana", pytest.approx(left, abs=5))
 
 
-async def test_a_blocked_stranger_is_a_stranger(world):
+async def test_a_blocked_stranger_is_shown_as_any_stranger(world):
     node, ana, bob = await meet(world)
     eve, may = world.client("eve"), world.client("may")
     for client in (eve, may):
@@ -129,7 +129,7 @@ async def test_a_blocked_stranger_is_a_stranger(world):
     assert len(eve.frames) == len(may.frames)
 
 
-async def test_a_block_between_strangers_holds_when_they_become_friends(world):
+async def test_a_block_between_strangers_stays_in_force_when_they_become_friends(world):
     node, ana, bob = await meet(world)
     eve = world.client("eve")
     await eve.connect(node)
