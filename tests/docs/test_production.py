@@ -97,7 +97,7 @@ def machine(follow) -> Machine:
 
 @pytest.mark.usefixtures("with_nginx_at_hand")
 @runs(GUIDE)
-async def test_the_whole_check_list_on_one_machine(machine, tabs, browser, snippets):
+async def test_the_production_guide_works_on_one_machine(machine, tabs, browser, snippets):
     reader = machine.reader
     root = reader.terminal()
     await root.run(snippets["install"])

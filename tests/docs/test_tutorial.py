@@ -54,7 +54,7 @@ def before(place: str, page: str, addition: str) -> str:
 
 
 @runs("docs/tutorial.md")
-async def test_from_nothing_to_dots(follow, tabs, snippets):
+async def test_the_tutorial_works_from_an_empty_folder(follow, tabs, snippets):
     reader = follow(8000, 9000, **OFFLINE)
     (reader.folder / "herenow").symlink_to(ROOT)
 
