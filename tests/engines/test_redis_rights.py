@@ -51,7 +51,7 @@ async def everything(url):
         await redis.close()
 
 
-async def test_the_rights_that_the_manual_names_are_enough():
+async def test_the_documented_redis_rights_are_sufficient():
     with running() as server:
         server.client.execute_command(
             *("ACL", "SETUSER", "ana", "reset", "on", ">pw", "~{rights*", "&{rights}:mail"),
