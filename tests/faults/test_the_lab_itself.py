@@ -15,7 +15,7 @@ from herenow_testing.world.scene import Shown
 from herenow_testing.world.truth import Bounds
 
 
-async def test_what_did_not_happen_is_found_out(tmp_path):
+async def test_the_checker_finds_events_that_did_not_happen(tmp_path):
     async with on_one_server(tmp_path, 1) as lab:
         fleet, checker = lab.fleet, lab.checker
         await fleet.befriend("vera", "mute", "ghost")
@@ -157,7 +157,7 @@ def story():
         ("the ledger is locked", None, {"blinds": True}),
     ],
 )
-def test_a_ghost_between_misfortunes_is_found_long_before_the_calm(story, kind, where, what):
+def test_the_checker_finds_a_ghost_between_faults_within_25_seconds(story, kind, where, what):
     story.leaves()
     gone = story.now
     while story.now < gone + 180_000 and not story.found("ghost"):
@@ -175,7 +175,7 @@ def test_a_ghost_between_misfortunes_is_found_long_before_the_calm(story, kind, 
     assert story.now - gone <= 25_000
 
 
-def test_a_ghost_that_one_fault_explains_is_none(story):
+def test_the_checker_accepts_a_ghost_that_one_fault_explains(story):
     trouble = story.checker.trouble("freeze the store")
     story.leaves()
     story.passes(6)
@@ -199,7 +199,7 @@ def test_a_ghost_that_one_fault_explains_is_none(story):
         ("slow consumer", "n1", {}, 20),
     ],
 )
-def test_somebody_who_is_here_and_shown_offline_is_found_beside_any_fault_but_a_long_cut(
+def test_the_checker_finds_a_false_offline_during_any_fault_but_a_long_cut(
     story, kind, where, what, seconds
 ):
     trouble = story.checker.trouble(kind, where, **what)
@@ -210,7 +210,7 @@ def test_somebody_who_is_here_and_shown_offline_is_found_beside_any_fault_but_a_
     assert story.found("false offline")
 
 
-def test_who_was_cut_off_for_longer_than_lease_and_grace_may_have_been_taken_for_gone_until_it_is_healed(story):
+def test_the_checker_accepts_a_false_offline_after_a_long_cut_until_the_node_recovered(story):
     trouble = story.checker.trouble("cut off", "n1", cuts=True)
     story.passes(11)
     story.checker.over(trouble)
@@ -237,7 +237,7 @@ def test_who_was_cut_off_for_longer_than_lease_and_grace_may_have_been_taken_for
         ("by node: 1006", -4_000, False),
     ],
 )
-async def test_a_wrong_last_seen_is_found_when_it_is_shown_and_in_the_ledger(story, how, off, right):
+async def test_the_checker_finds_a_wrong_last_seen_in_views_and_in_the_ledger(story, how, off, right):
     story.leaves(how)
     told = story.now + off
     story.passes(30)
@@ -259,7 +259,7 @@ async def test_a_wrong_last_seen_is_found_when_it_is_shown_and_in_the_ledger(sto
         ("closed", "n2", 0.1, False),
     ],
 )
-async def test_who_came_back_has_left_all_the_same_unless_it_is_the_same_session(story, how, where, after, right):
+async def test_the_checker_requires_a_last_seen_for_a_user_who_returned_with_a_new_session(story, how, where, after, right):
     before = story.now - 60_000
     story.leaves(how)
     story.passes(after)
@@ -268,7 +268,7 @@ async def test_who_came_back_has_left_all_the_same_unless_it_is_the_same_session
     assert bool(await story.concludes(before)) is not right
 
 
-async def test_a_tab_that_closes_beside_a_half_open_one_ends_nothing_if_another_comes_in_time(story):
+async def test_the_checker_requires_no_last_seen_for_a_tab_replaced_within_grace(story):
     before = story.now - 60_000
     story.leaves("vanished")
     story.passes(2)
@@ -296,7 +296,7 @@ async def test_a_tab_that_closes_beside_a_half_open_one_ends_nothing_if_another_
     ],
 )
 @pytest.mark.parametrize("by_rest", [True, False])
-def test_what_is_shown_may_be_of_the_time_before_only_as_long_as_a_change_takes(
+def test_the_checker_accepts_an_old_view_only_as_long_as_a_change_may_take(
     story, kind, where, what, seconds, right, by_rest
 ):
     story.leaves()
@@ -315,7 +315,7 @@ def test_what_is_shown_may_be_of_the_time_before_only_as_long_as_a_change_takes(
 
 
 @pytest.mark.parametrize(("seconds", "right"), [(0.3, True), (2.5, False)])
-def test_a_device_that_beats_anew_by_rest_may_be_shown_for_a_moment_as_it_was_before(story, seconds, right):
+def test_the_checker_accepts_an_old_view_shortly_after_a_new_rest_heartbeat(story, seconds, right):
     story.leaves()
     story.checker.beat("ana", "rest", "n1")
     before = story.now
@@ -326,7 +326,7 @@ def test_a_device_that_beats_anew_by_rest_may_be_shown_for_a_moment_as_it_was_be
     assert bool(story.found("last seen")) is not right
 
 
-def test_a_beat_by_rest_counts_from_when_it_was_sent(story):
+def test_the_checker_counts_a_rest_heartbeat_from_the_time_it_was_sent(story):
     story.leaves()
     story.passes(60)
     asked_at = story.now
@@ -337,7 +337,7 @@ def test_a_beat_by_rest_counts_from_when_it_was_sent(story):
     assert not story.found("last seen")
 
 
-async def test_a_beat_that_was_accepted_and_lost_by_the_store_must_be_known_when_it_has_healed(story):
+async def test_the_checker_requires_a_heartbeat_lost_by_the_store_to_be_restored(story):
     """The node that accepted it lives."""
     story.leaves()
     left = story.now
@@ -363,7 +363,7 @@ async def test_a_beat_that_was_accepted_and_lost_by_the_store_must_be_known_when
         ("empty the store", {"loses": True}, True, False, False),
     ],
 )
-async def test_who_left_while_their_node_was_in_trouble_was_seen_until_then_if_it_lives(
+async def test_the_checker_requires_the_last_seen_of_a_user_who_left_a_failing_node_that_survives(
     story, kind, what, chooses, killed, right
 ):
     trouble = story.checker.trouble(kind, "n1" if "cuts" in what else None, **what)
@@ -381,7 +381,7 @@ async def test_who_left_while_their_node_was_in_trouble_was_seen_until_then_if_i
     assert bool(await story.concludes(renewed)) is not right
 
 
-async def test_a_choice_that_was_acknowledged_and_is_not_in_the_ledger_is_found(story):
+async def test_the_checker_finds_an_acknowledged_mode_missing_from_the_ledger(story):
     story.checker.asks_mode("ana", Mode.INVISIBLE)
     story.checker.has_mode("ana", Mode.INVISIBLE)
     story.checker.asks_text("ana", 7)
@@ -394,6 +394,6 @@ async def test_a_choice_that_was_acknowledged_and_is_not_in_the_ledger_is_found(
     assert len([each for each in story.checker.problems if "ana chose one of" in each]) == 1
 
 
-def test_ten_seconds_are_promised_and_five_more_where_the_store_lost_something():
+def test_nodes_must_agree_within_10_seconds_or_15_after_data_loss():
     bounds = Bounds(TIMINGS, LEASE, LATE)
     assert (bounds.agreed(lost=False), bounds.agreed(lost=True)) == (10_000, 15_000)
