@@ -37,7 +37,7 @@ def test_pauses_double_up_to_the_longest(backoff, pauses):
     assert backoff.pause(100_000) == pauses[-1]
 
 
-def test_a_part_of_each_pause_is_left_to_chance():
+def test_pauses_have_random_jitter():
     backoff = Backoff(1.0, 8.0, jitter=0.5)
     pauses = [backoff.pause(3) for _ in range(200)]
     assert all(2.0 < pause <= 4.0 for pause in pauses)
