@@ -8,7 +8,7 @@ STEPS = [60_000, -60_000]
 
 @pytest.mark.looptime(noop_cycles=0)
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_grace_and_a_silence_last_as_long_as_ever(world, step):
+async def test_a_clock_step_does_not_change_the_length_of_grace_and_dead_after(world, step):
     _, ana, bob = await meet(world)
     await world.start("n2")
     await world.sleep(10)
@@ -24,7 +24,7 @@ async def test_a_grace_and_a_silence_last_as_long_as_ever(world, step):
 
 @pytest.mark.looptime(noop_cycles=0)
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_half_open_socket_is_found_in_its_time(world, step):
+async def test_a_clock_step_does_not_change_when_a_half_open_socket_is_lost(world, step):
     _, ana, bob = await meet(world)
     await world.sleep(10)
     ana.pong()
@@ -39,7 +39,7 @@ async def test_a_half_open_socket_is_found_in_its_time(world, step):
 
 @pytest.mark.looptime(noop_cycles=0)
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_node_that_starts_after_the_step_has_the_time_of_the_others(world, step):
+async def test_a_node_that_starts_after_a_clock_step_has_the_time_of_the_other_nodes(world, step):
     """Otherwise it would end graces that the others began; or its versions would be older than those they know."""
     n1, ana, bob = await meet(world)
     await world.sleep(10)
@@ -60,7 +60,7 @@ async def test_a_node_that_starts_after_the_step_has_the_time_of_the_others(worl
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_rows_that_were_left_behind_long_ago_say_nothing_about_the_time(world):
+async def test_old_lease_rows_do_not_affect_the_clock(world):
     n1 = await world.start("n1")
     await world.sleep(5)
     n1.kill()

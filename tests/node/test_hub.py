@@ -147,7 +147,7 @@ CROWDS = {
 
 @pytest.mark.parametrize("crowds", CROWDS.values(), ids=CROWDS)
 @pytest.mark.parametrize(("start", "many"), [(0, viewer_sets.MANY), (100, viewer_sets.MANY), (200, 1), (300, 2)])
-async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_twice(start, crowds, many, monkeypatch):
+async def test_every_connection_gets_the_latest_status_and_no_duplicate_frame(start, crowds, many, monkeypatch):
     monkeypatch.setattr(viewer_sets, "MANY", many)
     monkeypatch.setattr(viewer_sets, "MOST", 2)
     frames = 0
@@ -180,7 +180,7 @@ async def test_every_connection_ends_with_the_latest_and_is_never_told_the_same_
     assert frames > 200  # or nothing was shown by all this
 
 
-async def test_f7_ten_changes_within_a_tick_are_one_frame_now_and_one_at_its_end():
+async def test_f7_ten_changes_within_a_tick_are_one_frame_at_once_and_one_at_the_end():
     stage = Stage(0)
     viewer = stage.viewers[0]
     ana = stage.people.get("ana")
@@ -193,7 +193,7 @@ async def test_f7_ten_changes_within_a_tick_are_one_frame_now_and_one_at_its_end
     assert viewer.has["ana"]["since"] == START + 9
 
 
-async def test_what_everybody_was_told_at_once_leaves_nothing_to_go_through_and_the_next_change_comes_at_the_tick_s_end():
+async def test_a_change_delivered_to_all_at_once_leaves_an_empty_flush_and_the_next_one_waits_for_it():
     stage = Stage(0)
     ana = stage.people.get("ana")
     for viewer in stage.viewers:
@@ -208,7 +208,7 @@ async def test_what_everybody_was_told_at_once_leaves_nothing_to_go_through_and_
     assert all(viewer.has["ana"]["since"] == START + 1 for viewer in stage.viewers)
 
 
-async def test_one_who_does_not_read_is_passed_over_while_all_the_others_are_told_at_once():
+async def test_a_paused_viewer_is_skipped_while_the_others_get_the_change_at_once():
     stage = Stage(0)
     ana = stage.people.get("ana")
     for viewer in stage.viewers:
@@ -224,7 +224,7 @@ async def test_one_who_does_not_read_is_passed_over_while_all_the_others_are_tol
     assert deaf.has["ana"]["since"] == START
 
 
-async def test_one_who_was_told_at_once_hears_that_it_changed_back_and_one_who_rested_does_not():
+async def test_a_change_and_its_reversal_reach_only_viewers_who_got_the_change():
     """ana comes and goes within a tick. The first viewer was ready and heard that she came; the second was not."""
     stage = Stage(0)
     ready, resting = stage.viewers[:2]
@@ -276,7 +276,7 @@ def becomes(stage, person, status, since=START):
     stage.hub.publish(person)
 
 
-async def test_a_popular_change_is_paced_and_those_who_are_active_hear_first():
+async def test_a_change_with_many_viewers_is_paced_and_active_viewers_get_it_first():
     stage, ana, viewers = await crowd(300, pace_above=100)
     becomes(stage, ana, Status.ONLINE)
     heard = []
@@ -299,7 +299,7 @@ async def test_a_paced_change_takes_ten_seconds_at_most():
     assert {viewer.has["ana"]["status"] for viewer in viewers} == {"online"}
 
 
-async def test_who_waits_in_a_wave_hears_the_latest_once():
+async def test_a_viewer_waiting_for_a_paced_change_gets_only_the_latest():
     stage, ana, viewers = await crowd(300, pace_above=100)
     becomes(stage, ana, Status.ONLINE)
     await asyncio.sleep(1.5)
@@ -309,7 +309,7 @@ async def test_who_waits_in_a_wave_hears_the_latest_once():
     assert {viewer.frames for viewer in viewers} == {1, 2}
 
 
-async def test_above_the_ceiling_nothing_is_pushed_and_below_it_the_latest_is():
+async def test_above_the_push_ceiling_nothing_is_pushed_and_below_it_the_latest_status_is():
     stage, ana, viewers = await crowd(60, pace_above=20, push_ceiling=50)
     assert ana.watchers.channels[0].said.endswith(b'"delivery":"poll"')
     becomes(stage, ana, Status.ONLINE)
@@ -328,7 +328,7 @@ async def test_above_the_ceiling_nothing_is_pushed_and_below_it_the_latest_is():
     assert {viewer.frames for viewer in viewers[51:]} == {1}
 
 
-async def test_an_overloaded_node_gives_up_idleness_but_never_coming_and_going():
+async def test_an_overloaded_hub_delays_away_but_never_online_and_offline():
     stage, ana, [viewer] = await crowd(1)
     becomes(stage, ana, Status.ONLINE)
     await asyncio.sleep(1)
@@ -352,7 +352,7 @@ async def test_an_overloaded_node_gives_up_idleness_but_never_coming_and_going()
     assert viewer.frames == frames + 1
 
 
-async def test_who_changes_all_the_time_is_told_to_each_viewer_once_in_a_wave():
+async def test_constant_changes_of_a_user_are_sent_once_per_paced_round():
     stage, ana, viewers = await crowd(300, pace_above=100)
     for number in range(100):
         becomes(stage, ana, Status.ONLINE, since=START + number)
@@ -360,7 +360,7 @@ async def test_who_changes_all_the_time_is_told_to_each_viewer_once_in_a_wave():
     assert {viewer.frames for viewer in viewers} <= {2, 3, 4}  # nine seconds are three waves
 
 
-async def test_on_demand_and_back_within_a_wave_is_no_news():
+async def test_a_short_switch_to_on_demand_sends_no_frame():
     stage, ana, viewers = await crowd(60, pace_above=20, push_ceiling=50)
     await asyncio.sleep(12)
     becomes(stage, ana, Status.ONLINE)
@@ -375,7 +375,7 @@ async def test_on_demand_and_back_within_a_wave_is_no_news():
     assert [viewer.frames for viewer in viewers[20:]] == frames
 
 
-async def test_who_was_hastened_is_not_told_again_at_the_turn_it_would_have_had():
+async def test_a_viewer_served_early_is_not_sent_the_same_change_again():
     stage, ana, viewers = await crowd(300, pace_above=100)
     idle = viewers[1::3]
     becomes(stage, ana, Status.ONLINE)
@@ -390,7 +390,7 @@ async def test_who_was_hastened_is_not_told_again_at_the_turn_it_would_have_had(
     assert {viewer.frames for viewer in idle} == {2}
 
 
-async def test_a_newcomer_gets_the_truth_from_an_overloaded_node_and_so_does_everybody():
+async def test_a_new_subscriber_of_an_overloaded_node_gets_the_current_status_and_so_do_the_others():
     stage, ana, [viewer] = await crowd(1)
     becomes(stage, ana, Status.ONLINE)
     stage.hub.shed(Shed.IDLENESS)
@@ -402,7 +402,7 @@ async def test_a_newcomer_gets_the_truth_from_an_overloaded_node_and_so_does_eve
     assert newcomer.frames == 0
 
 
-async def test_an_overloaded_node_says_that_it_is_stale_and_takes_what_waits_with_it():
+async def test_marking_a_shard_stale_under_overload_also_sends_delayed_changes():
     stage, ana, [viewer] = await crowd(1)
     becomes(stage, ana, Status.ONLINE)
     stage.hub.shed(Shed.TEXT)

@@ -21,7 +21,7 @@ def _without_as_of(status):
     return {key: value for key, value in msgspec.json.decode(status).items() if key != "as_of"}
 
 
-async def test_g4_an_invisible_user_is_exactly_one_who_signed_out_then(world):
+async def test_g4_an_invisible_user_looks_exactly_signed_out_at_that_moment(world):
     node, ana, bob = await meet(world)
     phone = world.client("ana", "phone", Platform.MOBILE)
     await phone.connect(node)
@@ -79,7 +79,7 @@ async def test_g5_visible_again_is_one_change_and_hidden_activity_never_shows(wo
     assert bob.last("ana").last_seen > hidden.last_seen
 
 
-async def test_g5_who_leaves_while_hidden_keeps_the_moment_of_hiding(world):
+async def test_g5_a_user_who_leaves_while_hidden_keeps_the_time_of_hiding_as_last_seen(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(1)
@@ -94,7 +94,7 @@ async def test_g5_who_leaves_while_hidden_keeps_the_moment_of_hiding(world):
     assert remembered.last_seen == hidden.last_seen
 
 
-async def test_an_arrival_of_the_invisible_is_shown_to_nobody(world):
+async def test_an_invisible_user_who_connects_is_not_shown(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     ana.close()

@@ -22,14 +22,14 @@ async def overloaded(world, node, seconds=1.2):
     await world.sleep(TURN)
 
 
-async def test_a_calm_node_gives_up_nothing(world):
+async def test_a_node_without_load_sheds_nothing(world):
     node, _, _ = await meet(world)
     await world.sleep(5)
     assert level_of(node) is Shed.NOTHING
     assert node.node.delivery.overload.late < 0.01
 
 
-async def test_typing_goes_first_and_comes_back(world):
+async def test_typing_is_shed_first_and_returns_when_load_falls(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 0.3)
     assert level_of(node) is Shed.TYPING
@@ -44,7 +44,7 @@ async def test_typing_goes_first_and_comes_back(world):
     assert bob.of_type("presence.typing")
 
 
-async def test_idleness_waits_and_the_latest_comes_when_the_node_has_caught_up(world):
+async def test_away_changes_wait_under_overload_and_the_latest_is_sent_afterwards(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 0.8)
     ana.rest()
@@ -54,7 +54,7 @@ async def test_idleness_waits_and_the_latest_comes_when_the_node_has_caught_up(w
     assert bob.saw("ana") == ["online", "away"]
 
 
-async def test_coming_going_busy_and_hiding_never_wait(world):
+async def test_online_offline_busy_and_hiding_are_never_delayed(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 2.0)
     assert level_of(node) is Shed.TEXT
@@ -71,7 +71,7 @@ async def test_coming_going_busy_and_hiding_never_wait(world):
     assert bob.last("ana").status == "online"
 
 
-async def test_a_read_is_never_older_than_the_truth_because_pushing_waits(world):
+async def test_a_read_under_overload_returns_the_current_status(world):
     node, ana, bob = await meet(world)
     await overloaded(world, node, 2.0)
     ana.rest()
@@ -81,7 +81,7 @@ async def test_a_read_is_never_older_than_the_truth_because_pushing_waits(world)
     assert b'"away"' in body
 
 
-async def test_what_waited_comes_a_little_at_a_time(world, monkeypatch):
+async def test_delayed_changes_are_sent_gradually_after_overload(world, monkeypatch):
     """A node that sent it all at once would be late again."""
     node, ana, bob = await meet(world)
     await world.befriend("bob", "cem", "dan")

@@ -60,7 +60,7 @@ async def busy_life(world, node, client, seconds=100):
 
 
 @pytest.mark.parametrize("blocker", ["ana", "bob"])
-async def test_g1_a_block_is_plain_offline_then_silence_whoever_placed_it(world, blocker):
+async def test_g1_a_block_shows_one_offline_and_then_nothing_on_both_sides(world, blocker):
     node, ana, bob = await meet(world)
     blocked = "bob" if blocker == "ana" else "ana"
     await ana.watch("bob")
@@ -83,7 +83,7 @@ async def test_g1_a_block_is_plain_offline_then_silence_whoever_placed_it(world,
     assert bob.saw("ana") == ana.saw("bob") == ["online"]
 
 
-async def test_a_blocked_viewer_gets_on_every_exit_what_one_who_signed_out_would_give(world):
+async def test_a_blocked_viewer_gets_the_same_answers_everywhere_as_after_a_sign_out(world):
     node, ana, bob = await meet(world)
     other = World(shards=4)
     try:
@@ -103,7 +103,7 @@ async def test_a_blocked_viewer_gets_on_every_exit_what_one_who_signed_out_would
         await other.close()
 
 
-async def test_who_was_offline_when_blocked_was_last_seen_truly_then(world):
+async def test_blocking_an_offline_user_keeps_their_true_last_seen(world):
     node, ana, bob = await meet(world)
     await ana.bye()
     left = world.now
@@ -143,7 +143,7 @@ async def test_a_block_between_strangers_stays_in_force_when_they_become_friends
     assert eve.saw("ana") == ["offline"]
 
 
-async def test_g2_a_lost_relation_beats_a_block(world):
+async def test_g2_a_removed_relation_takes_precedence_over_a_block(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.block("ana", "bob")
     await node.node.viewing.apply_relations([RelationRow("follow", "ana", "bob", remove=True)])
@@ -152,7 +152,7 @@ async def test_g2_a_lost_relation_beats_a_block(world):
     assert await see(node, "bob", "ana") == offline("ana", None)
 
 
-async def test_two_blocks_are_one_until_both_are_gone(world):
+async def test_mutual_blocks_hide_until_both_are_lifted(world):
     """The later one began while the other stood: it goes on with what that one froze."""
     node, ana, bob = await meet(world)
     await node.node.viewing.block("ana", "bob")
@@ -170,7 +170,7 @@ async def test_two_blocks_are_one_until_both_are_gone(world):
     assert bob.saw("ana") == ["online"]
 
 
-async def test_blocking_twice_and_unblocking_nobody_changes_nothing(world):
+async def test_blocking_twice_and_unblocking_an_unblocked_user_change_nothing(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.unblock("ana", "bob")
     await node.node.viewing.block("ana", "bob")
@@ -199,7 +199,7 @@ async def test_a_blocked_contact_stays_in_the_list_of_contacts_as_offline(world)
 # --- Visibility ----------------------------------------------------------------------------------------------------------
 
 
-async def test_g3_everyone_shows_strangers_and_contacts_takes_it_from_them_alone(world):
+async def test_g3_visibility_everyone_shows_to_strangers_and_contacts_hides_only_from_them(world):
     node, ana, bob = await meet(world)
     eve = world.client("eve")
     await eve.connect(node)
@@ -219,7 +219,7 @@ async def test_g3_everyone_shows_strangers_and_contacts_takes_it_from_them_alone
     assert bob.frames == []
 
 
-async def test_a_blocked_stranger_of_everyone_looks_at_one_who_signed_out(world):
+async def test_a_blocked_stranger_sees_a_user_of_visibility_everyone_as_signed_out(world):
     node, ana, bob = await meet(world)
     eve = world.client("eve")
     await eve.connect(node)
@@ -235,7 +235,7 @@ async def test_a_blocked_stranger_of_everyone_looks_at_one_who_signed_out(world)
     assert again.last("ana").value == eve.last("ana").value
 
 
-async def test_nobody_is_signed_out_at_that_moment_for_everybody_and_comes_back_as_now(world):
+async def test_visibility_nobody_looks_like_a_sign_out_and_its_end_shows_the_current_status(world):
     node, ana, bob = await meet(world)
     await world.sleep(5)
     await decide(node, "ana", NOBODY)
@@ -257,7 +257,7 @@ async def test_nobody_is_signed_out_at_that_moment_for_everybody_and_comes_back_
     assert bob.saw("ana") == ["online"]
 
 
-async def test_a_block_placed_while_nobody_sees_outlasts_it_with_the_earlier_moment(world):
+async def test_a_block_placed_during_visibility_nobody_keeps_its_earlier_time(world):
     node, ana, bob = await meet(world)
     await decide(node, "ana", NOBODY)
     hidden = await see(node, "bob", "ana")
@@ -271,7 +271,7 @@ async def test_a_block_placed_while_nobody_sees_outlasts_it_with_the_earlier_mom
     assert bob.shown == {}
 
 
-async def test_a_block_lifted_while_nobody_sees_leaves_the_moment_of_the_block(world):
+async def test_a_block_lifted_during_visibility_nobody_keeps_the_time_of_the_block(world):
     node, ana, bob = await meet(world)
     await world.befriend("ana", "cy")
     await node.node.viewing.block("ana", "bob")
@@ -292,7 +292,7 @@ async def test_a_block_lifted_while_nobody_sees_leaves_the_moment_of_the_block(w
     assert await see(node, "bob", "ana") == await see(node, "cy", "ana") != hidden
 
 
-async def test_invisible_and_blocked_is_hidden_since_the_first_of_them(world):
+async def test_an_invisible_and_blocked_user_is_hidden_since_the_earlier_time(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     hidden = await see(node, "bob", "ana")
@@ -306,7 +306,7 @@ async def test_invisible_and_blocked_is_hidden_since_the_first_of_them(world):
     assert bob.shown == {}
 
 
-async def test_shared_rooms_count_only_where_the_operator_says_so(world):
+async def test_shared_rooms_relate_users_only_if_configured(world):
     node, ana, bob = await meet(world)
     open_house = World(shards=4, settings=replace(world.settings, rooms_relate=True))
     eve = open_house.client("eve")
@@ -336,7 +336,7 @@ async def test_shared_rooms_count_only_where_the_operator_says_so(world):
 # --- Last seen -----------------------------------------------------------------------------------------------------------
 
 
-async def test_g9_who_hides_last_seen_gets_buckets_for_others(world):
+async def test_g9_a_viewer_who_hides_their_last_seen_sees_only_buckets_of_others(world):
     node, ana, bob = await meet(world)
     await ana.bye()
     await world.sleep(5)
@@ -352,7 +352,7 @@ async def test_g9_who_hides_last_seen_gets_buckets_for_others(world):
     assert bob.last("ana").value == exact.value
 
 
-async def test_who_does_not_share_is_seen_without_times_by_everybody(world):
+async def test_a_user_who_hides_last_seen_is_shown_without_times(world):
     node, ana, bob = await meet(world)
     await decide(node, "ana", NO_TIMES)
     await world.sleep(0.1)
@@ -362,7 +362,7 @@ async def test_who_does_not_share_is_seen_without_times_by_everybody(world):
     assert (bob.last("ana").status, bob.last("ana").last_seen, bob.last("ana").bucket) == ("offline", None, "recently")
 
 
-async def test_a_blocked_viewer_of_one_who_does_not_share_gets_the_bucket_of_that_moment(world):
+async def test_a_blocked_viewer_of_a_user_who_hides_last_seen_gets_the_bucket_at_the_block(world):
     node, ana, bob = await meet(world)
     await decide(node, "ana", NO_TIMES)
     await node.node.viewing.block("ana", "bob")
@@ -371,7 +371,7 @@ async def test_a_blocked_viewer_of_one_who_does_not_share_gets_the_bucket_of_tha
     assert await see(node, "bob", "ana") == offline("ana", None) | {"last_seen_bucket": "recently"}
 
 
-async def test_buckets_grow_old_for_those_who_hide_as_for_those_who_are_gone():
+async def test_buckets_of_hidden_users_age_like_those_of_offline_users():
     """At midnight, both at once; what a hidden user does in between moves nothing."""
     world = World(start=20_000 * DAY - 60_000)
     try:
@@ -401,7 +401,7 @@ async def test_buckets_grow_old_for_those_who_hide_as_for_those_who_are_gone():
         await world.close()
 
 
-async def test_the_leaderboard_orders_by_what_is_shown_and_by_nothing_else(world):
+async def test_the_leaderboard_is_ordered_only_by_what_the_viewer_sees(world):
     node = await world.start("n1")
     friends = [f"f{number}" for number in range(6)]
     await world.ledger.apply([RelationRow("contact", "bob", friend) for friend in friends])
@@ -417,7 +417,7 @@ async def test_the_leaderboard_orders_by_what_is_shown_and_by_nothing_else(world
 
 
 @pytest.mark.parametrize("hiding", ["block", "nobody", "unfollow", "no times", "everyone"])
-async def test_g8_every_connection_and_rest_give_the_same_view_on_every_node(world, hiding):
+async def test_g8_websocket_and_rest_show_the_same_view_on_every_node(world, hiding):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far, fresh = world.client("bob", "far"), world.client("bob", "fresh")
@@ -453,7 +453,7 @@ CHANGES = ("block", "nobody", "unfollow", "to contacts")
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_g10_when_the_message_is_lost_the_other_node_cuts_the_viewer_within_two_seconds(world, change):
+async def test_g10_if_the_message_is_lost_another_node_hides_the_user_within_two_seconds(world, change):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     viewer = "eve" if change == "to contacts" else "bob"
@@ -482,7 +482,7 @@ async def lost(_message):
     """A message that nobody gets."""
 
 
-async def test_with_the_message_the_other_node_knows_at_once(world):
+async def test_with_the_message_another_node_applies_a_block_at_once(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -497,7 +497,7 @@ async def test_with_the_message_the_other_node_knows_at_once(world):
     assert far.saw("ana") == ["online", "offline", "online"]
 
 
-async def test_g7_what_was_published_before_the_block_is_not_delivered_after_it(world):
+async def test_g7_a_change_published_before_a_block_is_not_delivered_after_it(world):
     node, ana, bob = await meet(world)
     await world.sleep(1)
     bob.forget()
@@ -509,7 +509,7 @@ async def test_g7_what_was_published_before_the_block_is_not_delivered_after_it(
     assert bob.saw("ana") == ["away", "offline"]
 
 
-async def test_g11_what_waits_for_a_slow_reader_is_never_sent_after_a_block(world):
+async def test_g11_a_change_waiting_for_a_slow_reader_is_not_sent_after_a_block(world):
     node, ana, bob = await meet(world)
     await world.sleep(1)
     bob.forget()
@@ -525,7 +525,7 @@ async def test_g11_what_waits_for_a_slow_reader_is_never_sent_after_a_block(worl
     assert "secret" not in repr(bob.frames)
 
 
-async def test_unaffected_viewers_get_nothing(world):
+async def test_a_block_sends_nothing_to_unaffected_viewers(world):
     node, ana, bob = await meet(world)
     await world.befriend("ana", "cy")
     cy = world.client("cy")
@@ -543,7 +543,7 @@ async def test_unaffected_viewers_get_nothing(world):
     assert cy.frames == []
 
 
-async def test_f6_oneself_is_the_truth_however_one_hides(world):
+async def test_f6_users_see_their_own_true_status_however_they_hide(world):
     node, ana, bob = await meet(world)
     await decide(node, "ana", NOBODY)
     await decide(node, "ana", NO_TIMES)
@@ -553,7 +553,7 @@ async def test_f6_oneself_is_the_truth_however_one_hides(world):
     assert ana.last("ana").since is not None
 
 
-async def test_f9_contacts_follow_the_graph_also_to_one_who_blocks(world):
+async def test_f9_a_contact_subscription_includes_a_new_contact_who_blocks_the_viewer(world):
     """The new contact appears as one who was offline, for that is what it looks like."""
     node, ana, bob = await meet(world)
     await bob.watch_contacts()
@@ -572,7 +572,7 @@ async def test_f9_contacts_follow_the_graph_also_to_one_who_blocks(world):
 
 
 @pytest.mark.parametrize("hiding", ["ana blocks", "bob blocks", "nobody", "no times"])
-async def test_i2_who_hides_types_for_nobody_and_gets_no_other_answer(world, hiding):
+async def test_i2_typing_of_a_hidden_user_is_dropped_with_the_normal_answer(world, hiding):
     node, ana, bob = await meet(world)
     await node.node.viewing.apply_relations([RelationRow("room", "r1", user) for user in ("ana", "bob")])
     await node.node.viewing.open_room(bob.connection, "r1")
@@ -602,7 +602,7 @@ async def test_typing_to_a_blocked_stranger_is_refused_as_to_any_stranger(world)
 # --- When the ledger is away -----------------------------------------------------------------------------------------------
 
 
-async def test_while_the_ledger_is_away_nothing_is_decided_and_what_holds_goes_on_holding(world):
+async def test_during_a_ledger_outage_blocks_stay_in_force_and_cannot_be_changed(world):
     node, ana, bob = await meet(world)
     await node.node.viewing.block("ana", "bob")
     bob.forget()
@@ -621,7 +621,7 @@ async def test_while_the_ledger_is_away_nothing_is_decided_and_what_holds_goes_o
     assert await see(node, "cy", "ana") == offline("ana", None)
 
 
-async def test_a_preference_that_cannot_be_read_again_hides_until_it_can(world):
+async def test_a_preference_that_cannot_be_reread_hides_the_user_until_it_can(world):
     """Heard that something changed, but not what: nobody sees, and the next look heals it."""
     node, ana, bob = await meet(world)
     preferences = world.ledger.preferences

@@ -11,7 +11,7 @@ class Named:
         self.user = user
 
 
-async def test_the_active_come_first_however_long_it_takes_to_go_through_all(monkeypatch):
+async def test_active_viewers_come_first_even_if_scanning_all_viewers_takes_long(monkeypatch):
     """A slice passes with every viewer who is looked at."""
     told, slow = [], iter(range(1_000_000))
     viewers: list[Any] = [Named(f"{kind}{number}") for number in range(50) for kind in ("idle", "active")]
