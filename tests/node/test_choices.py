@@ -68,7 +68,7 @@ async def test_d3_a_mode_that_ends_while_offline_shows_no_change_and_is_over_on_
     assert ana.own()["mode"] == "auto"
 
 
-async def test_d4_it_ends_on_time_though_the_node_that_took_it_is_dead(world):
+async def test_d4_a_mode_ends_on_time_after_the_node_that_stored_it_died(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     phone, looker = world.client("ana", "phone"), world.client("bob", "far")

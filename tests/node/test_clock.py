@@ -70,7 +70,7 @@ async def test_old_lease_rows_do_not_affect_the_clock(world):
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_e10_nodes_whose_clocks_are_two_minutes_apart_end_things_in_time(world):
+async def test_e10_nodes_with_clocks_two_minutes_apart_end_timers_on_time(world):
     await world.befriend("ana", "bob")
     n1 = await world.start("n1", ahead=60_000)
     n2 = await world.start("n2", ahead=-60_000)

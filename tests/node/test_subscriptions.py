@@ -268,7 +268,7 @@ async def test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped(worl
     assert bob.saw("ana") == ["online", "away", "online"]
 
 
-async def test_e14_who_left_the_store_and_returns_is_seen_by_everybody(world):
+async def test_e14_a_user_whose_record_was_dropped_is_shown_again_to_all_viewers(world):
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")

@@ -55,7 +55,7 @@ async def until(server, wanted):
             await asyncio.sleep(0.1)
 
 
-async def test_without_the_master_of_the_leases_nobody_decides_views_say_stale_and_who_came_is_seen_when_it_is_back(
+async def test_without_the_master_of_the_leases_views_are_stale_and_recover_when_it_returns(
     cluster, start_server
 ):
     nodes = [await start_server(engine=cluster.url, **CALM) for _ in range(2)]

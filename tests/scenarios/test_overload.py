@@ -32,7 +32,7 @@ MEEKNESS = 5
 BURN = "while True: pass"
 
 
-async def test_a_node_that_cannot_keep_up_gives_up_all_but_coming_and_going_and_catches_up(start_server) -> None:
+async def test_an_overloaded_node_delays_all_but_online_and_offline_changes_and_catches_up(start_server) -> None:
     server = await start_server(relations="open", log_format="json", beat_every=30, dead_after=90, idle_after=600)
     async with server.client("ana") as ana, server.client("bo") as bo, server.client("cem") as cem:
         await bo.watch("ana")

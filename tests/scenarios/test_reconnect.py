@@ -96,7 +96,7 @@ def descriptors() -> None:
         pytest.skip(f"needs descriptors for {CLIENTS} sockets: ulimit -n")
 
 
-def test_j5_all_who_come_back_at_once_find_everybody_and_nobody_is_seen_to_leave(descriptors: None) -> None:
+def test_j5_a_mass_reconnect_restores_all_views_and_shows_no_user_offline(descriptors: None) -> None:
     users = names(CLIENTS)
     settings = {"capacity": CAPACITY, "grace": LONG, "idle_after": LONG}
     with (
