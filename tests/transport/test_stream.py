@@ -164,7 +164,7 @@ async def here(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
 # What a viewer gets
 
 
-async def test_a_stream_begins_with_everybody_asked_for_and_goes_on_with_what_changes(here: Node) -> None:
+async def test_a_stream_starts_with_a_snapshot_of_all_users_and_continues_with_changes(here: Node) -> None:
     await here.beat("bo")
     async with here.stream("user_ids=nobody,bo,nobody") as stream:
         await stream.sees("bo", "online")
@@ -184,7 +184,7 @@ async def test_a_stream_begins_with_everybody_asked_for_and_goes_on_with_what_ch
     assert not [line for line in stream.lines if line.startswith("id:")]
 
 
-async def test_data_are_the_bytes_of_the_websocket(here: Node) -> None:
+async def test_events_of_a_stream_equal_the_frames_of_a_websocket(here: Node) -> None:
     async with here.client("ana") as ana, here.stream("user_ids=bo") as stream:
         await stream.chunk()
         await ana.watch("bo")
@@ -195,14 +195,14 @@ async def test_data_are_the_bytes_of_the_websocket(here: Node) -> None:
     assert json.dumps(stream.events[1]) == json.dumps(frame)
 
 
-async def test_looking_makes_nobody_online(here: Node) -> None:
+async def test_a_stream_does_not_make_its_viewer_online(here: Node) -> None:
     async with here.stream("user_ids=ana", "bo") as stream, here.stream("user_ids=bo"):
         await stream.chunk()
     assert stream.shown("ana") == ["offline"]
     assert (await here.by("ana", "GET", "/presence/me")).json()["devices"] == []
 
 
-async def test_who_may_not_be_seen_looks_like_nobody_at_all(here: Node) -> None:
+async def test_a_user_who_may_not_be_seen_looks_like_an_unknown_user(here: Node) -> None:
     await here.beat("zed")
     async with here.stream("user_ids=zed,unknown") as stream:
         await stream.chunk()
@@ -214,7 +214,7 @@ async def test_who_may_not_be_seen_looks_like_nobody_at_all(here: Node) -> None:
     assert (zed["status"], zed["since"], zed["last_seen"]) == ("offline", None, None)
 
 
-async def test_whoever_becomes_visible_is_shown_and_whoever_ceases_to_be_is_not(here: Node) -> None:
+async def test_a_stream_shows_users_who_become_visible_and_hides_those_who_cease_to_be(here: Node) -> None:
     await here.beat("zed")
     async with here.stream("user_ids=zed") as stream:
         await stream.chunk()
@@ -227,7 +227,7 @@ async def test_whoever_becomes_visible_is_shown_and_whoever_ceases_to_be_is_not(
     assert (stream.parts[2]["since"], stream.parts[2]["last_seen"]) == (None, None)
 
 
-async def test_contacts_are_followed_as_the_graph_changes_and_told_once(here: Node) -> None:
+async def test_a_stream_of_contacts_follows_the_graph_and_sends_each_user_once(here: Node) -> None:
     await here.beat("zed")
     async with here.stream("contacts=true") as stream:
         await stream.chunk()
@@ -239,7 +239,7 @@ async def test_contacts_are_followed_as_the_graph_changes_and_told_once(here: No
     assert stream.shown("zed") == ["online"]
 
 
-async def test_a_service_sees_the_truth_or_what_a_viewer_would(here: Node) -> None:
+async def test_a_service_stream_shows_true_statuses_or_those_a_named_viewer_sees(here: Node) -> None:
     await here.beat("bo")
     await here.by("bo", "PUT", "/presence/mode", json={"mode": "invisible"})
     async with (
@@ -260,7 +260,7 @@ async def test_a_service_sees_the_truth_or_what_a_viewer_would(here: Node) -> No
     assert hers.shown("zed") == ["offline"]
 
 
-async def test_typing_to_a_viewer_is_an_event_too(here: Node) -> None:
+async def test_typing_to_a_viewer_is_an_event_of_the_stream(here: Node) -> None:
     async with here.client("bo") as bo, here.stream("user_ids=bo") as stream:
         await stream.chunk()
         heard = asyncio.ensure_future(stream.until(lambda part: part.get("type") == "presence.typing"))
@@ -288,13 +288,13 @@ async def test_typing_to_a_viewer_is_an_event_too(here: Node) -> None:
         ("user_ids=" + "a" * 9_000, 414, "uri_too_long"),
     ],
 )
-async def test_a_question_that_makes_no_sense_is_refused(here: Node, query: str, status: int, code: str) -> None:
+async def test_a_stream_with_an_invalid_query_is_refused(here: Node, query: str, status: int, code: str) -> None:
     answer = await here.by("ana", "GET", f"/presence/stream?{query}")
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert here.node.context.metrics.streams == 0
 
 
-async def test_tokens_and_origins_are_those_of_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_streams_check_tokens_and_origins_like_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(monkeypatch, origins=["https://app.example"]) as here:
         path = "/api/v1/presence/stream?contacts=true"
         assert (await here.raw(path)).status == 401
@@ -306,7 +306,7 @@ async def test_tokens_and_origins_are_those_of_rest(monkeypatch: pytest.MonkeyPa
         assert stream.headers["access-control-allow-origin"] == "https://app.example"
 
 
-async def test_head_promises_a_stream_and_opens_none(here: Node) -> None:
+async def test_head_on_a_stream_opens_no_stream(here: Node) -> None:
     answer = await here.by("ana", "HEAD", "/presence/stream?contacts=true")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/event-stream"
@@ -327,7 +327,7 @@ async def test_streams_and_sockets_of_a_user_share_one_limit(monkeypatch: pytest
                 assert again.status == 200
 
 
-async def test_a_contact_too_many_is_named_and_the_others_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_contact_over_the_subscription_limit_is_denied_and_the_others_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(monkeypatch, max_subscriptions=2) as here:
         for friend in ("bo", "chen", "dara"):
             await here.befriend("ana", friend)
@@ -338,7 +338,7 @@ async def test_a_contact_too_many_is_named_and_the_others_are_watched(monkeypatc
     assert [row["reason"] for row in denial["denied"]] == ["too_many_subscriptions"]
 
 
-async def test_a_node_without_room_says_so(here: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_node_refuses_streams_with_503(here: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("herenow.transport.websocket.registry.Sockets.full", True)
     answer = await here.by("ana", "GET", "/presence/stream?user_ids=bo")
     assert (answer.status_code, answer.json()["code"]) == (503, "overloaded")
@@ -348,7 +348,7 @@ async def test_a_node_without_room_says_so(here: Node, monkeypatch: pytest.Monke
 # How it ends
 
 
-async def test_a_token_that_ends_ends_its_stream_with_a_word(here: Node) -> None:
+async def test_a_stream_ends_with_an_error_event_when_its_token_expires(here: Node) -> None:
     async with here.stream("user_ids=bo", ttl=0.5) as stream:
         events = await stream.end()
     assert [event["type"] for event in events] == ["presence.statuses", "presence.error"]
@@ -357,7 +357,7 @@ async def test_a_token_that_ends_ends_its_stream_with_a_word(here: Node) -> None
     assert here.node.context.metrics.stream_ends == {"token_expired": 1}
 
 
-async def test_a_drain_ends_every_stream_with_a_time_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_drain_ends_every_stream_with_a_retry_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(monkeypatch, grace=30) as here:
         streams = [await here.raw(f"/api/v1/presence/stream?user_ids=bo&token={token('ana')}") for _ in range(20)]
         await here.settled(20)
@@ -373,7 +373,7 @@ async def test_a_drain_ends_every_stream_with_a_time_to_come_back(monkeypatch: p
     assert here.node.context.metrics.streams == 0
 
 
-async def test_a_silent_stream_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_idle_stream_sends_keep_alive_comments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "KEEP_ALIVE", 0.05)
     async with serving(monkeypatch) as here, here.stream("user_ids=bo") as stream:
         while stream.lines.count(":") < 3:
@@ -385,7 +385,7 @@ async def test_a_silent_stream_shows_that_it_lives(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("how", ["finishes", "resets", "half-closes", "talks on"])
-async def test_a_client_that_goes_is_forgotten_everywhere(
+async def test_a_stream_whose_client_disconnects_is_removed(
     here: Node, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse, "KEEP_ALIVE", 0.1)
@@ -411,7 +411,7 @@ async def test_a_client_that_goes_is_forgotten_everywhere(
     assert here.node.context.metrics.stream_ends == {"client": 1}
 
 
-async def test_a_reader_that_stops_is_bounded_then_cut_off_and_nobody_else_waits(
+async def test_a_stream_that_is_not_read_is_bounded_and_then_closed_without_delaying_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ana reads nothing from some moment on. What waits for her is whom she has not heard the latest of; Carl, who
@@ -464,7 +464,7 @@ async def follow(stream: Stream, latest: dict[str, Event]) -> None:
         stream.lines.clear()
 
 
-async def test_many_streams_each_get_their_own(here: Node) -> None:
+async def test_each_of_many_streams_gets_its_own_views(here: Node) -> None:
     viewers = [f"v{number}" for number in range(200)]
     await here.acquaint((viewer, "bo") for viewer in viewers[::2])
     paths = [f"/api/v1/presence/stream?user_ids=bo&token={token(viewer)}" for viewer in viewers]
