@@ -48,7 +48,7 @@ def test_a_megabyte_of_anything_is_answered():
 
 
 @pytest.mark.parametrize("field", [b"target_user_id", b"target_user_ids", b"custom_status", b"mode", b"unknown"])
-def test_nesting_around_the_depth_that_python_bears_is_answered(field):
+def test_json_nested_near_pythons_recursion_limit_is_answered(field):
     for depth in range(900, 1100):
         for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
             nest = opening * depth + b"1" + closing * depth
