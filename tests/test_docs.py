@@ -29,7 +29,7 @@ def generator() -> ModuleType:
 
 
 @pytest.mark.parametrize("name", ["codes.md", "settings.md"])
-def test_the_reference_is_fresh(name: str) -> None:
+def test_the_generated_reference_is_up_to_date(name: str) -> None:
     written = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
     assert written == generator().pages()[name], "run python docs/generate.py"
 
@@ -41,7 +41,7 @@ def test_every_frame_is_described(types: frozenset[str]) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_between_pages_resolve(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
     assert not [link for link in links if not (page.parent / link).exists()]
 
@@ -53,13 +53,13 @@ def test_the_index_lists_every_page() -> None:
     assert not [page for page in pages if page.name != "README.md" and f"]({page})" not in index]
 
 
-def test_the_map_names_every_folder() -> None:
+def test_architecture_md_names_every_folder() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     folders = [p.name for p in (ROOT / "src" / "herenow").iterdir() if p.is_dir() and not p.name.startswith("__")]
     assert not [folder for folder in folders if f"`{folder}/`" not in text]
 
 
-def test_everything_that_may_fail_names_tests_that_exist() -> None:
+def test_every_failure_of_what_survives_what_names_existing_tests() -> None:
     page = (ROOT / "docs" / "what-survives-what.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| what fails")]
     assert len(rows) > 20
@@ -76,7 +76,7 @@ SITUATIONS = {"A": 10, "B": 9, "C": 8, "D": 8, "E": 20, "F": 9, "G": 11, "H": 4,
 """How many there are of each letter: one that is left out of the page is noticed."""
 
 
-def test_every_situation_is_there_and_names_tests_that_exist() -> None:
+def test_every_situation_is_listed_and_names_existing_tests() -> None:
     page = (ROOT / "docs" / "situations.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([A-J]\d+) \|.*\| (.+) \|$", page, re.MULTILINE)
     wanted = [f"{letter}{number}" for letter, last in SITUATIONS.items() for number in range(1, last + 1)]
@@ -89,7 +89,7 @@ def test_every_situation_is_there_and_names_tests_that_exist() -> None:
             assert name in collected(path), f"{situation}: {path}::{name}"
 
 
-def test_situations_that_are_told_on_a_real_store_too_say_so() -> None:
+def test_situations_list_their_test_on_a_real_store() -> None:
     page = (ROOT / "docs" / "situations.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([A-J]\d+) \|.*test_a_situation_holds_on_a_real_valkey", page, re.MULTILINE)
     scenes = (ROOT / "tests" / "cluster" / "test_situations_on_redis.py").read_text(encoding="utf-8")
@@ -110,7 +110,7 @@ def collected(path: str) -> set[str]:
     }
 
 
-def test_every_guarantee_of_privacy_names_tests_that_exist() -> None:
+def test_every_privacy_guarantee_names_existing_tests() -> None:
     page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
     guarantees = [line for line in page.splitlines() if line.startswith("- **")]
     assert len(guarantees) > 10

@@ -42,11 +42,11 @@ MAY_LOOK = {
 OUTSIDE = [path for path in MODULES if name_of(path).split("/")[0] not in ("core", "demo")]
 
 
-def test_nobody_but_the_projection_takes_a_raw_view():
+def test_only_the_projection_calls_raw_views():
     assert_none(f"{name_of(path)} takes {view}" for path in OUTSIDE for view in raw_views(tree(path)))
 
 
-def test_nobody_but_the_projection_reads_what_is_shown():
+def test_only_the_projection_reads_fields_of_a_status():
     assert_none(f"{name} reads {field}" for name, field in looks() - MAY_LOOK)
 
 
@@ -64,7 +64,7 @@ def test_every_exception_is_still_needed():
         "def exit(x: Presence):\n    return x.since",
     ],
 )
-def test_the_rule_finds_an_exit_that_bypasses(leak):
+def test_the_exit_rule_finds_code_that_bypasses_the_projection(leak):
     assert list(looked_at(ast.parse(leak)))
 
 
@@ -76,7 +76,7 @@ def test_the_rule_finds_an_exit_that_bypasses(leak):
         "from herenow.core import model\nmodel.own(presence)",
     ],
 )
-def test_the_rule_finds_a_raw_view(leak):
+def test_the_exit_rule_finds_a_raw_view(leak):
     assert list(raw_views(ast.parse(leak)))
 
 

@@ -18,7 +18,7 @@ def test_one_of_many(number):
 """
 
 
-def test_a_group_stays_with_one_worker(tmp_path):
+def test_tests_of_an_xdist_group_run_on_one_worker(tmp_path):
     (tmp_path / "test_together.py").write_text(TESTS)
     alone = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     alone["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # all of ours take seconds to load, in three processes

@@ -129,11 +129,11 @@ def test_package_graph_has_no_cycle():
     assert_none(" → ".join(cycle) for cycle in cycles(package_graph(edges())))
 
 
-def test_packages_import_each_other_by_their_faces():
+def test_packages_import_only_the_faces_of_other_packages():
     assert_none(inside_imports(edges(), [f"herenow.{name}" for name in WALLED]))
 
 
-def test_only_app_and_cli_know_the_composition():
+def test_only_app_and_cli_import_the_composition_root():
     assert_none(composition_imports(edges()))
 
 
@@ -142,7 +142,7 @@ def test_core_and_wire_are_pure():
     assert_none(impure_imports(found))
 
 
-def test_one_module_reads_the_clock():
+def test_only_one_module_reads_the_clock():
     asked = {name: path for name, path in modules().items() if not lies_in(name, "herenow.cli")}
     found = {name: nodes(path) for name, path in asked.items() if name_of(path) not in MAY_READ_THE_CLOCK}
     assert_none(f"{name}: {read}" for name, tree in found.items() for read in clock_reads(tree))

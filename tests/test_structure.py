@@ -34,7 +34,7 @@ def test_every_held_figure_is_measured():
     assert {figure.name for figure in FIGURES} >= HELD
 
 
-def test_a_constructor_s_parameters_are_all_counted_but_itself():
+def test_parameters_of_a_constructor_are_counted_without_self():
     [function] = parsed("def __init__(self, a, /, b, *more, c=1, **rest): ...").body
     assert structure.parameters(function) == 5
 
@@ -61,7 +61,7 @@ def test_a_callback_that_is_set_on_another_object_is_late(source, late):
     assert structure.is_late(parsed(source).body[0].value) == late
 
 
-def test_attributes_are_what_a_constructor_sets_on_itself():
+def test_attributes_of_a_class_are_those_its_constructor_assigns():
     function = parsed("def __init__(self):\n    self.a, self.b = 1, 2\n    self.c: int = 3\n    other.d = self.e").body[
         0
     ]

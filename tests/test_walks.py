@@ -148,7 +148,7 @@ async def subscribed(client):
     return ana
 
 
-async def test_a_connect_with_a_subscribe(tmp_path):
+async def test_connect_and_subscribe_follow_their_documented_walk(tmp_path):
     async with server(tmp_path) as client:
         await quiet()
         with walked() as packages:
@@ -157,7 +157,7 @@ async def test_a_connect_with_a_subscribe(tmp_path):
     assert packages == written()["connect and subscribe"]
 
 
-async def test_a_heartbeat(tmp_path):
+async def test_a_heartbeat_follows_its_documented_walk(tmp_path):
     async with server(tmp_path) as client:
         ana = await subscribed(client)
         await quiet()
@@ -168,7 +168,7 @@ async def test_a_heartbeat(tmp_path):
     assert packages == written()["heartbeat"]
 
 
-async def test_a_bulk_read(tmp_path):
+async def test_a_bulk_read_follows_its_documented_walk(tmp_path):
     async with server(tmp_path) as client:
         await quiet()
         with walked() as packages:
@@ -176,7 +176,7 @@ async def test_a_bulk_read(tmp_path):
     assert packages == written()["bulk read"]
 
 
-async def test_a_block(tmp_path):
+async def test_a_block_follows_its_documented_walk(tmp_path):
     async with server(tmp_path) as client:
         ana = await subscribed(client)
         await quiet()
@@ -188,7 +188,7 @@ async def test_a_block(tmp_path):
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_a_change_that_another_node_shows():
+async def test_a_change_across_nodes_follows_its_documented_walk():
     """Played by two nodes in this process; the second stands still while the first commits."""
     name_this_task()
     world = World()
@@ -211,7 +211,7 @@ async def test_a_change_that_another_node_shows():
 
 
 @pytest.mark.looptime(noop_cycles=0)
-async def test_a_node_that_dies():
+async def test_the_death_of_a_node_follows_its_documented_walk():
     name_this_task()
     world = World()
     n1, n2 = await world.start_all("n1", "n2")
