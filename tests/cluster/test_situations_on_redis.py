@@ -12,15 +12,15 @@ from tests.cluster import test_cluster
 from tests.cluster.redis_world import PatientLoop
 from tests.cluster.schedule import SHARDS
 from tests.node import (
-    test_choices,
     test_clock,
     test_devices,
-    test_last_seen_is_the_last_sign_of_life,
+    test_last_seen,
     test_lease,
     test_liveness,
+    test_log_reader,
+    test_modes,
     test_races,
     test_subscriptions,
-    test_tail,
 )
 
 from herenow.ports import RelationRow
@@ -32,13 +32,13 @@ SCENES = [
     test_lease.test_a10_a_frozen_node_takes_a_new_epoch_and_asserts_its_sessions_before_it_shows_anything,
     test_devices.test_c5_a_session_over_the_limit_is_refused_unless_it_replaces_one_in_grace,
     test_devices.test_c7_two_devices_that_set_different_modes_at_once_converge,
-    test_choices.test_d4_a_mode_ends_on_time_after_the_node_that_stored_it_died,
+    test_modes.test_d4_a_mode_ends_on_time_after_the_node_that_stored_it_died,
     test_races.test_e1_a_late_close_on_the_old_node_does_not_end_the_session_on_the_new_node,
     test_cluster.test_e2_only_users_of_a_killed_node_who_do_not_return_are_shown_offline,
     test_cluster.test_e5_a_node_cut_off_for_less_than_lease_and_grace_shows_no_change,
     test_cluster.test_e5_users_of_a_node_cut_off_longer_are_shown_offline_once_and_online_after_it_returns,
-    test_tail.test_e7_a_log_reader_continues_at_its_cursor_after_an_outage,
-    test_tail.test_e7_a_log_trimmed_during_an_outage_is_a_gap_that_is_caught_up,
+    test_log_reader.test_e7_a_log_reader_continues_at_its_cursor_after_an_outage,
+    test_log_reader.test_e7_a_log_trimmed_during_an_outage_is_a_gap_that_is_caught_up,
     test_subscriptions.test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped,
     test_cluster.test_e9_a_store_that_refuses_writes_disconnects_no_user,
     test_clock.test_e10_nodes_with_clocks_two_minutes_apart_end_timers_on_time,
@@ -49,8 +49,8 @@ SCENES = [
     test_races.test_e18_a_device_signed_out_by_another_node_is_closed_and_not_asserted_again,
     test_races.test_e18_a_cut_off_node_with_a_new_epoch_does_not_assert_a_signed_out_device_again,
     test_races.test_e19_a_timed_out_commit_that_runs_later_makes_no_ghost_and_no_duplicate_change,
-    test_last_seen_is_the_last_sign_of_life.test_h1_last_seen_of_users_of_a_killed_node_is_its_last_lease_renewal,
-    test_last_seen_is_the_last_sign_of_life.test_h3_last_seen_survives_the_loss_of_the_store,
+    test_last_seen.test_h1_last_seen_of_users_of_a_killed_node_is_its_last_lease_renewal,
+    test_last_seen.test_h3_last_seen_survives_the_loss_of_the_store,
 ]
 
 

@@ -62,7 +62,9 @@ async def test_the_systemd_unit_with_the_worker_settings_is_valid(follow, snippe
 
 @pytest.mark.usefixtures("with_nginx_at_hand")
 @runs(PAGE, "upstream.conf", "location.conf")
-async def test_the_nginx_proxy_of_the_guide_survives_the_stop_of_one_of_two_nodes(follow, store, tmp_path_factory, snippets):
+async def test_the_nginx_proxy_of_the_guide_survives_the_stop_of_one_of_two_nodes(
+    follow, store, tmp_path_factory, snippets
+):
     reader: Reader = follow(8000, 9000)
     settings = {"engine": store.url, "ledger": f"sqlite:///{reader.folder}/shared.db"}
     nodes = [await Server(tmp_path_factory.mktemp("node"), settings).start() for _ in range(2)]

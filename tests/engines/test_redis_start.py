@@ -30,7 +30,9 @@ from herenow_testing.contracts.engine import TERMS, joined, record, stored, user
         ("redis+cluster://a:1,b:2,c", Topology.CLUSTER, ["a:1", "b:2", "c:6379"], None, None, 0, ""),
     ],
 )
-def test_a_redis_url_is_parsed_into_topology_addresses_and_login(url, kind, addresses, user, password, database, master):
+def test_a_redis_url_is_parsed_into_topology_addresses_and_login(
+    url, kind, addresses, user, password, database, master
+):
     target = parse_url(url)
     assert (target.topology, [str(address) for address in target.addresses], target.master) == (kind, addresses, master)
     login = target.login

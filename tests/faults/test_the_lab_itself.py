@@ -199,9 +199,7 @@ def test_the_checker_accepts_a_ghost_that_one_fault_explains(story):
         ("slow consumer", "n1", {}, 20),
     ],
 )
-def test_the_checker_finds_a_false_offline_during_any_fault_but_a_long_cut(
-    story, kind, where, what, seconds
-):
+def test_the_checker_finds_a_false_offline_during_any_fault_but_a_long_cut(story, kind, where, what, seconds):
     trouble = story.checker.trouble(kind, where, **what)
     story.passes(seconds)
     story.checker.over(trouble)
@@ -259,7 +257,9 @@ async def test_the_checker_finds_a_wrong_last_seen_in_views_and_in_the_ledger(st
         ("closed", "n2", 0.1, False),
     ],
 )
-async def test_the_checker_requires_a_last_seen_for_a_user_who_returned_with_a_new_session(story, how, where, after, right):
+async def test_the_checker_requires_a_last_seen_for_a_user_who_returned_with_a_new_session(
+    story, how, where, after, right
+):
     before = story.now - 60_000
     story.leaves(how)
     story.passes(after)

@@ -371,7 +371,9 @@ async def as_a_page(writer, question):
         (as_a_page, "not_json"),
     ],
 )
-async def test_a_failure_of_the_application_is_named_and_grants_nothing(app, source, health, monkeypatch, behaviour, kind):
+async def test_a_failure_of_the_application_is_named_and_grants_nothing(
+    app, source, health, monkeypatch, behaviour, kind
+):
     if kind == "timeout":
         monkeypatch.setattr("herenow.relations.callback.source.DEADLINE", 0.2)
     app.behave = behaviour
@@ -387,7 +389,9 @@ async def test_a_failure_of_the_application_is_named_and_grants_nothing(app, sou
     assert health.trouble is None
 
 
-async def test_the_circuit_breaker_stops_calls_to_a_dead_application_and_notices_its_return(app, source, health, monkeypatch):
+async def test_the_circuit_breaker_opens_for_a_dead_application_and_closes_on_its_return(
+    app, source, health, monkeypatch
+):
     monkeypatch.setattr(signed_client, "PAUSES", Backoff(0.05))
     await source.between("ana", ["bo"], NOW)
     await app.die()

@@ -113,9 +113,7 @@ async def test_a_store_that_comes_back_empty_is_refilled_and_no_user_is_shown_of
         assert (await n2.rest("GET", "/presence/ana"))["status"] == "online"
 
 
-async def test_e20_a_node_with_different_terms_is_refused_with_an_explanation(
-    nodes, tmp_path, store, settings
-):
+async def test_e20_a_node_with_different_terms_is_refused_with_an_explanation(nodes, tmp_path, store, settings):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     unlike: list[tuple[dict[str, object], str]] = [
@@ -165,9 +163,7 @@ def saved(ledger, user):
         return db.execute("select at from last_seen where user = ?", (user,)).fetchone()
 
 
-async def test_concurrent_modes_through_different_nodes_leave_store_and_ledger_equal(
-    nodes, store, tmp_path
-):
+async def test_concurrent_modes_through_different_nodes_leave_store_and_ledger_equal(nodes, store, tmp_path):
     n1, n2 = nodes
     dice = random.Random(7)
     async with n1.client("ana", "phone") as phone, n2.client("ana", "laptop") as laptop:

@@ -357,9 +357,7 @@ async def test_commands_behind_a_bye_are_not_executed(here: Here) -> None:
     assert [line for line in logs if line["log_level"] == "error"] == []
 
 
-async def test_a_sign_out_during_a_subscribe_causes_no_error_log(
-    here: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_sign_out_during_a_subscribe_causes_no_error_log(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     await here.befriend("ana", "bo")
     grant = Subscriptions.grant
     subscribed = asyncio.Event()

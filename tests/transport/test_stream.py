@@ -327,7 +327,9 @@ async def test_streams_and_sockets_of_a_user_share_one_limit(monkeypatch: pytest
                 assert again.status == 200
 
 
-async def test_a_contact_over_the_subscription_limit_is_denied_and_the_others_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_contact_over_the_subscription_limit_is_denied_and_the_others_are_watched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with serving(monkeypatch, max_subscriptions=2) as here:
         for friend in ("bo", "chen", "dara"):
             await here.befriend("ana", friend)
