@@ -1,4 +1,4 @@
-"""Documentation that is wrong is a bug: what the code says in tables, the pages must say too."""
+"""The pages agree with the code: generated tables, links, and cited tests."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_every_failure_of_what_survives_what_names_existing_tests() -> None:
 
 
 SITUATIONS = {"A": 10, "B": 9, "C": 8, "D": 8, "E": 20, "F": 9, "G": 11, "H": 4, "I": 7, "J": 7}
-"""How many there are of each letter: one that is left out of the page is noticed."""
+"""Number of situations per letter, so that a missing one is noticed."""
 
 
 def test_every_situation_is_listed_and_names_existing_tests() -> None:
@@ -98,7 +98,7 @@ def test_situations_list_their_test_on_a_real_store() -> None:
 
 
 def collected(path: str) -> set[str]:
-    """What pytest would find in this file, and the misfortunes of the fault bench."""
+    """Tests that pytest finds in this file; for the fault bench, its misfortunes."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     functions = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
     if path == "tests/faults/misfortunes.py":

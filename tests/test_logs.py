@@ -1,4 +1,4 @@
-"""What a log line may hold: how something failed, and nothing that somebody could use."""
+"""Log lines show where an error happened, and no secret."""
 
 import json
 import logging
@@ -12,7 +12,7 @@ from herenow.logs import PlainLines, configure_logging
 
 @pytest.fixture(params=["console", "json"])
 def form(request):
-    """Logging as a server has it; afterwards as it was."""
+    """Logging configured as in a server; restored afterwards."""
     root, kept = logging.getLogger(), structlog.get_config()
     handlers, level = root.handlers[:], root.level
     yield request.param
@@ -29,7 +29,7 @@ def fail(token):
 def test_a_logged_traceback_shows_no_local_values(form, logger, capsys):
     configure_logging(form, "info")
     try:
-        fail("-".join(("a", "token")))  # not as it stands in this line, which is in the stack
+        fail("-".join(("a", "token")))  # joined here, because the source line itself is in the traceback
     except RuntimeError:
         logger("herenow.test").error("it failed", exc_info=True)
     said = capsys.readouterr().err

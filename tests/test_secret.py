@@ -1,4 +1,4 @@
-"""Without a configured secret, one is made once, kept beside the ledger, and read by nobody else."""
+"""Without a configured secret, one is generated once and kept beside the ledger, readable by its owner only."""
 
 import stat
 

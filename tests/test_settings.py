@@ -1,4 +1,4 @@
-"""Every setting has one value in force and a known source; a wrong one stops the start with one sentence."""
+"""Every setting has one value and a known source; a wrong value stops the start with one sentence."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Folders, constructors and names stay as small and plain as they have become (`python -m tests.structure` prints them)."""
+"""Folders, constructors and names stay within their targets (`python -m tests.structure` prints the figures)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The walks of ARCHITECTURE.md are the ones that a running server takes.
+"""A running server takes the walks described in ARCHITECTURE.md.
 
-Each walk is played once, and the packages whose code runs for it are noted in the order in which they are entered first.
-Periodic tasks run at their own times and are left out, except where a walk begins in one.
+Each walk is run once; the packages whose code runs are recorded in the order in which they are first entered. Periodic
+tasks are ignored unless a walk begins in one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAGE = Path(__file__).parents[1] / "ARCHITECTURE.md"
 SECRET = "a secret of the tests that is long enough"
 SHELLS = {"api", "transport", "engines", "ledgers", "relations"}
 BELOW = {"people", "context", "metrics", "authority", "deadlines", "shutdown"}
-"""Of the node: objects that its parts share."""
+"""Modules of the node that its parts share."""
 PERIODIC = {"lease", "check", "tail", "reaper", "shares", "mail", "voids", "pulse", "relations", "wheel"}
 PERIODIC |= {"round", "recorder", "run-stamp", "test"}
 
@@ -73,7 +73,7 @@ def task_name():
 
 
 def written():
-    """Walk → packages, as the page says."""
+    """Walk → packages, read from ARCHITECTURE.md."""
     rows = re.findall(r"^\| \*\*(.+?)\*\* \| (.+?) \|", PAGE.read_text(), re.MULTILINE)
     return {name: re.findall(r"`([a-z.]+)`", walk) for name, walk in rows}
 
@@ -113,7 +113,7 @@ def name_this_task():
 
 @asynccontextmanager
 async def server(folder):
-    """A real one, in this process, with Ana and Bo who follow each other and Bo connected."""
+    """A server in this process; Ana and Bo follow each other and Bo is connected."""
     name_this_task()
     settings = Settings(ledger=f"sqlite:///{folder}/herenow.db", secret=SECRET, host="127.0.0.1", port=0)
     with Listener(settings) as listener:
@@ -135,7 +135,7 @@ async def until(socket, kind):
 
 
 async def quiet():
-    """What was begun before is over."""
+    """Wait until earlier work is finished."""
     await asyncio.sleep(0.3)
 
 
@@ -189,7 +189,7 @@ async def test_a_block_follows_its_documented_walk(tmp_path):
 
 @pytest.mark.looptime(noop_cycles=0)
 async def test_a_change_across_nodes_follows_its_documented_walk():
-    """Played by two nodes in this process; the second stands still while the first commits."""
+    """Two nodes in this process; the second is frozen while the first commits."""
     name_this_task()
     world = World()
     n1, n2 = await world.start_all("n1", "n2")

@@ -1,6 +1,6 @@
-"""Real processes on real stores, and everything that can happen to them: each misfortune once, in an order of a seed.
+"""Real processes on real stores with every fault once, in an order given by a seed.
 
-`./dev chaos --minutes 30` goes on for longer.
+`./dev chaos --minutes 30` runs longer.
 """
 
 import os

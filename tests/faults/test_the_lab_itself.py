@@ -1,4 +1,4 @@
-"""A bench that cannot fail proves nothing: here the witness is lied to, and must find it out."""
+"""The checker can fail: here it gets false reports and must find the contradiction."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ async def test_the_checker_finds_events_that_did_not_happen(tmp_path):
         await fleet.befriend("vera", "mute", "ghost")
         n1, n2, _ = fleet.members.values()
         vera, mute, ghost = (Client(fleet, user, "d1", checker) for user in ("vera", "mute", "ghost"))
-        await lab.until(lab.is_settled)  # before that nobody is let in as far as the witness believes it
+        await lab.until(lab.is_settled)  # earlier the checker would not expect users to be shown
         for client, node in ((mute, n1), (ghost, n1), (vera, n2)):
             assert await client.open(node)
         await vera.say("presence.subscribe", target_user_ids=["mute", "ghost"], id="watch")
@@ -30,9 +30,9 @@ async def test_the_checker_finds_events_that_did_not_happen(tmp_path):
         assert mute.link is not None
         assert mute.link.tunnel is not None
         checker.asks_mode("mute", Mode.BUSY)
-        checker.has_mode("mute", Mode.BUSY)  # nobody asked for it
-        mute.link.tunnel.silent = True  # the witness is not told, and takes the device for connected
-        checker.ended(ghost, "closed")  # the witness is told, and it is not true
+        checker.has_mode("mute", Mode.BUSY)  # not requested by the client
+        mute.link.tunnel.silent = True  # the checker is not informed and takes the device for connected
+        checker.ended(ghost, "closed")  # the checker gets a false report
         await lab.until(lambda: _found(lab, " false offline: vera"))
         await lab.until(lambda: _found(lab, " ghost: vera"))
         assert [each for each in checker.differences() if "ghost d1 has gone" in each]
@@ -44,7 +44,7 @@ async def test_the_checker_finds_events_that_did_not_happen(tmp_path):
 
 
 async def _found(lab, what):
-    """A viewer whom a busy machine cost the socket comes back, as viewers do."""
+    """Reconnect the viewer if a busy machine cost it its socket, then wait for the problem."""
     [vera] = [client for client in lab.fleet.clients if client.user == "vera"]
     if vera.link is None and await vera.open(lab.fleet.members["n2"]):
         await vera.say("presence.subscribe", target_user_ids=["mute", "ghost"], id="watch")
@@ -53,7 +53,7 @@ async def _found(lab, what):
     return any(what in problem for problem in lab.checker.problems)
 
 
-# A story without processes: who is where, and what is said, at times that are made up.
+# A story without processes: connections and frames at invented times.
 
 
 class Node:
@@ -86,7 +86,7 @@ class Somebody:
 
 
 class Story:
-    """ana on n1, whom vera watches on n2; nothing is stored but what a test says."""
+    """ana is on n1 and watched by vera on n2; the store contains only what a test sets."""
 
     timings, lease, late = TIMINGS, LEASE, LATE
 
@@ -131,7 +131,7 @@ class Story:
             self.checker.greeted(self.ana)
 
     async def concludes(self, last_seen):
-        """What is wrong with this last seen in the ledger, when all is over."""
+        """Problems found at the end if the ledger has this last seen."""
         self.ledger["ana"] = Remembered(last_seen=last_seen)
         await self.checker.conclude()
         return [each for each in self.checker.problems if "was last seen between" in each]
@@ -250,7 +250,7 @@ async def test_the_checker_finds_a_wrong_last_seen_in_views_and_in_the_ledger(st
 @pytest.mark.parametrize(
     ("how", "where", "after", "right"),
     [
-        ("vanished", "n1", 2, True),  # another tab of a session that goes on
+        ("vanished", "n1", 2, True),  # another tab of a session that continues
         ("vanished", "n2", 2, False),
         ("vanished", "n1", 15, False),  # silent for so long that it had ended
         ("closed", "n1", 0.1, False),
@@ -287,7 +287,7 @@ async def test_the_checker_requires_no_last_seen_for_a_tab_replaced_within_grace
 @pytest.mark.parametrize(
     ("kind", "where", "what", "seconds", "right"),
     [
-        ("nothing", "n3", {}, 0.3, True),  # it is still under way
+        ("nothing", "n3", {}, 0.3, True),  # still being committed
         ("nothing", "n3", {}, 2.5, False),
         ("slow way", "n1", {"cuts": True}, 2.5, False),  # its node has committed it
         ("kill node", "n3", {"kills": True}, 2.5, False),
@@ -338,7 +338,7 @@ def test_the_checker_counts_a_rest_heartbeat_from_the_time_it_was_sent(story):
 
 
 async def test_the_checker_requires_a_heartbeat_lost_by_the_store_to_be_restored(story):
-    """The node that accepted it lives."""
+    """The node that accepted the heartbeat is alive."""
     story.leaves()
     left = story.now
     story.passes(60)
@@ -355,9 +355,9 @@ async def test_the_checker_requires_a_heartbeat_lost_by_the_store_to_be_restored
 @pytest.mark.parametrize(
     ("kind", "what", "chooses", "killed", "right"),
     [
-        ("cut off", {"cuts": True}, False, False, False),  # it says so when it is back
-        ("freeze node", {"cuts": True, "stops": True}, False, False, True),  # it does not know
-        ("cut off", {"cuts": True}, True, False, True),  # unless they may have hidden since
+        ("cut off", {"cuts": True}, False, False, False),  # the node reports it when it is back
+        ("freeze node", {"cuts": True, "stops": True}, False, False, True),  # the node does not know
+        ("cut off", {"cuts": True}, True, False, True),  # unless the user may have hidden since
         ("cut off", {"cuts": True}, False, True, True),
         ("empty the store", {"loses": True}, False, False, False),
         ("empty the store", {"loses": True}, True, False, False),

@@ -1,4 +1,4 @@
-"""Calls at about the same time become one call, and every caller gets its own answer."""
+"""Concurrent calls become one batch, and every caller gets its own answer."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 class Squares:
-    """Answers squares, and notes what was asked when."""
+    """Answers squares, and records which keys were asked when."""
 
     def __init__(self, takes=0.0):
         self.takes = takes

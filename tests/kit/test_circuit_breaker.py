@@ -1,4 +1,4 @@
-"""A service that fails is left alone, and found again when it is back."""
+"""The circuit breaker stops calls to a failing service and tries again after a pause."""
 
 from herenow.kit.circuit_breaker import CircuitBreaker
 from herenow.kit.retry import Backoff

@@ -1,4 +1,4 @@
-"""A clock that follows another one: durations stay right, and time never goes back."""
+"""A clock that follows another one: durations stay right, and time never decreases."""
 
 import pytest
 
@@ -9,7 +9,7 @@ STEPS = [60_000, -60_000]
 
 
 class Follower:
-    """A clock that measures the store's every three seconds, as a lease does."""
+    """A clock that reads the store's time every three seconds, as a lease does."""
 
     def __init__(self):
         self.passed = 0.0

@@ -1,4 +1,4 @@
-"""A sorted tuple of ids behaves as a set of them."""
+"""A sorted tuple of ids behaves like a set."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Much work shares the event loop with everything else in the process."""
+"""Much work is spread over loop iterations, so that the event loop stays responsive."""
 
 import asyncio
 from functools import partial
@@ -9,7 +9,7 @@ BUDGET = 500
 
 
 class Iterations:
-    """Counts the iterations of the loop."""
+    """Counts loop iterations."""
 
     def __init__(self):
         self.count = 0
@@ -25,7 +25,7 @@ class Iterations:
 
 
 async def told(weights):
-    """(who, in which iteration), in their order."""
+    """[(caller, loop iteration)] in the order of execution."""
     budget, clock, done = LoopBudget(BUDGET), Iterations(), []
 
     async def work(who, units):

@@ -1,4 +1,4 @@
-"""A bounded cache holds what was written last, and never more than its size."""
+"""A bounded cache keeps the last written entries and never exceeds its size."""
 
 import pytest
 from hypothesis import given

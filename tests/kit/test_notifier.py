@@ -1,4 +1,4 @@
-"""Waiting for news: everybody wakes once, in order, and nobody is left behind."""
+"""Waiting for a notification: every waiter wakes once, in order."""
 
 import asyncio
 import math

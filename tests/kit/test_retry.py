@@ -1,4 +1,4 @@
-"""A call that failed is made again, after pauses that grow."""
+"""A failed call is repeated after growing pauses."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 def failing(times, error=Unavailable):
-    """A call that fails so often, and notes when it was made."""
+    """A call that fails `times` times and records when it was made."""
     made = []
 
     async def call():

@@ -1,4 +1,4 @@
-"""Every wait ends with its answer, or after the time limit counted from its own beginning."""
+"""Every wait ends with its answer, or at the time limit counted from its own start."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ async def test_an_answer_in_time_is_returned():
     await asyncio.sleep(4.9)
     answer.set_result(None)
     await waits
-    await timeout.wait_for(answer)  # it has come: nobody waits
+    await timeout.wait_for(answer)  # already done: no wait
 
 
 async def test_each_wait_times_out_after_its_own_time():

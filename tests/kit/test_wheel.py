@@ -1,4 +1,4 @@
-"""Things are looked at when they asked for it: never before, and at most a bucket later."""
+"""Entries of the wheel fire never early, and at most one bucket late."""
 
 import pytest
 from hypothesis import given
