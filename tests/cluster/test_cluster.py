@@ -1,4 +1,4 @@
-"""Scenarios E on several nodes: what one of them suffers, the viewers of the others do not see."""
+"""Situations E on several nodes: viewers of other nodes do not see the trouble of one node."""
 
 import pytest
 from structlog.testing import capture_logs

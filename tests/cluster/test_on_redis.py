@@ -1,4 +1,4 @@
-"""The random schedules again, on a real Valkey instead of memory. Fewer: both engines keep the same promises."""
+"""The random schedules on a real Valkey instead of memory. Fewer seeds: both engines keep the same promises."""
 
 import os
 from contextlib import closing
@@ -11,7 +11,7 @@ SEEDS = range(int(os.environ.get("HERENOW_REDIS_SEEDS", "2")))
 
 
 def play(store, seed, **how):
-    """A schedule on a loop of its own; what it told."""
+    """Run a schedule on its own loop and return it."""
 
     async def tell():
         await store.begin()

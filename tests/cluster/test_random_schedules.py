@@ -1,7 +1,7 @@
-"""Whatever fails, in whatever order: people are shown what is true.
+"""Under random faults in random order, viewers see true statuses.
 
-`HERENOW_SEEDS=500 pytest tests/cluster/test_random_schedules.py` runs more of them; one that fails says what happened,
-and happens again under its number.
+`HERENOW_SEEDS=500 pytest tests/cluster/test_random_schedules.py` runs more seeds; a failing seed prints its trace and
+can be repeated.
 """
 
 import os
@@ -47,7 +47,7 @@ async def ran(seed, **how):
 
 
 def report(schedule):
-    """Everything one needs to see why, and to see it again."""
+    """Everything needed to understand and repeat a failure."""
     problems = schedule.checker.problems
     return "\n".join(
         [
@@ -107,7 +107,7 @@ def test_the_same_seed_gives_the_same_schedule():
 @pytest.mark.parametrize(("broken", "faults", "finds"), BROKEN, ids=[broken.__name__ for broken, _, _ in BROKEN])
 async def test_the_checker_detects_a_broken_node(broken, faults, finds):
     """The checker can fail: each of these nodes makes one mistake."""
-    for seed in range(40):  # most show in the first; a gap that nobody minds is seen in one story of eight
+    for seed in range(40):  # most mistakes show with the first seed; an ignored gap shows in one of eight
         async with ran(seed, faults=faults, spoil=broken) as schedule:
             if any(f" {finds}: " in problem for problem in schedule.checker.problems):
                 return

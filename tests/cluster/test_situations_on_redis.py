@@ -1,6 +1,6 @@
-"""Situations that are told in memory elsewhere, once more on a real Valkey: the same words, the same moved time.
+"""Situations of tests/node again on a real Valkey, with the same code and the same simulated time.
 
-What a server and a connection do by themselves (stand still, drop, be full) is in `tests/scenarios`.
+Faults of servers and connections (freeze, drop, full) are in `tests/scenarios`.
 """
 
 from collections import Counter
@@ -63,7 +63,7 @@ VIEWERS = 10_000
 
 
 def test_e11_a_change_for_ten_thousand_viewers_on_four_nodes_is_one_log_entry(store):
-    """Viewers are connections without sockets: what is counted is what the nodes say to the store."""
+    """Viewers are connections without sockets: the test counts store calls of the nodes."""
 
     async def tell(world):
         nodes = await world.start_all("n1", "n2", "n3", "n4")
@@ -79,7 +79,7 @@ def test_e11_a_change_for_ten_thousand_viewers_on_four_nodes_is_one_log_entry(st
         await world.sleep(5)
 
         async def asked_while(change):
-            """How often each command was given in the second that follows, and how many log entries it left."""
+            """Calls per command in the following second, and the number of new log entries."""
             entries, calls = await store.entries(), store.calls()
             change()
             await world.sleep(1)
@@ -97,7 +97,7 @@ def test_e11_a_change_for_ten_thousand_viewers_on_four_nodes_is_one_log_entry(st
 
 
 def play(store, scene):
-    """In a world of its own, on a loop of its own."""
+    """Run a scene in its own world on its own loop."""
 
     async def tell():
         await store.begin()

@@ -1,8 +1,8 @@
-"""Faults that the tests of the core must notice, each with the tests that do.
+"""Mutants of the core, each with the tests that must catch it.
 
-A fault is a piece of source, wherever in the core it stands, and what stands there instead. `python -m tests.core.mutants`
-plants one after the other into a copy of the core and runs the named tests against it, in forked children so that pytest
-is loaded once; it prints what became of each. Nothing here imports herenow: a child must find the copy first.
+A mutant is a fragment of the core's source and its replacement. `python -m tests.core.mutants` applies one after the
+other to a copy of the core and runs the named tests against it, in forked children so that pytest is loaded once; it
+prints the exit code of each. Nothing here imports herenow: a child must find the copy first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "herenow"
 AT_ONCE = 2
 TOO_LONG = 120
-"""Seconds; a fault may make something endless."""
+"""Seconds; a mutant may cause an endless loop."""
 
 
 @dataclass(frozen=True)
@@ -320,13 +320,13 @@ MUTANTS = (
 
 
 def places(fragment: str) -> list[Path]:
-    """Modules of the core, one for each time that they have it."""
+    """Modules of the core that contain the fragment, once per occurrence."""
     sources = {path: path.read_text() for path in (SOURCE / "core").glob("*.py")}
     return [path for path, source in sources.items() for _ in range(source.count(fragment))]
 
 
 def main() -> None:
-    """Prints name → exit code of pytest (0 passed, 1 failed) as JSON; the empty name is the core without a fault."""
+    """Prints name → exit code of pytest (0 passed, 1 failed) as JSON; the empty name is the unchanged core."""
     import hypothesis  # noqa: F401 - loaded once, for all children
     import pytest
 
@@ -362,7 +362,7 @@ def _fork(pytest, each: Mutant, folder: Path) -> int:
     signal.alarm(TOO_LONG)
     sys.path.insert(0, str(folder))
     arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:unraisableexception", "-c", os.devnull]
-    # The fixtures of other tests need more of herenow than the copy has.
+    # Fixtures of other tests need more of herenow than the copy contains.
     arguments += ["--rootdir", str(ROOT), "--import-mode=importlib", "--noconftest"]
     arguments += [str(ROOT / "tests" / "core" / test) for test in each.caught_by]
     with contextlib.redirect_stdout(io.StringIO()):

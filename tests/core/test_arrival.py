@@ -1,4 +1,4 @@
-"""`online_delay`: who leaves before it has passed was never shown, in no way."""
+"""`online_delay`: a user who leaves before it has passed is never shown."""
 
 from tests.core.story import M, S, Story, table
 
@@ -56,7 +56,7 @@ def test_platforms_are_taken_when_the_online_delay_ends():
 
 
 def test_a_new_session_that_replaces_one_in_grace_needs_no_online_delay():
-    """A session in grace gives way to another device: that is no arrival."""
+    """A session in grace is replaced by another device: the user was already online."""
     story = Story(online_delay=DELAY, max_sessions=1).play("connect d1, 1m, drop d1, 10s, connect d2, 1s")
     story.saw("online")
     assert story.since == 0

@@ -1,4 +1,4 @@
-"""A deleted user: nothing is left, nothing comes back, and whoever returns is new."""
+"""A deleted user: nothing is left, nothing is restored, and a returning user starts anew."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def here(device="phone", holder="me", **facts):
 
 
 def lived(**facts):
-    """Somebody with a session of ours and everything else there is."""
+    """A record with a session of this node and every other field set."""
     edits = [set_mode(Mode.BUSY, None), set_custom(Custom("lunch"))]
     return settle(
         Presence(last_seen=T - 9, idle_after=60_000), T, TIMINGS, epoch="me", held=[here(**facts)], edits=edits

@@ -1,4 +1,4 @@
-"""Several devices, several tabs: one merged status, and platforms that agree with it."""
+"""Several devices and tabs: one combined status, and platforms that agree with it."""
 
 from tests.core.story import M, S, Story, table
 

@@ -1,4 +1,4 @@
-"""Why a status is what it is: the reason always fits the status."""
+"""The explanation of a status always agrees with the status."""
 
 from tests.core.story import T0, M, S, Story, table
 

@@ -94,7 +94,7 @@ def test_a_reaper_ends_due_sessions(script, shown):
 
 
 def test_two_reapers_compute_the_same_record():
-    """A5: they write the same bytes over the same bytes, so one of them finds nothing to do."""
+    """A5: both write the same bytes over the same bytes, so the second has nothing to do."""
     story = Story().play("connect d1, drop d1, asleep 31s")
     n1, n2 = story.nodes["n1"], story.nodes["n2"]
     assert story._settled(n1).presence == story._settled(n2).presence
@@ -124,7 +124,7 @@ def test_a_late_close_does_not_end_the_session_on_another_node(script, shown):
 
 
 def test_activity_through_the_previous_node_is_kept():
-    """The new node inherited what the record knew then; the old one knows better, and says so when it closes."""
+    """The new node knows the activity of the record; the old node knows a later one and reports it when it closes."""
     story = Story().play("connect d1, 30s, connect d1 on n2, 10s, quietly act d1 on n1, 5s, drop d1 on n1, 5m-6s")
     story.saw("online").play("1s").saw("away")
     assert story.since == 40 * S
@@ -171,7 +171,7 @@ def test_events_between_two_settles_give_the_same_result_as_settling_after_each(
 
 
 def test_a_loss_that_is_reported_again_changes_nothing():
-    """The node still remembers an old connection's loss, while the device is back and stands in the record."""
+    """The node still has the loss of an old connection, while the device is back in the record."""
     story = Story().play("connect d1, 10s, quietly drop d1, asleep 1s")
     [lost] = story.nodes["n1"].lines
     story.play("connect d1, 10s")
@@ -183,7 +183,7 @@ def test_a_loss_that_is_reported_again_changes_nothing():
 
 
 def test_a_loss_processed_after_the_user_returned_still_sets_last_seen():
-    """Nothing is shown for it; but the ledger hears of it, as of every end."""
+    """Nothing is shown, but the ledger gets it like every end."""
     story = Story().play("connect d1, 10s")
     [line] = story.nodes["n1"].lines
     lost = replace(line, lost_at=story.now)

@@ -1,4 +1,4 @@
-"""Invisible: to everybody else exactly one who signed out at the moment of hiding, for as long as it lasts."""
+"""An invisible user looks exactly like a user who signed out at the moment of hiding, for as long as it lasts."""
 
 import pytest
 from tests.core.story import T0, M, S, Story, table
@@ -41,7 +41,7 @@ HIDDEN = {
 @pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
 @pytest.mark.parametrize("hidden", HIDDEN.values(), ids=HIDDEN)
 def test_a_hidden_user_looks_signed_out_at_the_moment_of_hiding(before, hidden):
-    """G4, whatever happens meanwhile; and nothing is shown for it."""
+    """G4, whatever the user does while hidden; no frame is sent."""
     signed_out = Story().play(before).play("bye-all")
     story = Story().play(before).play("mode invisible")
     assert story.view == signed_out.view

@@ -1,4 +1,4 @@
-"""Last seen is the last evidence of life that others may know: never a moment of detection, never earlier than before."""
+"""Last seen is the last sign of life that others may know: never the time of detection, and it never decreases."""
 
 from tests.core.story import T0, M, S, Story, table
 

@@ -1,6 +1,6 @@
-"""Rate limits: a bucket gives what it holds, fills at its rate, and is never fuller than full.
+"""Rate limits: a bucket holds a burst and refills at its rate.
 
-Load shedding: what an overloaded node gives up, in which order, and what it never does.
+Load shedding: which changes an overloaded node delays, in which order, and which it never delays.
 """
 
 import pytest
@@ -15,7 +15,7 @@ NOW = 1_800_000_000_000
 
 
 def taken(times, rate=RATE):
-    """Which of these moments got something, and what the others had to wait."""
+    """Milliseconds to wait for each request; 0 if it is allowed."""
     full_at, waits = None, []
     for now in times:
         full_at, wait = take_token(full_at, now, rate)
@@ -52,7 +52,7 @@ def test_no_time_window_exceeds_the_rate(pauses, burst):
         full_at, wait = take_token(full_at, now, rate)
         if wait == 0:
             got.append(now)
-        assert take_token(full_at, now + wait, rate)[1] == 0 or wait == 0  # who waits as told is let in
+        assert take_token(full_at, now + wait, rate)[1] == 0 or wait == 0  # waiting the given time is enough
     for first in range(len(got)):
         for last in range(first, len(got)):
             assert last - first + 1 <= burst + (got[last] - got[first]) // rate.every

@@ -1,4 +1,4 @@
-"""What the user chose: kept, ended at its own time exactly once, never a reason to live or die."""
+"""Modes and texts are kept, end once at their own time, and never affect liveness."""
 
 import pytest
 from tests.core.story import T0, M, Story, table
@@ -110,7 +110,7 @@ def test_a_custom_text_is_shown_only_while_the_user_is_not_offline(script, text)
 
 @pytest.mark.parametrize("late", [0, 1, 1000])
 def test_a_mode_or_text_that_arrives_after_its_end_is_ignored(late):
-    """It waited for the store; its end must not clear what was chosen meanwhile."""
+    """It waited for the store; its end must not clear a later choice."""
     story = Story().play("connect d1, mode away, text tea")
     edits = [set_mode(Mode.BUSY, T0), set_custom(Custom("late", until=T0))]
     outcome = settle(story.record, T0 + late, Timings(), epoch=story.nodes["n1"].epoch, edits=edits)

@@ -1,4 +1,4 @@
-"""The tests of the core are worth something: each planted fault is caught by the test that says it would be."""
+"""Each mutant of the core is caught by its named tests."""
 
 import json
 import subprocess
@@ -7,14 +7,14 @@ import sys
 import pytest
 from tests.core.mutants import MUTANTS, ROOT, places
 
-pytestmark = pytest.mark.xdist_group("mutants")  # one worker plants them all, once
+pytestmark = pytest.mark.xdist_group("mutants")  # one worker runs all mutants once
 
 each_mutant = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 
 
 @pytest.fixture(scope="module")
 def verdicts():
-    """Exit codes of pytest by name of the fault."""
+    """Name of the mutant → exit code of pytest."""
     run = [sys.executable, "-m", "tests.core.mutants"]
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=600, check=True)
     return json.loads(done.stdout)

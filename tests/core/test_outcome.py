@@ -1,4 +1,4 @@
-"""What a settle tells its caller beside the presence: who must hear of it, when to look again, whether there is more."""
+"""The outcome of `settle` besides the presence: news for viewers, the next wake-up, and whether to settle again."""
 
 from tests.core.story import T0, H, M, S, Story, table
 
@@ -58,7 +58,7 @@ def test_settle_reports_news_for_viewers_and_unsaved_for_the_ledger(script, then
 
 
 def test_a_change_due_before_an_edit_is_committed_separately():
-    """B2: the grace ended before the user chose; the choice waits for the next settle."""
+    """B2: the grace ended before the user chose; the choice is applied by the next settle."""
     story = Story().play("connect d1, drop d1, asleep 1m")
     outcome = settle(story.record, story.now, T, epoch=N1, edits=[set_mode(Mode.BUSY, None)])
     assert (outcome.applied, outcome.more, outcome.presence.mode) == (False, True, Mode.AUTO)
@@ -67,7 +67,7 @@ def test_a_change_due_before_an_edit_is_committed_separately():
 
 
 def test_a_change_by_an_edit_is_committed_before_held_sessions():
-    """Sign out here, connect there: offline, then online."""
+    """Sign-out of one device and connect of another: offline, then online."""
     story = Story().play("connect d1")
     held = [Held("d2", N1, T0, T0)]
     first = settle(story.record, story.now, T, epoch=N1, held=held, edits=[sign_out("d1", [N1])])
@@ -77,14 +77,14 @@ def test_a_change_by_an_edit_is_committed_before_held_sessions():
 
 
 def test_edits_are_applied_one_by_one():
-    """What freezes is what the edits before it made of it."""
+    """`lose` freezes the status as changed by the edits before it."""
     story = Story().play("rest d1, kill n1")
     outcome = settle(story.record, story.now, T, edits=[set_mode(Mode.BUSY, None), lose("d1")])
     assert outcome.presence.status.word == "busy"
 
 
 def test_applying_an_edit_again_changes_nothing():
-    """The outcome of a commit may be unknown: then it is read again, and the edit tried again."""
+    """After an unknown outcome the record is read again and the edit applied again."""
     edits = [
         set_mode(Mode.BUSY, T0 + H),
         set_mode(Mode.INVISIBLE, None),
@@ -119,7 +119,7 @@ def test_a_record_without_state_may_be_dropped_from_the_store(script, may_go):
 
 
 def test_a_version_is_higher_than_every_version_seen_before():
-    """E14: the record leaves the store, the user returns; every viewer sees it."""
+    """E14: the record is dropped from the store and the user returns; every viewer must see it."""
     story = Story().play("connect d1, 1s, bye d1")
     before = story.record.version
     story.record = Presence(last_seen=story.record.last_seen)

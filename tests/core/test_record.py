@@ -1,4 +1,4 @@
-"""A presence as bytes and back: nothing is lost, nothing foreign is destroyed, nothing broken is believed."""
+"""Encoding and decoding a presence: no field is lost, unknown fields are kept, broken records are refused."""
 
 from base64 import urlsafe_b64encode
 
@@ -112,7 +112,7 @@ def test_records_stay_small(script, most):
     assert len(encode(Story().play(script).record)) <= most
 
 
-# What a newer herenow wrote
+# Records of a newer version
 
 
 @given(presences, st.integers(13, 255), contents)
@@ -138,12 +138,12 @@ def test_a_record_of_an_unknown_format_raises_unknown_format(record):
     assert caught.type is UnknownFormat, "it may be right, only not for us"
 
 
-# What nobody wrote
+# Invalid records
 
 
 @given(presences, st.data())
 def test_a_truncated_record_is_refused_or_equals_a_shorter_record(presence, data):
-    """Unless it happens to be cut between two fields, which nothing can tell."""
+    """A record cut exactly between two fields cannot be recognised."""
     written = encode(presence)
     cut = written[: data.draw(st.integers(1, len(written) - 1))]
     try:

@@ -1,4 +1,4 @@
-"""C5: a cap on the sessions of one user; those in grace give way, oldest first; the others live on."""
+"""C5: a cap on the sessions of one user. Sessions in grace are replaced first, oldest first; live ones stay."""
 
 from tests.core.story import Story, table
 

@@ -1,4 +1,4 @@
-"""Leaving on purpose: at once, everywhere, and for good, also for a node that did not hear of it."""
+"""A sign-out takes effect at once, on every node, and permanently, even for a node that did not receive it."""
 
 import pytest
 from tests.core.story import Story, table
@@ -26,7 +26,7 @@ from herenow.core.timeline import REMEMBER_SIGN_OUT
             "online offline online",
         ),
         "back is activity": ("connect d1, 10m, bye d1, connect d1", "online away offline online"),
-        # the last live one beside some in grace: judged without it, then frozen
+        # the last live session beside some in grace: judged without it, then frozen
         "rule 2: the last live one leaves an idle one in grace": (
             "connect d1, connect d2, idle d2, drop d2, 10s, bye d1, 19s",
             "online away",
@@ -138,7 +138,7 @@ def test_a_retired_session_entry_is_removed_when_its_node_returns_or_after_a_whi
 
 @table("asked", {"E18 of that device": ("sign-out d1 via n2",), "E18 of every device": ("bye-all on n2",)})
 def test_a_sign_out_also_ends_a_tab_known_only_by_its_retired_entry(asked):
-    """Its grace is over: the record has no session of its device, and its node may still come back with it."""
+    """Its grace is over: the record has no session of the device, but its node may still return with it."""
     story = Story().play("connect d2 on n2, connect d1, cut n1, 10s, retire, 1m")
     assert story.devices == "d2"
     story.play(f"{asked}, 1m, returns n1, 1s, look")
@@ -147,7 +147,7 @@ def test_a_sign_out_also_ends_a_tab_known_only_by_its_retired_entry(asked):
 
 
 def test_old_retired_session_entries_are_removed():
-    """Nothing falls due of somebody who rests for days, while node after node of theirs dies."""
+    """No timer fires for an idle user for days while node after node of theirs dies."""
     story = Story().play("connect d1, 6m")
     for _ in range(3):
         story.play("kill n1, retire, connect d1 on n2, 60m, returns n1")
@@ -181,7 +181,7 @@ def test_a_sign_out_entry_expires_and_lets_the_record_be_dropped():
 
 @pytest.mark.parametrize("settled", ["yes", "no"])
 def test_a_session_missing_from_a_record_counts_as_ended_only_in_a_settled_shard(settled):
-    """E16, E18: missing from a newer record means removed on purpose, unless the store forgot."""
+    """E16, E18: a session missing from a newer record was removed on purpose, unless the store lost data."""
     story = Story().play("connect d1, connect d2 on n2, 1m")
     story.loses_memory(settled=settled)
     story.play("1s, connect d2 on n2, 1s, look")

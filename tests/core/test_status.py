@@ -1,4 +1,4 @@
-"""The rules of docs/what-a-status-means.md: what a record amounts to, since when, and what of it is shown."""
+"""The rules of docs/what-a-status-means.md: the status of a record, its `since`, and what is shown of it."""
 
 from tests.core.story import M, S, Story, ms, table
 
@@ -111,7 +111,7 @@ def test_heartbeats_do_not_delay_away():
 
 
 def test_a_status_does_not_depend_on_how_often_the_record_is_settled():
-    """Who settles it, and how often, makes no difference."""
+    """The result does not depend on which node settles, and how often."""
     one, other = Story(), Story()
     one.play("connect d1, connect d2 on n2, idle d2 on n2, 3m, drop d1, 10s")
     other.play("connect d1, connect d2 on n2, idle d2 on n2, 1m, look, 1m, look, 1m, drop d1, look, 10s, look")

@@ -1,4 +1,6 @@
-"""Sessions by REST beats: no node leases them, the record has their deadline, and frequent beats cost no writes."""
+"""Sessions by REST heartbeats: no node leases them, the record has their deadline, and frequent heartbeats cause no
+writes.
+"""
 
 from tests.core.story import T0, Line, M, S, Story, table
 
@@ -46,7 +48,7 @@ def test_a_rest_session_lives_dead_after_its_last_heartbeat(script, shown):
 
 
 def test_frequent_heartbeats_cause_no_writes():
-    """A third of dead_after at the most; here 30 s, and a beat every second for three minutes."""
+    """At most one write per third of dead_after (30 s); here a heartbeat every second for three minutes."""
     story = Story().play("rest d1")
     for _ in range(180):
         story.play("1s, rest d1")
@@ -55,7 +57,7 @@ def test_frequent_heartbeats_cause_no_writes():
 
 
 def test_the_node_that_received_the_last_heartbeat_ends_the_session_at_the_exact_time():
-    """It was too early to be written, but it is known where it was received."""
+    """The heartbeat was too early to be written, but the node that received it knows it."""
     story = Story().play("rest d1, 20s, rest d1, 90s").saw("online")
     assert not story.record.sessions[0].live
     assert story.play("1m").last_seen == 20 * S
@@ -102,7 +104,7 @@ def test_a_heartbeat_older_than_dead_after_starts_no_session(seen_at, now, joins
     },
 )
 def test_an_old_remembered_heartbeat_does_not_revive_a_session(end, again):
-    """The node keeps the stamps of REST devices; the record knows what became of them."""
+    """The node keeps the times of REST devices; the record has what became of them."""
     story = Story().play("rest d1")
     story.play(end)
     node = story.nodes["n1"]

@@ -1,4 +1,4 @@
-"""What decisions are made of: frozen, equal by content, and copied with every field."""
+"""Values of the core are frozen, equal by content, and copied with every field."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Who may see what of whom: the rules in their order, the one projection behind every exit, and what hiding freezes."""
+"""Visibility: the rules in their order, the one projection behind every output, and what hiding freezes."""
 
 from dataclasses import replace
 from itertools import product
@@ -117,7 +117,7 @@ def frozen(last_seen, *, blurred=False):
             frozen(40),
             "nobody",
         ),
-        # The rest
+        # Other rules
         "invisible": (Facts(contact=True, invisible=True), ViewScope.FULL, "invisible"),
         "invisible, for a stranger": (Facts(invisible=True), ViewScope.NONE, "not_related"),
         "invisible and not sharing": (
@@ -154,7 +154,7 @@ def test_the_visibility_rules_have_the_documented_order():
     ]
 
 
-# --- What holds for all facts ------------------------------------------------------------------------------------------
+# --- Properties for all facts
 
 times = st.one_of(st.none(), st.sampled_from([0, 29, 30, 31, 49, 50, 51, T0]))
 
@@ -229,7 +229,7 @@ def test_a_blocked_stranger_is_shown_as_any_stranger(facts):
 
 @given(others, presences)
 def test_a_block_shows_exactly_what_a_sign_out_would_show(facts, presence):
-    """Who looks gets exactly the view of somebody who signed out at that moment, in the shape they are used to."""
+    """The viewer gets exactly the view of a user who signed out at that moment, in the usual shape."""
     unblocked = replace(facts, block=None)
     block = Block(last_seen_when_blocked(presence, unblocked, T0 + 60 * M))
     hidden = seen(presence, judge(replace(facts, block=block)).scope, TODAY)
@@ -252,7 +252,7 @@ def test_visibility_nobody_shows_exactly_what_a_sign_out_would_show(facts, prese
 
 @given(others)
 def test_mode_invisible_changes_the_rule_name_but_not_the_view_scope(facts):
-    """The record says it already; so views need not be judged anew when somebody hides."""
+    """The record already says so; therefore views need not be evaluated again when a user becomes invisible."""
     seen_by_all, hidden = judge(replace(facts, invisible=False)), judge(replace(facts, invisible=True))
     assert seen_by_all.scope == hidden.scope
 
@@ -271,7 +271,7 @@ def test_hiding_in_a_second_way_never_shows_more(facts):
         assert judge(more).scope.kind in (Kind.NONE, Kind.FROZEN)
 
 
-# --- Two hidings at once -----------------------------------------------------------------------------------------------
+# --- Two ways of hiding at once
 
 HERE = Story().play("connect d1, 1s").record
 NOW = T0 + 60 * M
@@ -349,7 +349,7 @@ def test_choosing_a_visibility_sets_or_clears_the_time_of_hiding(before, visibil
     assert edited(before, PreferencesEdit(visibility), 7, 5) == after
 
 
-# --- What a sight shows ------------------------------------------------------------------------------------------------
+# --- Contents of a view scope
 
 PRESENT = "connect d1 as web, text tea, 1s"
 
@@ -429,7 +429,7 @@ def test_a_last_seen_falls_into_its_bucket(ago, bucket):
 
 @given(st.integers(0, 40 * DAY), st.integers(0, DAY - 1), st.integers(0, DAY - 1))
 def test_a_bucket_depends_on_the_day_and_not_on_the_time_of_day(ago, one, other):
-    """Whoever watches a bucket end learns the day of the last seen, whenever on that day it was."""
+    """A viewer who watches a bucket change learns the day of the last seen, but not the time of day."""
     last_day = (MIDNIGHT - ago) // DAY * DAY
     today = day_of(MIDNIGHT)
     assert bucket_of(last_day + one, today) is bucket_of(last_day + other, today)

@@ -1,4 +1,4 @@
-"""Those who are marked in the same turn of the loop are decided together, and each as if it were alone."""
+"""Users marked dirty in the same loop iteration are decided in one batch, each as if alone."""
 
 import asyncio
 
@@ -71,7 +71,7 @@ async def test_a_user_with_a_conflict_is_decided_again_alone(world):
     n2 = await world.start("n2")
     tail = Stalled(n1.node.context.engine, "tail")
     await world.sleep(1.1)
-    await n2.node.sessions.set_mode("user007", Mode.AWAY, None)  # which n1 has not heard of
+    await n2.node.sessions.set_mode("user007", Mode.AWAY, None)  # n1 does not know it yet
     for client in clients:
         client.close()
     await world.sleep(0.2)
@@ -153,7 +153,7 @@ async def test_a_caller_waiting_for_a_decision_gets_an_error_when_the_node_stops
     Stalled(node.node.context.engine, "commit")
     asked = asyncio.create_task(node.node.records.apply("user000", set_mode(Mode.BUSY, None)))
     await world.sleep(0.1)
-    node.node.records.close()  # as a node that stops does
+    node.node.records.close()  # as a stopping node does
     await node.node.context.tasks.end()
     await asyncio.wait([asked], timeout=3600)
     with pytest.raises(UnknownOutcome):
@@ -161,7 +161,7 @@ async def test_a_caller_waiting_for_a_decision_gets_an_error_when_the_node_stops
 
 
 async def test_a_caller_is_not_told_unavailable_while_its_commit_may_have_run(world):
-    """The store takes the commit, and is silent from then on for longer than PATIENCE."""
+    """The store executes the commit and does not answer for longer than PATIENCE."""
     node = await world.start("n1")
     await crowd(world, node, 1)
     engine = node.node.context.engine
@@ -244,7 +244,7 @@ async def test_an_unexpected_engine_error_leaves_no_user_undecided():
     clients[0].close()
     await world.sleep(0.1)
     for client in clients[1:]:
-        client.close()  # a group that waits behind it
+        client.close()  # a batch that waits behind it
     await world.sleep(0.1)
     gate.set_result(None)
     await world.sleep(20)

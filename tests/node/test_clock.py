@@ -1,4 +1,4 @@
-"""Clock steps: nothing expires early or lives on."""
+"""Clock steps: nothing expires early or late."""
 
 import pytest
 from tests.node.scenes import meet
@@ -40,7 +40,7 @@ async def test_a_clock_step_does_not_change_when_a_half_open_socket_is_lost(worl
 @pytest.mark.looptime(noop_cycles=0)
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_node_that_starts_after_a_clock_step_has_the_time_of_the_other_nodes(world, step):
-    """Otherwise it would end graces that the others began; or its versions would be older than those they know."""
+    """Otherwise it would end graces that other nodes began, or write versions older than theirs."""
     n1, ana, bob = await meet(world)
     await world.sleep(10)
     world.clock.step(step)

@@ -1,4 +1,4 @@
-"""Who was held by a node that is no more goes into grace, whatever else goes wrong."""
+"""Sessions of a dead node enter grace, whatever else goes wrong."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def crowd(world, users):
-    """All of them on n1; bob looks at them from n2, and n3 is there too."""
+    """All users on n1; bob watches them from n2; n3 is a third node."""
     n1, n2, n3 = await world.start_all("n1", "n2", "n3")
     await world.befriend("bob", *users)
     for user in users:
@@ -71,7 +71,7 @@ async def test_one_walk_over_a_shard_handles_all_dead_epochs(world):
         await world.client(f"u{number}").connect(dead[number % 3])
     await world.sleep(3)
     walked = [_walked(node.node.context.engine) for node in alive]
-    for node in alive:  # to mark somebody takes its time
+    for node in alive:  # marking a node dead takes time
         _slowly(node.node.context.engine, "mark_dead")
     for node in dead:
         node.kill()
@@ -103,7 +103,7 @@ def _cannot_decide(decider, user):
 
 
 def _walked(engine):
-    """The shards that this handle walks from now on."""
+    """The shards that this engine walks from now on."""
     walk, walked = engine.walk, []
 
     async def noted(shard, cursor, limit):

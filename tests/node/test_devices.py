@@ -1,4 +1,4 @@
-"""Scenarios C: several devices, tabs and platforms of one user."""
+"""Situations C: several devices, tabs and platforms of one user."""
 
 import asyncio
 from dataclasses import replace

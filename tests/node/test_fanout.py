@@ -1,6 +1,6 @@
-"""Somebody with more viewers than are told at once, on a whole node: what happens in the middle of a wave.
+"""A user with too many viewers for immediate delivery, on a whole node: events during paced delivery.
 
-Here four viewers are a crowd, and a wave takes two seconds: those who are active hear in its first half.
+Here four viewers are many, and a paced round takes two seconds; active viewers are served in its first half.
 """
 
 import pytest
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 VIEWERS = ("bob", "cem", "dan", "eve")
 WAVE = 2.0
 TURN = 0.05
-"""Seconds between two parts of a wave."""
+"""Seconds between two parts of a paced round."""
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def world():
 
 
 async def audience(world, *, idle=VIEWERS):
-    """ana is here, and everybody looks at her."""
+    """ana is connected and all viewers watch her."""
     node = await world.start("n1")
     await world.befriend("ana", *VIEWERS, "fay", "gil")
     ana = world.client("ana")

@@ -1,4 +1,4 @@
-"""Scenarios B: online at once, offline late, idle in time."""
+"""Situations B: online at once, offline late, away on time."""
 
 import asyncio
 
@@ -75,7 +75,7 @@ async def test_b4_after_a_return_only_the_second_grace_fires(world):
 
 
 async def test_b4_fast_reloads_show_no_change_and_leave_one_session(world):
-    """Close and open in the same instant, again and again: nothing is shown and nothing is left behind."""
+    """Close and open at the same instant repeatedly: no change is shown and one session is left."""
     node, ana, bob = await meet(world)
     bob.forget()
     for _ in range(20):
@@ -94,7 +94,7 @@ async def test_b5_a_return_within_grace_without_activity_is_away_not_online(worl
     await world.sleep(295)
     ana.close()
     await world.sleep(10)
-    assert bob.saw("ana") == ["online"]  # frozen while in grace
+    assert bob.saw("ana") == ["online"]  # the status is frozen during grace
     await ana.connect(node)
     await world.sleep(1)
     assert bob.saw("ana") == ["online", "away"]
@@ -131,7 +131,7 @@ async def test_b6_idleness_is_counted_from_the_last_activity(world):
 async def test_activity_during_the_commit_of_idle_is_kept(world):
     node, ana, bob = await meet(world)
     ana.rest()
-    await asyncio.sleep(0)  # decided, and on its way
+    await asyncio.sleep(0)  # decided, and being committed
     ana.act()
     await world.sleep(1)
     assert bob.saw("ana")[-1] == "online"
@@ -178,7 +178,9 @@ CROWD = 10_000
 
 @pytest.mark.looptime(False)
 async def test_b7_ten_thousand_graces_ending_in_one_second_do_not_delay_other_users():
-    """In real time, because it is about work: who comes in between waits for a few of the ten thousand, not for all."""
+    """In real time, because it is about CPU work: a user who connects meanwhile waits for a few of the ten thousand,
+    not for all.
+    """
     store = MemoryStore(16)
     await leave_behind(store, store.clock() + 500)
     node = Node(make_context(MemoryEngine(store), MemoryLedger(), NodeSettings(embedded=False, ledger_flush=60)))
@@ -210,7 +212,7 @@ async def test_b7_ten_thousand_graces_ending_in_one_second_do_not_delay_other_us
 
 
 async def leave_behind(store, first):
-    """People whose grace ends within the second that begins then."""
+    """Write users whose grace ends within one second from `first`."""
     engine, grace = MemoryEngine(store), Timings().grace
     for shard in range(16):
         await engine.unsettle(shard, store.clock())

@@ -1,7 +1,7 @@
-"""The hub alone, under random verbs: what every connection got, compared with a model that remembers each of them.
+"""The hub alone under random operations, compared with a model of every connection.
 
-The model is the plain reading of the promise: a connection has the last body it was sent of each person it watches; at
-the end of a tick it has what they are now, and it was never sent the same body twice in a row.
+The model: a connection has the last body it was sent for each watched user; at the end of a tick that is the current
+body, and the same body was never sent twice in a row.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ SIGHTS = (ViewScope.FULL, ViewScope.TRUTH, ViewScope.NONE)
 
 
 class Viewer:
-    """A connection, and what the model knows of it."""
+    """A connection, and the model's knowledge of it."""
 
     def __init__(self, name, people):
         self.people = people
@@ -104,7 +104,7 @@ class Stage:
         self.hub.shed(self.random.choice(list(Shed)))
 
     def act(self):
-        """A viewer does something, or ceases to."""
+        """A viewer becomes active or idle."""
         person = self.people.get(self.anybody().outbox.user)
         acts(self, person, active=self.random.random() < 0.5)
 
@@ -177,7 +177,7 @@ async def test_every_connection_gets_the_latest_status_and_no_duplicate_frame(st
         assert not stage.hub._flush.viewer_sets
         assert not stage.hub.paced_waiting
         assert not stage.channels.behind
-    assert frames > 200  # or nothing was shown by all this
+    assert frames > 200  # otherwise the test would show nothing
 
 
 async def test_f7_ten_changes_within_a_tick_are_one_frame_at_once_and_one_at_the_end():
@@ -225,7 +225,7 @@ async def test_a_paused_viewer_is_skipped_while_the_others_get_the_change_at_onc
 
 
 async def test_a_change_and_its_reversal_reach_only_viewers_who_got_the_change():
-    """ana comes and goes within a tick. The first viewer was ready and heard that she came; the second was not."""
+    """ana goes online and offline within a tick. The first viewer was ready and got the change; the second was not."""
     stage = Stage(0)
     ready, resting = stage.viewers[:2]
     ana, bob = stage.people.get("ana"), stage.people.get("bob")
@@ -241,7 +241,7 @@ async def test_a_change_and_its_reversal_reach_only_viewers_who_got_the_change()
 
 
 def _value(status):
-    """That changes are paced is no value: it is told with one."""
+    """The delivery mark is not part of the value: it only accompanies one."""
     status = {key: value for key, value in status.items() if key not in ("type", "as_of")}
     if status.get("delivery") == "paced":
         del status["delivery"]
@@ -314,7 +314,8 @@ async def test_above_the_push_ceiling_nothing_is_pushed_and_below_it_the_latest_
     assert ana.watchers.channels[0].said.endswith(b'"delivery":"poll"')
     becomes(stage, ana, Status.ONLINE)
     await asyncio.sleep(12)
-    assert {viewer.delivery for viewer in viewers[:50]} == {"poll"}  # they came before there were too many
+    # they subscribed before there were too many viewers
+    assert {viewer.delivery for viewer in viewers[:50]} == {"poll"}
     assert {viewer.frames for viewer in viewers[:50]} == {1}
     assert {viewer.frames for viewer in viewers[51:]} == {0}
     becomes(stage, ana, Status.BUSY)
@@ -357,7 +358,7 @@ async def test_constant_changes_of_a_user_are_sent_once_per_paced_round():
     for number in range(100):
         becomes(stage, ana, Status.ONLINE, since=START + number)
         await asyncio.sleep(0.09)
-    assert {viewer.frames for viewer in viewers} <= {2, 3, 4}  # nine seconds are three waves
+    assert {viewer.frames for viewer in viewers} <= {2, 3, 4}  # nine seconds are three rounds
 
 
 async def test_a_short_switch_to_on_demand_sends_no_frame():
@@ -384,7 +385,7 @@ async def test_a_viewer_served_early_is_not_sent_the_same_change_again():
     await asyncio.sleep(1.55)
     assert {viewer.frames for viewer in idle} == {1}
     becomes(stage, ana, Status.BUSY)
-    await asyncio.sleep(1.4)  # by now their first turns have passed, and nobody's rest is over
+    await asyncio.sleep(1.4)  # their first slots have passed, and no pause is over
     assert {viewer.frames for viewer in idle} == {1}
     await asyncio.sleep(5)
     assert {viewer.frames for viewer in idle} == {2}

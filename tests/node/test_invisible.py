@@ -1,4 +1,4 @@
-"""G4 and G5: hidden is offline, byte for byte, on every exit of a node."""
+"""G4 and G5: a hidden user looks offline, byte for byte, in every output of a node."""
 
 import msgspec
 import pytest
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def all_exits(node, viewer, target):
-    """What a viewer can learn, `as_of` aside."""
+    """Every output a viewer can get, without `as_of`."""
     views = node.node.viewing.views
     [status] = await views.statuses(viewer, [target])
     board = await views.leaderboard(viewer, 10)
@@ -43,7 +43,7 @@ async def test_g4_an_invisible_user_looks_exactly_signed_out_at_that_moment(worl
         "platforms": [],
     }
     assert hidden[2] == {"online": 0, "busy": 0, "away": 0, "offline": 1}
-    # Whatever she does now, nobody can tell.
+    # Whatever she does now, the outputs stay the same.
     frames = len(bob.shown["ana"])
     ana.act()
     phone.rest()

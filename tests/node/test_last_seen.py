@@ -1,4 +1,4 @@
-"""Scenarios H, and the kill rule of the embedded engine."""
+"""Situations H, and last seen after a kill of an embedded node."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ async def test_h1_last_seen_of_users_of_a_killed_node_is_its_last_lease_renewal(
 
 
 async def test_h1_last_seen_after_loss_of_node_and_store_is_the_last_lease_renewal(world):
-    """The lease is lost with everything else; others saw it."""
+    """The lease is lost with the store; other nodes had read it."""
     n1, ana, _ = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -99,7 +99,7 @@ async def test_h3_last_seen_survives_the_loss_of_the_store(world):
 
 
 async def meet_twice(world):
-    """bob looks at ana, who is on n1, from there and from n2; n3 knows nobody."""
+    """bob watches ana, who is on n1, from n1 and from n2; n3 knows no user."""
     n1, ana, bob = await meet(world)
     n2, n3 = await world.start_all("n2", "n3")
     far = world.client("bob", "far")
@@ -130,7 +130,7 @@ async def test_last_seen_of_a_user_who_left_a_cut_off_node_is_the_time_of_leavin
 @pytest.mark.parametrize("phone", [True, False], ids=["signed out elsewhere since", "nothing since"])
 @pytest.mark.parametrize("seconds", [5, 12, 25, 60, 300])
 async def test_last_seen_of_a_user_who_left_a_frozen_node_is_not_after_the_time_of_leaving(world, seconds, phone):
-    """It finds a socket that was closed, it does not know when: what it read before that is the last it knows of."""
+    """The node finds a closed socket without knowing the time: the last thing it read before the freeze counts."""
     n1, _, n3, ana, _, far = await meet_twice(world)
     other = world.client("ana", "phone")
     if phone:
@@ -154,7 +154,7 @@ async def test_last_seen_of_a_user_who_left_a_frozen_node_is_not_after_the_time_
 
 @pytest.mark.parametrize("where", ["n1", "n2"])
 async def test_last_seen_after_a_failed_sign_out_is_the_time_of_the_close(world, where):
-    """The record still has when they came: forty seconds ago here, hours ago elsewhere."""
+    """The record still has the time of connecting: forty seconds ago here, hours ago in production."""
     _, _, _, ana, bob, far = await meet_twice(world)
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("commit",))):
         asked = world.now
@@ -168,7 +168,7 @@ async def test_last_seen_after_a_failed_sign_out_is_the_time_of_the_close(world,
 
 @pytest.mark.parametrize("watched", [True, False])
 async def test_a_last_seen_lost_by_a_rollback_and_overwritten_is_restored(world, watched):
-    """n3 knows nobody, and commits over the record as it was before anybody notices: its version is the newest."""
+    """n3 knows no user and commits over the old record before the loss is noticed: its version is the newest."""
     n1, n2, n3, ana, bob, far = await meet_twice(world)
     shard = shard_of("ana", 4)
     if not watched:

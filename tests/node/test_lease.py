@@ -1,4 +1,4 @@
-"""Who is alive: counters that move, observers that look, and nobody's clock."""
+"""Liveness of nodes: lease counters that increase, observed by other nodes without using clocks."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ def rows(world):
 
 
 async def looks_on(world, user, there, here):
-    """That user is there; answers bob, who watches them from here."""
+    """Connects `user` to `there`; returns bob, who watches them from `here`."""
     await world.befriend(user, "bob")
     bob = world.client("bob")
     await world.client(user).connect(there)
@@ -89,7 +89,7 @@ async def test_e9_a_node_without_sessions_counts_failed_renewals(world):
 
 
 async def test_e17_when_more_than_half_of_the_nodes_stop_renewing_each_gets_an_extra_lease(world):
-    """Nobody could renew because the store took no writes; reads worked all the time."""
+    """No node could renew because the store refused writes; reads worked all the time."""
     nodes = await world.start_all("n1", "n2", "n3")
     ana = world.client("ana")
     await ana.connect(nodes[0])
@@ -116,7 +116,7 @@ async def test_e17_a_store_outage_longer_than_the_lease_marks_no_node_dead(world
 
 @pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.3])
 async def test_e5_a_cut_shorter_than_lease_and_grace_shows_no_change_whenever_it_begins(world, phase):
-    """Also right before a renewal: the last one that others saw is a third of a lease old by then."""
+    """Even right before a renewal, when the last one seen by others is a third of a lease old."""
     nodes = await world.start_all("n1", "n2", "n3")
     bob = await looks_on(world, "ana", nodes[0], nodes[1])
     await world.sleep(10 + phase)
@@ -129,7 +129,7 @@ async def test_e5_a_cut_shorter_than_lease_and_grace_shows_no_change_whenever_it
 
 @pytest.mark.parametrize("phase", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0])
 async def test_a_dead_majority_is_marked_after_the_extra_lease(world, phase):
-    """Whichever of them renewed after the observer last looked: they stopped together."""
+    """Whichever of them renewed after the observer's last read: they stopped together."""
     nodes = [await world.start("n1")]
     for name in ("n2", "n3"):
         await world.sleep(1)
@@ -145,7 +145,7 @@ async def test_a_dead_majority_is_marked_after_the_extra_lease(world, phase):
 
 
 async def test_a_node_that_was_frozen_itself_marks_no_other_node_dead(world):
-    """All processes of a machine stand still for a minute and go on one after the other."""
+    """All processes of a machine freeze for a minute and resume one after the other."""
     nodes = await world.start_all("n1", "n2", "n3")
     await world.sleep(5)
     for node in nodes:
@@ -176,7 +176,7 @@ async def test_a10_a_frozen_node_takes_a_new_epoch_and_asserts_its_sessions_befo
     assert n1.node.context.authority.epoch != epoch
     assert ana.connected
     assert far.saw("ana") == ["online", "offline", "online"]
-    assert bob.saw("ana") == ["online"]  # on its own node nobody saw her go
+    assert bob.saw("ana") == ["online"]  # viewers on her own node saw no change
 
 
 async def test_a10_a_node_frozen_longer_than_dead_after_pings_sockets_before_it_loses_them(world):
@@ -282,7 +282,7 @@ async def test_e3_an_immediate_restart_counts_no_user_twice(world):
 
 
 async def test_a_socket_closed_while_its_node_was_cut_off_is_lost_at_the_close(world):
-    """The node returns before anybody has swept what it held, under a new epoch, and reports what it knows."""
+    """The node returns before its sessions were swept, under a new epoch, and reports what it knows."""
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -314,7 +314,7 @@ async def test_users_of_a_process_reported_dead_enter_grace_at_once(world):
     epoch = n1.node.context.authority.epoch
     n1.kill()
     killed = world.now
-    for node in (n2, n3):  # both are told; one does it
+    for node in (n2, n3):  # both get the report; one of them acts on it
         await node.run(node.node.cluster.bury(["unheard of", epoch]))
     await world.sleep(0.5)
     assert epoch not in rows(world)
@@ -361,7 +361,7 @@ async def test_a_new_epoch_is_announced_before_anything_is_written_under_it(worl
 
 
 async def test_e4_writes_refused_to_a_stopping_node_do_not_count_as_data_loss(world):
-    """Its last commits are looked after, and its lease is kept, until it is gone: also between the shards it leaves."""
+    """Its last commits and its lease are kept until it is gone, also between the shards it leaves."""
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(5)

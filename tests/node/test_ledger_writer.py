@@ -1,4 +1,4 @@
-"""What must outlive the store gets into the ledger, whoever dies on the way."""
+"""Data that must outlive the store is written to the ledger, even if nodes die meanwhile."""
 
 from dataclasses import replace
 
@@ -111,7 +111,7 @@ async def test_hidden_activity_is_never_saved_to_the_ledger(world):
 
 
 async def test_after_a_log_gap_no_record_is_dropped_from_the_store_for_a_while(world):
-    """Others may be about to offer something older, which would take the place of what has left."""
+    """Other nodes may be about to offer an older record, which would replace the dropped one."""
     node, ana, _ = await meet(world)
     ana.close()
     await world.sleep(20)
@@ -168,7 +168,7 @@ async def crowd(world, *users):
 
 
 async def test_a_shard_that_cannot_drop_records_does_not_block_other_shards(world, monkeypatch):
-    """More of them than are written at a time, and they come first."""
+    """More users than fit into one write, and they come first."""
     monkeypatch.setattr(ledger_writer, "PART", 4)
     users = [f"u{number}" for number in range(60)]
     stuck = [user for user in users if shard_of(user, 4) == 0][:6]

@@ -1,4 +1,4 @@
-"""A node keeps nothing longer than somebody needs it; and its farewell."""
+"""A node keeps no state longer than needed; and how a node stops."""
 
 import pytest
 from tests.node.scenes import meet
@@ -128,7 +128,7 @@ async def test_e4_an_unresponsive_client_does_not_delay_a_stop_and_is_handed_ove
     await far.watch("ana")
     ana.vanish()
     deaf = next(link for link in n1.links if link.client is ana)
-    deaf.connection.end = lambda code, reason: None  # its socket hears nothing, and does not close
+    deaf.connection.end = lambda code, reason: None  # its socket receives nothing and does not close
     epoch = n1.node.context.authority.epoch
     stopping = world.now
     await n1.stop()
@@ -186,7 +186,7 @@ async def test_a_stopped_node_leaves_no_task_and_no_ledger_call(world):
     await n1.node.sessions.beat_by_rest("cy", "phone", Platform.MOBILE, None)
     stopping = world.now
     await n1.stop()
-    assert world.now - stopping < 2_000  # a session by REST does not end with its node
+    assert world.now - stopping < 2_000  # a REST session does not end with its node
     calls = world.ledger.calls
     await world.sleep(60)
     assert world.ledger.calls == calls

@@ -1,4 +1,4 @@
-"""Scenarios A: who is alive, and who is found dead when."""
+"""Situations A: which sessions are alive, and when dead ones are found."""
 
 import asyncio
 
@@ -82,7 +82,8 @@ async def test_a5_two_concurrent_reapers_produce_one_change(world):
     await far.watch("ana")
     ana.close()
     await world.sleep(40)
-    assert sum(node.node.context.metrics.changes for node in world.nodes.values()) == 3  # ana and bob came, ana went
+    # ana and bob connected, ana left
+    assert sum(node.node.context.metrics.changes for node in world.nodes.values()) == 3
     assert [shown.status for shown in bob.shown["ana"]] == ["online", "offline"]
     assert [shown.status for shown in far.shown["ana"]] == ["online", "offline"]
 
@@ -160,7 +161,7 @@ async def test_a9_a_machine_clock_two_hours_off_has_no_effect(world):
 
 
 async def test_a_node_that_is_often_busy_finds_silent_sockets_in_time(world):
-    """Busy is not stopped: time in which sockets could be asked is given once, not after every busy moment."""
+    """A busy node is not a frozen one: extra time for pings is granted once, not after every busy moment."""
     node, ana, bob = await meet(world)
     ana.pong()
     evidence = world.now
@@ -171,9 +172,7 @@ async def test_a_node_that_is_often_busy_finds_silent_sockets_in_time(world):
         node.thaw()
         await world.sleep(0.5)
     assert bob.saw("ana") == ["online", "offline"]
-    assert (
-        bob.last("ana").at - (evidence + 120_000) <= 2 * 3_000
-    )  # found once, and reaped once, between two such moments
+    assert bob.last("ana").at - (evidence + 120_000) <= 2 * 3_000  # found once and reaped once between two such moments
 
 
 async def test_a_sign_of_life_read_after_the_deadline_but_before_the_loss_keeps_the_session(world):
@@ -185,7 +184,7 @@ async def test_a_sign_of_life_read_after_the_deadline_but_before_the_loss_keeps_
         def append(self, session):
             super().append(session)
             suspected.append(session.device)
-            ana.beat()  # it lay in the socket
+            ana.beat()  # unread in the socket
 
     node.node.sessions.liveness._suspects = ReadLater()
     await world.sleep(91)

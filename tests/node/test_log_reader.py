@@ -1,4 +1,4 @@
-"""The log is the inbox: gaps, restarts and silence are noticed."""
+"""The log reader notices gaps, restarts and silence of the log."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def apart(world):
-    """ana on n1; bob looks on from n2."""
+    """ana on n1; bob watches her from n2."""
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     ana, bob = world.client("ana"), world.client("bob")
@@ -158,7 +158,7 @@ async def test_a_log_that_restarts_is_treated_as_data_loss(world):
 
 
 async def test_a_change_found_by_a_read_before_the_log_is_sent_to_existing_viewers(world):
-    """bob and cy ask at once; bob's read finds nobody, cy's finds ana, who has come meanwhile."""
+    """bob and cy subscribe at once; bob's read finds no record, cy's finds ana, who connected meanwhile."""
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob", "cy")
     ana, bob, cy = world.client("ana"), world.client("bob"), world.client("cy")
@@ -215,7 +215,7 @@ async def test_a_gap_found_before_a_check_and_reported_after_it_is_not_a_loss(wo
 
 
 async def test_a_shard_with_commits_of_unknown_outcome_does_not_delay_changes_of_other_shards(world):
-    """It takes no writes, so that n2 cannot find out what became of its last one; and its log has a gap."""
+    """The shard refuses writes, so that n2 cannot resolve its last commit; and its log has a gap."""
     n1, n2, _, bob = await apart(world)
     shard = shard_of("ana", 4)
     names = list(map("u{}".format, range(100)))

@@ -1,4 +1,4 @@
-"""The stand-in ledger of these tests keeps the same promises as the real ones; and it can fail."""
+"""The memory ledger of these tests keeps the same promises as the real ones, and it can fail."""
 
 import pytest
 

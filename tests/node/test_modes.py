@@ -1,4 +1,4 @@
-"""Scenarios D: modes and custom statuses, and when they end."""
+"""Situations D: modes and custom texts, and when they end."""
 
 import pytest
 from tests.node.scenes import meet
@@ -108,7 +108,7 @@ async def test_d7_clearing_the_mode_keeps_the_text_and_clearing_the_text_keeps_t
     await choices.set_both("ana", Mode.BUSY, None, Custom("writing"))
     await world.sleep(0.1)
     assert (bob.last("ana").status, bob.last("ana").custom) == ("busy", "writing")
-    assert len(bob.shown["ana"]) == 2  # nobody saw one without the other
+    assert len(bob.shown["ana"]) == 2  # both changed in one frame
     await choices.set_mode("ana", Mode.AUTO, None)
     await world.sleep(0.1)
     assert (bob.last("ana").status, bob.last("ana").custom) == ("online", "writing")
@@ -158,14 +158,14 @@ async def test_a_mode_is_accepted_during_a_ledger_outage_and_written_afterwards(
 
 
 async def test_a_failed_mode_change_is_not_applied_after_a_later_one(world):
-    """Busy, through a node that is cut off; then invisible, through another: nobody may be shown when the first is back."""
+    """Busy through a node that is cut off, then invisible through another: the first must not be applied later."""
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
     await far.connect(n2)
     await far.watch("ana")
     with world.faults.during(Rule(Fault.SILENCE, node="n1")):
-        with pytest.raises(UnknownOutcome):  # it was sent, and nothing was heard
+        with pytest.raises(UnknownOutcome):  # sent, but not answered
             await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
         await n2.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
         assert far.saw("ana") == ["online", "offline"]

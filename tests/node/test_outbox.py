@@ -1,4 +1,4 @@
-"""E13, at the level of outboxes: a viewer that stops reading."""
+"""E13 at the level of outboxes: a viewer that stops reading."""
 
 import pytest
 from tests.node.scenes import meet

@@ -1,4 +1,4 @@
-"""A node that cannot keep up, by its own measure, and what its viewers then get."""
+"""A node that measures that it is overloaded, and what its viewers get."""
 
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ def level_of(node):
 
 
 async def overloaded(world, node, seconds=1.2):
-    """As the node finds it when something held up the loop; see tests/scenarios for a real one."""
+    """Makes the node measure a blocked loop; tests/scenarios has a really overloaded node."""
     node.node.delivery.overload._looked_at -= seconds
     await world.sleep(TURN)
 
@@ -82,7 +82,7 @@ async def test_a_read_under_overload_returns_the_current_status(world):
 
 
 async def test_delayed_changes_are_sent_gradually_after_overload(world, monkeypatch):
-    """A node that sent it all at once would be late again."""
+    """Sending everything at once would overload the node again."""
     node, ana, bob = await meet(world)
     await world.befriend("bob", "cem", "dan")
     others = [world.client("cem"), world.client("dan")]
@@ -93,7 +93,7 @@ async def test_delayed_changes_are_sent_gradually_after_overload(world, monkeypa
     for each in (ana, *others):
         each.rest()
     await world.sleep(0.1)
-    monkeypatch.setattr("herenow.node.delivery.hub.CATCH_UP", -1.0)  # nothing takes time here: one in each turn
+    monkeypatch.setattr("herenow.node.delivery.hub.CATCH_UP", -1.0)  # nothing takes time here: one change per iteration
     came = []
     for _ in range(16):
         await world.sleep(TURN)

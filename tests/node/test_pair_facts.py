@@ -1,4 +1,4 @@
-"""Verdicts are kept per class of equal facts; whichever way they are asked for, they are those of the rules."""
+"""Verdicts are cached per class of equal facts; every lookup returns the verdict of the rules."""
 
 from unittest import mock
 
@@ -104,7 +104,7 @@ def test_the_number_of_kept_pair_facts_is_bounded(monkeypatch):
 
 
 def test_the_most_frequent_fact_is_stored_compactly_even_if_learned_later():
-    """The room that is saved is that of the many."""
+    """The compact form is used for the fact that most pairs have."""
     known = PairFacts()
     known.learn_facts("bob", {"stranger": pair_facts.STRANGERS})
     contacts = {f"c{number}": pair_facts.CONTACTS for number in range(50)}
@@ -114,7 +114,7 @@ def test_the_most_frequent_fact_is_stored_compactly_even_if_learned_later():
     assert ties.all() == {"stranger": pair_facts.STRANGERS, **contacts}
     users = ties.users
     known.learn_facts("bob", {"friend": pair_facts.FRIENDS})
-    assert ties.users is users  # others may have it too
+    assert ties.users is users  # others may share it
     assert ties.get("friend") is pair_facts.FRIENDS
 
 
@@ -128,7 +128,7 @@ def test_a_block_freezes_the_last_seen_of_the_viewed_user():
 
 
 class Remembered:
-    """The plain reading: viewer and target to what stands between them."""
+    """A simple model: (viewer, target) → fact."""
 
     def __init__(self):
         self.ties = {}
@@ -200,9 +200,9 @@ def test_equal_sets_of_watched_ids_share_memory():
     assert shared == ("ana", "cem")
     assert shared is known.among_ids("bob", tuple(sorted({"ana", "cem"})))
     for others in (("ana",), ("ana", "cem", "dora"), ()):
-        assert known.among_ids("bob", others) == others  # not of whom something else is known
+        assert known.among_ids("bob", others) == others  # not if another fact is known for one of them
     known.forget_pair("bob", "ana")
-    assert shared == ("ana", "cem")  # whoever watches them goes on, whatever is known
+    assert shared == ("ana", "cem")  # a tuple in use stays valid when facts change
     assert known.untied("bob", ["ana", "cem"]) == ["ana"]
 
 
@@ -232,7 +232,7 @@ def test_a_bulk_verdict_equals_the_single_verdicts(others, mine, room):
 
 @pytest.mark.parametrize("hides", ["nobody does", "by a block", "by visibility"])
 def test_a_hidden_user_among_many_costs_no_more_evaluations_than_none(hides):
-    """Else whoever asks about many could tell by the time that one of them does."""
+    """Otherwise a bulk read would reveal by its time that one of many users hides."""
     known, targets = PairFacts(), [f"u{number}" for number in range(20)]
     blocked = pair_fact(Relation(contact=True), shares_room=False, block=Block(5))
     known.learn_all_preferences(["viewer", *targets], {})

@@ -1,4 +1,4 @@
-"""Orders of events that leave a ghost, a double or a lost change behind when they are not thought of."""
+"""Orders of events that could leave a ghost, a duplicate or a lost change."""
 
 import asyncio
 
@@ -78,7 +78,9 @@ async def test_e19_a_timed_out_commit_that_runs_later_makes_no_ghost_and_no_dupl
 
 
 async def test_a_commit_seen_in_the_log_before_its_answer_is_shown_once_and_in_order(world):
-    """n1's commit is taken; before its answer arrives, n2 has changed the record again, and n1 heard of it."""
+    """n1's commit is executed; before its answer arrives, n2 has changed the record again and n1 has read that in the
+    log.
+    """
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     await world.sleep(1)
@@ -112,7 +114,7 @@ async def test_a_conflict_answer_older_than_the_log_does_not_revert_the_record(w
     await world.sleep(1)
     tail = Stalled(n1.node.context.engine, "tail")
     await world.sleep(1.1)
-    await n2.node.sessions.set_mode("ana", Mode.AWAY, None)  # v2, which n1 has not heard of
+    await n2.node.sessions.set_mode("ana", Mode.AWAY, None)  # v2, not yet known to n1
     commit = n1.node.context.engine.commit
     held = asyncio.get_running_loop().create_future()
 
@@ -143,7 +145,7 @@ async def test_a_record_learned_from_a_conflict_is_shown_even_if_nothing_remains
     tail = Stalled(n1.node.context.engine, "tail")
     await world.sleep(1.1)
     await n2.node.sessions.set_mode("ana", Mode.BUSY, None)
-    await n1.node.sessions.set_mode("ana", Mode.BUSY, None)  # conflicts, and finds it done
+    await n1.node.sessions.set_mode("ana", Mode.BUSY, None)  # conflicts, and finds the mode already set
     assert bob.saw("ana") == ["online", "busy"]
     await tail.release()
     await world.sleep(1)
@@ -200,7 +202,7 @@ async def test_e18_a_cut_off_node_with_a_new_epoch_does_not_assert_a_signed_out_
 
 @pytest.mark.parametrize("stay", [0, 1, 2])
 async def test_a_sign_out_ends_earlier_connections_of_the_device_and_not_later_ones(world, stay):
-    """None of them, where all who came have left again before their node hears of it."""
+    """With stay=0, all connections opened after the sign-out have closed again before their node learns of it."""
     n1, n2 = await world.start_all("n1", "n2")
     old, leaving, *new = [world.client("ana") for _ in range(4)]
     await old.connect(n2)
@@ -254,16 +256,16 @@ async def test_a_sign_out_closes_the_socket_even_while_the_store_is_away(world):
         await world.sleep(0.1)
         assert not ana.connected
         await world.sleep(8)
-        with pytest.raises(UnknownOutcome):  # it was sent, and nothing was heard
+        with pytest.raises(UnknownOutcome):  # sent, but not answered
             await asked
     await world.sleep(3)
-    assert bob.saw("ana")[-1] == "online"  # it was not done: the device is lost, and in grace
+    assert bob.saw("ana")[-1] == "online"  # not executed: the device is lost and in grace
     await world.sleep(30)
     assert bob.saw("ana")[-1] == "offline"
 
 
 async def test_a_mode_that_seems_unchanged_is_verified_with_the_store_before_it_is_acknowledged(world):
-    """n2 knows that ana is busy, and has not heard that she is not any more; busy again must not be taken for done."""
+    """n2 knows that ana is busy and has not read that she no longer is; setting busy again must not be skipped."""
     n1, _, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -322,7 +324,7 @@ async def test_own_devices_of_an_invisible_user_see_the_remaining_platforms_on_e
     await web.connect(n1)
     await mobile.connect(n2)
     await world.sleep(1)
-    await n1.node.sessions.set_mode("ana", Mode.AWAY, None)  # a change of status announces both
+    await n1.node.sessions.set_mode("ana", Mode.AWAY, None)  # a status change announces both
     await world.sleep(1)
     await n1.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(1)

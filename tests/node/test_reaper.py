@@ -1,4 +1,4 @@
-"""Who is due is decided by somebody, also by one who knew better."""
+"""Due users are processed even by a node with outdated or unreadable records."""
 
 import pytest
 from tests.node.scenes import meet
@@ -20,7 +20,7 @@ async def test_a_grace_unknown_to_the_only_remaining_reaper_ends_on_time(world):
     known = person.record.stored, person.record.presence
     ana.close()
     await world.sleep(1)
-    person.record.stored, person.record.presence = known  # what the log said was lost on n2
+    person.record.stored, person.record.presence = known  # n2 loses what the log reported
     n1.kill()
     await world.sleep(60)
     assert far.saw("ana") == ["online", "offline"]

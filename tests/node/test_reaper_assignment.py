@@ -1,4 +1,4 @@
-"""Who reaps what: disjoint shares while all live, no gap when one dies, and never two changes out of one."""
+"""The assignment of shards to reapers: disjoint while all nodes live, no gap when one dies, never a duplicate change."""
 
 from dataclasses import replace
 
@@ -17,17 +17,17 @@ CROWD = [f"u{number}" for number in range(40)]
 
 
 def own(node):
-    """The shards of which it takes what is due at once."""
+    """Shards of which this node processes due users without delay."""
     return set(dict(node.node.cluster.assignment.delays()).get(0, ()))
 
 
 def reaped(node):
-    """How many due users it has decided."""
+    """Number of due users this node has processed."""
     return sum(node.node.context.metrics.wake_seconds.counts)
 
 
 async def seated(world, node):
-    """A crowd on this node, and somebody on it who watches them."""
+    """Several users on this node, and bob on it, who watches them."""
     await world.befriend("bob", *CROWD)
     crowd = [world.client(user) for user in CROWD]
     for client in crowd:
@@ -78,7 +78,7 @@ async def test_a_dead_reaper_is_covered_within_a_second_and_replaced_within_a_le
     late = [bob.last(user).at - bob.last(user).since - 30_000 for user in CROWD]
     assert {bob.last(user).status for user in CROWD} == {"offline"}
     assert max(late) < 1_000
-    assert not share <= own(n1)  # its last word was less than a lease ago
+    assert not share <= own(n1)  # its last message was less than a lease ago
     await world.sleep(3.6)
     assert share <= own(n1)
 

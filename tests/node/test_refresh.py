@@ -1,4 +1,4 @@
-"""What is old is asked anew in time; what could not be is over, and never believed longer than allowed."""
+"""Old facts are refreshed in time; facts that could not be refreshed expire at the age limit."""
 
 import pytest
 

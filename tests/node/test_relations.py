@@ -1,4 +1,4 @@
-"""Who may see whom is known, forgotten in time, and never believed for too long."""
+"""Relations are cached, invalidated in time, and never used for too long without the ledger."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ async def test_g10_a_removed_relation_takes_effect_on_other_nodes_within_two_sec
     await n1.node.sessions.set_mode("ana", Mode.BUSY, None)
     await world.sleep(2)
     assert far.shown == {}
-    assert await far.watch("ana") == []  # granted once, it is remembered
+    assert await far.watch("ana") == []  # already granted: remembered
     assert far.last("ana").status == "offline"
 
 
@@ -49,7 +49,7 @@ async def test_without_the_ledger_relations_are_trusted_for_30_seconds_then_all_
 
 
 async def test_g6_a_user_with_unknown_relation_looks_offline_is_counted_and_appears_later(world):
-    """A denial would be an answer; an error would be noise."""
+    """A denial would be an answer; an error would reach the user needlessly."""
     node, ana, bob = await meet(world)
     await world.befriend("bob", "cy")
     cy = world.client("cy")
@@ -63,7 +63,7 @@ async def test_g6_a_user_with_unknown_relation_looks_offline_is_counted_and_appe
     assert node.node.context.metrics.unknown_pairs > unknown
     [told] = await node.node.viewing.statuses("bob", ["cy"])
     assert b'"offline"' in told
-    assert bob.saw("ana") == ["online"]  # known before, and believed
+    assert bob.saw("ana") == ["online"]  # known before, and still valid
     world.ledger.away = False
     await world.sleep(1.1)
     assert bob.saw("cy") == ["offline", "online"]
@@ -81,7 +81,7 @@ async def test_a_node_reports_why_it_cannot_read_the_change_table(world):
 
 
 async def test_a_node_frozen_during_a_ledger_read_does_not_treat_the_ledger_as_away(world):
-    """The answer came, and nobody was there to take it in time."""
+    """The answer came in time, but the frozen node could not read it."""
     node, ana, bob = await meet(world)
     changes, asking = world.ledger.changes, asyncio.Event()
 
@@ -162,7 +162,7 @@ async def test_a_contact_subscription_follows_added_and_removed_relations(world)
 
 
 async def test_a_relation_that_changed_while_it_was_read_is_not_used(world):
-    """The answer is from before the block, and arrives after everybody heard of it."""
+    """The answer is from before the block and arrives after the block is known everywhere."""
     node, ana, bob = await meet(world)
     await world.befriend("bob", "cy")
     cy = world.client("cy")
@@ -196,10 +196,10 @@ async def test_a_row_of_the_change_table_is_processed_once(world, monkeypatch):
 
 
 async def test_after_a_ledger_rollback_all_facts_are_read_again(world, monkeypatch):
-    """A standby took over that had not got the last transactions: its change table goes on below our cursor."""
+    """A standby took over without the last transactions: its change table continues below our cursor."""
     node, ana, bob = await meet(world)
     await world.sleep(3)
-    world.ledger._follows.discard(("ana", "bob"))  # nobody is told of it
+    world.ledger._follows.discard(("ana", "bob"))  # without an entry in the change table
     world.ledger._voids["eve"] = Void("eve", world.now, world.now + 60_000)
     await world.sleep(5)
     assert bob.saw("ana") == ["online"]

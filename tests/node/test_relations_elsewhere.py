@@ -1,4 +1,4 @@
-"""Relations that the ledger does not keep, under moved time: aged, renewed, in doubt, and looked at again."""
+"""Relations kept by the application, under simulated time: aging, refresh, unanswered lookups and reevaluation."""
 
 import asyncio
 from dataclasses import replace
@@ -166,7 +166,7 @@ async def test_a_reported_relation_change_hides_within_a_second_if_the_applicati
     await world.sleep(0.9)
     assert bob.saw("ana") == ["online", "offline"]
     await world.sleep(20)
-    assert bob.saw("ana") == ["online", "offline", "online"]  # it was still so
+    assert bob.saw("ana") == ["online", "offline", "online"]  # unchanged
 
 
 async def test_a_reported_user_change_sends_nothing_to_unaffected_viewers(world, app):
@@ -191,7 +191,7 @@ async def test_a_reported_user_change_adds_new_contacts_to_contact_subscriptions
 
 
 async def test_an_answer_requested_before_a_reported_change_is_not_used(world, app):
-    """asked ─▶ the answer is made ─▶ they part, and we are told ─▶ the answer arrives"""
+    """request ─▶ the answer is computed ─▶ the relation ends, and this is reported ─▶ the answer arrives"""
     node, ana, bob = await meet(world, app)
     for kind, a, b in (("relation", "ana", "bob"), ("relations", "ana", ""), ("relations", "bob", "")):
         app.relate("ana", "bob")
@@ -228,7 +228,7 @@ async def test_a_pair_that_is_never_answered_does_not_block_answers_of_other_pai
 
 
 async def test_a_pair_that_is_never_answered_does_not_hide_other_users(world, app):
-    """Neither from who looks at both, nor from who is looked at by both."""
+    """Neither for a viewer of both users, nor for a user whom both view."""
     app.relate("ana", "eve")
     node, ana, bob, eve = await meet(world, app, "eve")
     app.stumbles_over = "x"
@@ -297,7 +297,7 @@ async def test_typing_in_a_room_is_dropped_while_its_membership_is_unknown(world
         app.stumbles_over = "bob"
         assert not await heard()
         app.stumbles_over = None
-        assert await heard()  # the door was left open
+        assert await heard()  # the room was left open
 
 
 async def test_a_room_membership_also_expires(world, app):
@@ -330,7 +330,7 @@ async def test_blocks_and_preferences_come_from_the_ledger_with_an_application_t
     await node.node.viewing.block("ana", "bob")
     assert bob.saw("ana") == ["online", "offline"]
     await tell(node, ("relations", "ana", ""), ("relation", "ana", "bob"))
-    await world.sleep(2 * TTL)  # asked anew, and judged again
+    await world.sleep(2 * TTL)  # refreshed and evaluated again
     assert bob.saw("ana") == ["online", "offline"]
     assert cy.saw("ana") == ["online"]
     await node.node.viewing.unblock("ana", "bob")
@@ -339,7 +339,7 @@ async def test_blocks_and_preferences_come_from_the_ledger_with_an_application_t
 
 
 async def test_an_application_outage_does_not_reveal_which_users_are_strangers(world, app):
-    """A denial would be an answer; who is none of theirs stays offline when the application is back."""
+    """A denial would be an answer; strangers stay offline when the application is back."""
     app.relate("ana", "cy")
     node, ana, bob, cy = await meet(world, app, "cy")
     app.away = True

@@ -1,4 +1,4 @@
-"""Beats without a connection: sessions that no node leases."""
+"""REST heartbeats: sessions that no node leases."""
 
 import pytest
 from tests.node.scenes import Stalled, meet, with_timings
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def watched(world, *names):
-    """Nodes, and bob on the first of them, who looks at ana."""
+    """Nodes, and bob on the first of them, who watches ana."""
     nodes = await world.start_all(*names)
     await world.befriend("ana", "bob")
     bob = world.client("bob")
@@ -69,7 +69,7 @@ async def test_heartbeats_spread_over_nodes_keep_one_session_alive(world):
 
 
 async def test_the_last_heartbeats_count_even_though_they_were_not_written(world):
-    """Beats at 0 and 29 s, then nothing: the second was not committed at once, and still moves the end."""
+    """Heartbeats at 0 and 29 s: the second was not committed at once, but still moves the end."""
     n1, bob = await watched(world, "n1")
     await beat(n1)
     await world.sleep(29)
@@ -128,7 +128,7 @@ async def test_a_sign_out_by_another_node_ends_a_rest_session_until_a_later_hear
     n1, n2, bob = await watched(world, "n1", "n2")
     await beat(n1)
     await world.sleep(10)
-    await beat(n1)  # not committed: n1 knows it better than the record
+    await beat(n1)  # not committed: n1 knows a later time than the record
     assert await n2.node.sessions.sign_out("ana", "phone")
     await world.sleep(80)
     assert bob.saw("ana") == ["offline", "online", "offline"]
@@ -175,7 +175,7 @@ async def test_heartbeats_without_a_device_are_activity_and_never_open_a_session
     for _ in range(5):
         assert await n1.node.sessions.act_by_rest("ana")
         await world.sleep(1)
-    assert n1.node.context.metrics.commits == commits  # a session of its own costs no write
+    assert n1.node.context.metrics.commits == commits  # activity of its own session causes no write
 
 
 async def test_a_rest_session_survives_its_node(world):
@@ -215,8 +215,9 @@ async def test_a_session_ended_while_the_log_was_silent_is_not_a_loss_of_the_sto
 
 
 async def test_a_heartbeat_lost_by_a_rollback_and_overwritten_still_counts(world, monkeypatch):
-    """n3 knows nobody, and commits over the record as it was before anybody notices. Those whom n1 knows are read again one
-    by one, so that ana is decided while others are still read."""
+    """n3 knows no user and commits over the old record before the loss is noticed. n1 reads its users again one by one,
+    so that ana is decided while others are still being read.
+    """
     monkeypatch.setattr("herenow.node.cluster.log_reader.PART", 1)
     n1, n2, n3, bob = await watched(world, "n1", "n2", "n3")
     shard = shard_of("ana", 4)
@@ -245,7 +246,7 @@ async def test_a_heartbeat_lost_by_a_rollback_and_overwritten_still_counts(world
 
 
 async def test_a_heartbeat_lost_before_other_nodes_read_it_is_restored_in_recovery(world):
-    """Until then others rightly show what they know: that ana was never seen."""
+    """Until then other nodes show what they know: that ana never connected."""
     n1, n2, _ = await watched(world, "n1", "n2")
     far = world.client("bob", "far")
     await far.connect(n2)

@@ -1,4 +1,4 @@
-"""A shard, or the whole store, loses its memory: nobody is shown offline, and nobody comes back who had left."""
+"""A shard or the whole store loses data: no user is shown offline, and no user who left is restored."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def cast(world):
-    """ana on n1, invisible iris on n1 and n2, zoe who has left; bob and far look on from both."""
+    """ana on n1, invisible iris on n1 and n2, zoe who has left; bob and far watch from both nodes."""
     await world.befriend("ana", "bob", "iris", "zoe")
     n1, n2 = await world.start_all("n1", "n2")
     ana, iris, phone, zoe = (
@@ -79,7 +79,7 @@ async def test_lost_leases_are_written_again_and_their_sessions_stay(world):
 
 
 async def test_leases_written_again_continue_after_a_failover_to_a_replica(world):
-    """A master comes back empty before its replica takes over: for a moment it is the master still."""
+    """A master comes back empty and stays master for a moment before its replica takes over."""
     n1, n2, ana, bob, far = await cast(world)
     before = {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
     await world.sleep(30)
@@ -95,7 +95,7 @@ async def test_leases_written_again_continue_after_a_failover_to_a_replica(world
 
 
 async def test_a_node_retired_while_it_was_cut_off_takes_a_new_epoch(world):
-    """It renewed until now, at a master that nobody else listens to any more."""
+    """The node renewed until now, at a master that no other node uses any more."""
     n1, n2, ana, bob, far = await cast(world)
     old = n1.node.context.authority.epoch
     for shard in range(4):
@@ -110,7 +110,7 @@ async def test_a_node_retired_while_it_was_cut_off_takes_a_new_epoch(world):
 
 
 async def test_a_retired_node_that_cannot_start_a_new_epoch_does_not_block_recovery(world):
-    """In a Cluster it may be cut off from the master with the leases alone."""
+    """In a cluster the node may be cut off from only the master with the leases."""
     n1, n2, ana, bob, far = await cast(world)
     leases = ("renew", "leases", "store_time", "mark_dead", "drop_lease")
     with world.faults.during(Rule(Fault.UNAVAILABLE, node="n1", calls=leases)):
@@ -127,7 +127,7 @@ async def test_a_retired_node_that_cannot_start_a_new_epoch_does_not_block_recov
 
 
 async def test_a_node_that_may_have_been_retired_takes_a_new_epoch(world):
-    """Its row is gone, and longer than a lease has passed since it was renewed: by its own clock, or by the store's."""
+    """Its row is gone, and more than a lease has passed since its renewal, by its own clock or the store's."""
     n1, n2, ana, bob, far = await cast(world)
     old = {n1.node.context.authority.epoch, n2.node.context.authority.epoch}
     with world.faults.during(Rule(Fault.UNAVAILABLE, calls=("renew",))):
@@ -155,7 +155,7 @@ async def test_a_rolled_back_shard_gets_its_newest_records_back(world):
 
 
 async def test_a_rollback_hidden_by_new_log_entries_is_found_by_the_fence(world):
-    """The lost entry's number was given again before anybody looked: the log looks unbroken."""
+    """The number of the lost entry was used again before the check: the log looks complete."""
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     neighbour = next(user for user in (f"cy{n}" for n in range(100)) if shard_of(user, 4) == shard)
@@ -235,7 +235,7 @@ async def test_a_shard_recovers_despite_store_errors_during_recovery(world, faul
 
 
 async def test_a_session_that_ended_during_a_store_outage_is_not_restored(world):
-    """n2 offers what it last heard of ana; n1 knows better, but only n1."""
+    """n2 offers the last record it knows of ana; only n1 knows that she left."""
     n1, n2, ana, bob, far = await cast(world)
     with world.faults.during(Rule(Fault.SILENCE)):
         await world.sleep(1)
@@ -248,7 +248,7 @@ async def test_a_session_that_ended_during_a_store_outage_is_not_restored(world)
 
 
 async def test_an_outdated_record_offered_in_recovery_is_corrected(world):
-    """The newest record has left the store, for the ledger has it; an older one is still remembered by n2."""
+    """The newest record was dropped from the store because the ledger has it; n2 still has an older one."""
     n1, n2, ana, bob, far = await cast(world)
     old = n2.node.context.people.find("ana")
     record, presence = old.record.stored, old.record.presence
@@ -289,7 +289,7 @@ async def test_a_single_node_on_an_emptied_store_recovers_by_itself(world):
 
 
 async def test_a_mode_lost_by_a_rollback_and_overwritten_is_restored(world):
-    """n3 knows nobody, and commits over the rolled-back record before anybody notices: its version is the newest."""
+    """n3 knows no user and commits over the rolled-back record before the loss is noticed: its version is the newest."""
     n1, n2, ana, bob, far = await cast(world)
     n3 = await world.start("n3")
     shard = shard_of("ana", 4)
@@ -314,7 +314,7 @@ async def test_a_mode_lost_by_a_rollback_and_overwritten_is_restored(world):
 
 
 async def test_a_user_released_during_the_reread_does_not_block_shard_recovery(world):
-    """The read finds that the record has left the store, when nobody needs the person any more."""
+    """The read finds that the record was dropped, after the last reference to the person was released."""
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     with world.faults.during(Rule(Fault.UNAVAILABLE, node="n2", calls=("unsaved",))):
@@ -397,7 +397,7 @@ async def test_an_unused_store_reports_no_loss(world):
 
 
 async def test_a_loss_is_found_by_the_fence_while_the_log_heads_cannot_be_read(world):
-    """As in a Cluster where another shard's master is away."""
+    """As in a cluster where the master of another shard is away."""
     n1, n2, ana, bob, far = await cast(world)
     shard = shard_of("ana", 4)
     world.faults.remember(shard)
@@ -410,7 +410,7 @@ async def test_a_loss_is_found_by_the_fence_while_the_log_heads_cannot_be_read(w
 
 
 async def test_the_sweep_after_a_loss_is_interrupted_by_the_next_loss(world):
-    """It would find n1's lease gone as soon as the shard is whole again, while n1 stands still."""
+    """The sweep would find n1's lease missing once the shard is settled, while n1 is frozen."""
     n1, _, _, _, far = await cast(world)
     world.store.empty()
     await world.sleep(5)

@@ -1,4 +1,4 @@
-"""What a node did in the last minutes, and whose changes cost it most."""
+"""Statistics of the last minutes, and the users whose changes cause most deliveries."""
 
 from types import SimpleNamespace
 
@@ -38,7 +38,7 @@ def test_a_sample_holds_counts_of_its_interval_and_current_gauges(pulse, time, m
     metrics.changes, metrics.connections = 5, 2
     time.seconds += 1
     pulse.look()
-    assert pulse.since(0) == []  # it is not over yet
+    assert pulse.since(0) == []  # the interval is not over yet
     metrics.changes, metrics.connections = 9, 3
     metrics.users[Status.BUSY] = 4
     metrics.refusals["not_found"] = 2
@@ -109,7 +109,7 @@ def test_a_quantile_is_interpolated_within_its_bucket(observed, share, expected)
     assert quantile(histogram.counts, share) == pytest.approx(expected)
 
 
-# --- Whose changes cost most
+# --- Top targets
 
 
 def test_top_targets_are_ranked_over_the_current_and_previous_window(time):

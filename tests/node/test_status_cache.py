@@ -1,4 +1,4 @@
-"""What is kept of encoded statuses is always what encoding anew would give."""
+"""A cached status body always equals a newly encoded one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Scenarios F, and those of E that are about what a viewer sees: look, then watch, and miss nothing in between."""
+"""Situations F, and those of E about views: subscribing misses no change between snapshot and registration."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def test_f1_a_change_between_registration_and_snapshot_is_not_missed(world):
-    """The snapshot is read before the change and answered after it came by the log."""
+    """The snapshot is read before the change and answered after the change came by the log."""
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob")
     ana, bob = world.client("ana"), world.client("bob")
@@ -74,7 +74,7 @@ async def test_f2_a_subscribe_to_many_users_has_one_answer_with_all_errors(world
 
 
 class Storm:
-    """50 who look at 100 each; and how much of one kind of work was done in one turn of the loop at most."""
+    """50 viewers of 100 users each; measures how much of one kind of work is done in one loop iteration at most."""
 
     viewers = 50
     targets = tuple(f"u{number}" for number in range(100))
@@ -92,7 +92,7 @@ class Storm:
 
     @asynccontextmanager
     async def counting(self, monkeypatch, work, size=lambda *_: 1):
-        """`size` says how much a call does."""
+        """`size` returns the amount of work of a call."""
         self.done = self.most = in_this_turn = 0
         does = getattr(self.node.node.delivery.hub, work)
 
@@ -116,7 +116,7 @@ class Storm:
 
 
 async def test_j5_many_simultaneous_subscriptions_do_not_block_the_event_loop(world, monkeypatch):
-    """Otherwise no lease is renewed and no answer is taken in time until all of it is done."""
+    """Otherwise no lease is renewed and no answer is read in time until all work is done."""
     storm = Storm()
     await storm.begin(world)
     async with storm.counting(monkeypatch, "watch", lambda _, wanted: len(wanted)):
@@ -237,7 +237,9 @@ async def test_an_unsubscribed_viewer_gets_no_more_changes(world):
 
 
 async def test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped(world):
-    """n2 has read from the log that ana rests, and is slow to take it; far, who comes meanwhile, reads what came after."""
+    """n2 has read from the log that ana is idle but processes it late; far subscribes meanwhile and reads a newer
+    record.
+    """
     n1, ana, bob = await meet(world)
     n2 = await world.start("n2")
     far = world.client("bob", "far")
@@ -250,7 +252,7 @@ async def test_e8_an_older_change_that_arrives_after_a_newer_one_is_dropped(worl
         if parts and not late:
             late.extend(parts)
             await held
-        elif parts:  # whoever took the older one shows it until this arrives
+        elif parts:  # a reader that applied the older one shows it until this arrives
             await asyncio.sleep(1)
         return parts
 
@@ -315,7 +317,7 @@ async def test_an_unsubscribed_contact_is_not_added_again_by_a_contact_subscript
     await world.sleep(3)
     assert bob.saw("dora") == ["offline"]
     assert bob.saw("ana") == []
-    await bob.watch_contacts()  # asked for again
+    await bob.watch_contacts()  # subscribed again
     assert bob.saw("ana") == ["busy"]
 
 
@@ -380,7 +382,7 @@ def follow_each_other(a, b):
 
 
 async def test_the_subscribed_ids_of_a_viewer_share_memory_with_its_pair_facts(world):
-    """What is watched and what stands between the two are the same ids: neither has room of its own."""
+    """Subscriptions and pair facts use the same tuple of ids."""
     node = await world.start("n1")
     names = [f"u{number}" for number in range(50)]
     await world.ledger.apply([RelationRow("contact", "bob", name) for name in names])

@@ -1,4 +1,4 @@
-"""Scenarios I: typing is passed on, and kept nowhere."""
+"""Situations I: typing is delivered and never stored."""
 
 import pytest
 from tests.node.scenes import meet
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def type_to(client, *, to=None, room=None, typing=True):
-    """As a gateway does it: typing is activity."""
+    """As the transport does: typing is also activity."""
     client.act()
     node = client.node
     await node.run(node.node.viewing.type(client.connection, to, room, typing=typing))

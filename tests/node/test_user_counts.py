@@ -1,4 +1,4 @@
-"""J6: what the gauges say equals a full count of the store."""
+"""J6: the gauges equal a full count of the store."""
 
 from collections import Counter
 
@@ -59,7 +59,7 @@ async def test_j6_a_node_that_starts_during_changes_counts_no_user_twice(world):
     walk = n2.node.context.engine.walk
 
     async def slow_walk(shard, cursor, limit):
-        """Somebody changes while every page is read."""
+        """A user changes while every page is read."""
         for client in (next(moved, None), next(moved, None)):
             if client is not None:
                 client.rest()

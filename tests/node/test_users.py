@@ -1,4 +1,4 @@
-"""What a back end does to a user, on one node and on several: disconnect, revoke, delete (J7)."""
+"""Operations of a back end on a user, on one node and on several: disconnect, revoke, delete (J7)."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 async def two_nodes(world):
-    """Ana on n1; bob on n2 looks at her, and so does her friend cy on n1."""
+    """Ana on n1; bob on n2 and her friend cy on n1 watch her."""
     n1, n2 = await world.start_all("n1", "n2")
     await world.befriend("ana", "bob", "cy")
     ana, bob, cy = world.client("ana"), world.client("bob"), world.client("cy")
@@ -195,7 +195,7 @@ async def test_revocations_missed_by_a_frozen_node_are_read_when_it_resumes(worl
     n1.freeze()
     before = world.now
     await n2.run(n2.node.admin.revoke("ana", before))
-    world.ledger._changes.clear()  # long enough for everybody to have forgotten them
+    world.ledger._changes.clear()  # all rows have expired
     n1.thaw()
     n1.node.access._feed.read_at = float("-inf")
     await world.sleep(5)
@@ -328,7 +328,7 @@ async def test_an_offline_user_can_be_deleted(world):
 
 
 async def test_a_commit_in_flight_during_a_deletion_does_not_restore_the_user(world):
-    """n1 decides by what it knew; its batch arrives after the deletion."""
+    """n1 decides by its old record; its batch arrives after the deletion."""
     n1, n2, ana, _, _ = await two_nodes(world)
     slow = Stalled(n1.faulty, "commit")
     task = n1.freezer.spawn(n1.node.sessions.set_mode("ana", Mode.BUSY, None, saved=False), "late")
@@ -433,7 +433,7 @@ async def test_a_deletion_that_cannot_be_written_has_no_effect(world):
 
 
 async def test_a_heartbeat_with_an_old_token_does_not_restore_a_deleted_user(world):
-    """n1 has not heard of the deletion when the beat passes its door."""
+    """n1 does not know the deletion yet when it accepts the heartbeat."""
     n1, n2, ana, _, _ = await two_nodes(world)
     issued = world.now - 1
     with world.faults.during(Rule(Fault.MESSAGE_LOST), Rule(Fault.TAIL_SILENCE, node="n1")):
@@ -472,7 +472,7 @@ def test_choices_of_a_deleted_user_are_not_treated_as_lost():
     assert person.record.store_lacks is None
     person.record.adopt(b"3", Presence(version=12, mode=Mode.AWAY, chosen=12, erased_at=8))
     person.record.adopt(b"4", Presence(version=13, erased_at=8))
-    assert person.record.store_lacks is not None  # this one the store did lose
+    assert person.record.store_lacks is not None  # this change was really lost by the store
 
 
 async def test_a_mode_lost_before_the_deletion_is_not_restored(world):

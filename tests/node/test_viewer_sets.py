@@ -1,4 +1,4 @@
-"""Who is watched by the same viewers: equal is equal, and nothing is remembered of what is no more."""
+"""Sets of viewers are shared between users with the same viewers, and freed when unused."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Scenarios G: what people decide about being seen holds at once, for everybody it concerns and for nobody else."""
+"""Situations G: privacy choices take effect at once, for all affected viewers and no others."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ async def decide(node, user, edit):
 
 
 async def see(node, viewer, target):
-    """What REST says, `as_of` aside."""
+    """The REST answer without `as_of`."""
     [status] = await node.node.viewing.statuses(viewer, [target])
     return {key: value for key, value in msgspec.json.decode(status).items() if key != "as_of"}
 
@@ -43,7 +43,7 @@ def offline(user, last_seen):
 
 
 async def busy_life(world, node, client, seconds=100):
-    """Whatever a hidden user may do."""
+    """Everything a hidden user may do."""
     await node.node.sessions.set_mode(client.user, Mode.BUSY, None)
     await node.node.sessions.set_custom(client.user, Custom("secret"))
     second = world.client(client.user, "second")
@@ -56,7 +56,7 @@ async def busy_life(world, node, client, seconds=100):
     await world.sleep(1)
 
 
-# --- Blocks --------------------------------------------------------------------------------------------------------------
+# --- Blocks
 
 
 @pytest.mark.parametrize("blocker", ["ana", "bob"])
@@ -153,7 +153,7 @@ async def test_g2_a_removed_relation_takes_precedence_over_a_block(world):
 
 
 async def test_mutual_blocks_hide_until_both_are_lifted(world):
-    """The later one began while the other stood: it goes on with what that one froze."""
+    """The later block began during the other: it keeps the last seen that the other froze."""
     node, ana, bob = await meet(world)
     await node.node.viewing.block("ana", "bob")
     hidden = await see(node, "bob", "ana")
@@ -196,7 +196,7 @@ async def test_a_blocked_contact_stays_in_the_list_of_contacts_as_offline(world)
     assert newcomer.last("ana").value == bob.last("ana").value
 
 
-# --- Visibility ----------------------------------------------------------------------------------------------------------
+# --- Visibility
 
 
 async def test_g3_visibility_everyone_shows_to_strangers_and_contacts_hides_only_from_them(world):
@@ -215,7 +215,7 @@ async def test_g3_visibility_everyone_shows_to_strangers_and_contacts_hides_only
     assert bob.frames == []
     await decide(node, "ana", EVERYONE)
     await world.sleep(0.1)
-    assert eve.saw("ana") == ["online", "offline", "online"]  # granted once, it is remembered
+    assert eve.saw("ana") == ["online", "offline", "online"]  # already granted: remembered
     assert bob.frames == []
 
 
@@ -333,7 +333,7 @@ async def test_shared_rooms_relate_users_only_if_configured(world):
         await open_house.close()
 
 
-# --- Last seen -----------------------------------------------------------------------------------------------------------
+# --- Last seen
 
 
 async def test_g9_a_viewer_who_hides_their_last_seen_sees_only_buckets_of_others(world):
@@ -372,7 +372,7 @@ async def test_a_blocked_viewer_of_a_user_who_hides_last_seen_gets_the_bucket_at
 
 
 async def test_buckets_of_hidden_users_age_like_those_of_offline_users():
-    """At midnight, both at once; what a hidden user does in between moves nothing."""
+    """At midnight, both at once; activity of the hidden user has no effect."""
     world = World(start=20_000 * DAY - 60_000)
     try:
         node = await world.start("n1")
@@ -413,7 +413,7 @@ async def test_the_leaderboard_is_ordered_only_by_what_the_viewer_sees(world):
     assert board == ["f0", "f1", "f5", "f3", "f2", "f4"]
 
 
-# --- Everywhere at once --------------------------------------------------------------------------------------------------
+# --- All nodes and outputs
 
 
 @pytest.mark.parametrize("hiding", ["block", "nobody", "unfollow", "no times", "everyone"])
@@ -479,7 +479,7 @@ async def test_g10_if_the_message_is_lost_another_node_hides_the_user_within_two
 
 
 async def lost(_message):
-    """A message that nobody gets."""
+    """A message that is lost."""
 
 
 async def test_with_the_message_another_node_applies_a_block_at_once(world):
@@ -501,7 +501,7 @@ async def test_g7_a_change_published_before_a_block_is_not_delivered_after_it(wo
     node, ana, bob = await meet(world)
     await world.sleep(1)
     bob.forget()
-    # The first goes out at once, the second waits for the end of the tick.
+    # The first is sent at once, the second waits for the end of the tick.
     await node.node.sessions.set_mode("ana", Mode.AWAY, None, saved=False)
     await node.node.sessions.set_mode("ana", Mode.BUSY, None, saved=False)
     await node.node.viewing.block("ana", "bob")
@@ -554,7 +554,7 @@ async def test_f6_users_see_their_own_true_status_however_they_hide(world):
 
 
 async def test_f9_a_contact_subscription_includes_a_new_contact_who_blocks_the_viewer(world):
-    """The new contact appears as one who was offline, for that is what it looks like."""
+    """The new contact appears offline, as a blocking user looks."""
     node, ana, bob = await meet(world)
     await bob.watch_contacts()
     cy = world.client("cy")
@@ -568,7 +568,7 @@ async def test_f9_a_contact_subscription_includes_a_new_contact_who_blocks_the_v
     assert bob.saw("cy") == ["offline", "online"]
 
 
-# --- Typing --------------------------------------------------------------------------------------------------------------
+# --- Typing
 
 
 @pytest.mark.parametrize("hiding", ["ana blocks", "bob blocks", "nobody", "no times"])
@@ -599,7 +599,7 @@ async def test_typing_to_a_blocked_stranger_is_refused_as_to_any_stranger(world)
     assert sentences[0] == sentences[1]
 
 
-# --- When the ledger is away -----------------------------------------------------------------------------------------------
+# --- Ledger outages
 
 
 async def test_during_a_ledger_outage_blocks_stay_in_force_and_cannot_be_changed(world):
@@ -622,7 +622,7 @@ async def test_during_a_ledger_outage_blocks_stay_in_force_and_cannot_be_changed
 
 
 async def test_a_preference_that_cannot_be_reread_hides_the_user_until_it_can(world):
-    """Heard that something changed, but not what: nobody sees, and the next look heals it."""
+    """The node knows that a preference changed, but not how: it hides the user until the next read succeeds."""
     node, ana, bob = await meet(world)
     preferences = world.ledger.preferences
     away = True

@@ -1,4 +1,4 @@
-"""One batch in flight per shard, and no doubt left behind."""
+"""One batch in flight per shard, and every unknown outcome is resolved."""
 
 import asyncio
 from itertools import islice
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 class Desk:
-    """A writer with everything around it."""
+    """A writer with its store, lease and metrics."""
 
     def __init__(self, *, embedded=False):
         loop = asyncio.get_running_loop()
@@ -71,7 +71,7 @@ async def desk():
 
 
 def renew(desk):
-    """As a lease does every few seconds."""
+    """As a lease renewal does every few seconds."""
     desk.standing.renewed = asyncio.get_running_loop().time()
 
 
