@@ -1,4 +1,4 @@
-"""Every endpoint × everything that can be wrong with a request: who asks, how, and with what body."""
+"""Every endpoint with every kind of wrong request: token, method, body."""
 
 import base64
 import json
@@ -54,13 +54,13 @@ with_json = operations(lambda operation: operation.body is not None and operatio
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def elsewhere(world):
-    """The same node for a peer that is not on this machine."""
+    """The same node for a peer on another machine."""
     transport = httpx.ASGITransport(app=world.app, client=STRANGER)
     async with httpx.AsyncClient(transport=transport, base_url="http://herenow.test") as client:
         yield World(world.node, world.app, world.settings, world.hands, client)
 
 
-# --- Who asks --------------------------------------------------------------------------------------------------------
+# --- Tokens
 
 
 @operations(lambda operation: operation.access is not Access.ANYONE)
@@ -151,7 +151,7 @@ async def test_a_service_token_may_have_any_id_as_its_subject(world):
     assert answer.status_code == 200
 
 
-# --- How -------------------------------------------------------------------------------------------------------------
+# --- Methods and paths
 
 
 @operations()
@@ -180,7 +180,7 @@ async def test_an_unknown_path_returns_404(world, path):
     problem(await world.delete(path), 404, "not_found")
 
 
-# --- With what -------------------------------------------------------------------------------------------------------
+# --- Bodies
 
 
 @with_json

@@ -1,4 +1,4 @@
-"""Beats without a WebSocket: of one's own device, and batches of a gateway."""
+"""Heartbeats by REST: of the caller's own device, and batches of a gateway."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ async def batch(world, *beats):
     return answer.json()
 
 
-# --- One's own -------------------------------------------------------------------------------------------------------
+# --- The caller's own device
 
 
 async def test_a_heartbeat_makes_its_device_online(world):
@@ -105,7 +105,7 @@ async def test_a_heartbeat_over_the_session_limit_is_refused_and_the_other_devic
         assert (await batch(world, beat))["errors"] == [{"index": 0, "code": "too_many_sessions"}]
 
 
-# --- A gateway's -----------------------------------------------------------------------------------------------------
+# --- Batches of a gateway
 
 
 async def test_each_heartbeat_of_a_batch_is_accepted_or_refused_on_its_own(world):
@@ -220,7 +220,7 @@ async def test_a_large_batch_does_not_block_other_requests(world):
 
 
 class Counting(MemoryEngine):
-    """Counts its calls, and is away when told so."""
+    """An engine that counts its calls and raises Unavailable while `away` is set."""
 
     away = False
     commits = loads = 0

@@ -1,4 +1,4 @@
-"""The caller's block list, and what the other one gets to see."""
+"""The caller's block list, and what the blocked user sees."""
 
 import pytest
 from tests.api.world import SERVICE, problem

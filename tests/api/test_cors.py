@@ -1,4 +1,4 @@
-"""Which pages may use the server, and what their browsers are told."""
+"""Which origins may use the server, and which CORS headers they get."""
 
 import pytest
 import pytest_asyncio

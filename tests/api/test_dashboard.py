@@ -1,4 +1,4 @@
-"""The operators' page: anybody may have it, it holds nothing, and it reaches nobody but this server."""
+"""The dashboard page: public, without data of its own, and connecting only to this server."""
 
 import re
 from importlib.resources import files

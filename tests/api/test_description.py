@@ -1,4 +1,4 @@
-"""The document says what there is, and all of it; the page needs nobody else."""
+"""The OpenAPI document is complete and correct; the page loads nothing from other servers."""
 
 import json
 import re
@@ -24,7 +24,7 @@ async def test_routes_and_the_openapi_document_agree():
         routes = {
             (route.path, method)
             for route in world.app.routes
-            if isinstance(route.endpoint, Resource)  # the others are files for pages
+            if isinstance(route.endpoint, Resource)  # the others serve static files
             for method in route.endpoint.operations
             if method != "HEAD"
         }

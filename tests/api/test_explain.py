@@ -1,4 +1,4 @@
-"""What services may ask: why somebody sees what they see, and who is here."""
+"""Requests for services: why a viewer sees a status, and which users are not offline."""
 
 import pytest
 from tests.api.world import SERVICE, problem, serving

@@ -1,4 +1,4 @@
-"""Edges: put, taken away, looked up; one at a time and by the line."""
+"""Edges: put, delete, read; one at a time and by import."""
 
 import json
 
@@ -89,7 +89,7 @@ async def test_a_room_may_have_the_same_id_as_its_member(world):
     assert (await world.put("/api/v1/rooms/same/members/same", by=SERVICE)).status_code == 204
 
 
-# --- Lines -----------------------------------------------------------------------------------------------------------
+# --- Imports
 
 
 async def lines(world, *rows, **what):

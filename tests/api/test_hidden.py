@@ -1,4 +1,6 @@
-"""Hidden is offline, byte for byte: on every exit an invisible user looks like one who signed out at that moment."""
+"""A hidden user looks offline, byte for byte: in every output an invisible user equals one who signed out at that
+moment.
+"""
 
 import asyncio
 
@@ -19,7 +21,7 @@ EXITS = (
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def twins():
-    """Two worlds alike in everything, until in one T goes invisible and in the other T signs out."""
+    """Two equal worlds, until T becomes invisible in one and signs out in the other."""
     async with serving() as hiding, serving() as leaving:
         for world in (hiding, leaving):
             await world.befriend(("viewer", "target"), ("viewer", "other"))
@@ -33,7 +35,7 @@ async def twins():
 
 
 async def exits(world):
-    """What a viewer gets on every way out, and what a service gets that asks for that viewer."""
+    """Every output for a viewer, and for a service that names this viewer."""
     for by, query in (("viewer", ""), (SERVICE, "viewer=viewer")):
         for method, path, body in EXITS:
             answer = await world.call(method, path + query, by=by, json=body)
@@ -67,7 +69,7 @@ async def test_the_user_and_services_see_the_true_status_of_an_invisible_user(tw
 async def test_statistics_count_an_invisible_user_as_offline(twins):
     for world in twins:
         users = await counted(world)
-        for _ in range(1_000):  # the census follows the log, a turn of the loop later
+        for _ in range(1_000):  # user counts follow the log, a loop iteration later
             if sum(users.values()) == 1:
                 break
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Custom status, mode, preferences; by oneself and by a service."""
+"""Custom status, mode and preferences, set by the user and by a service."""
 
 import pytest
 from tests.api.world import NOW, SERVICE, problem
@@ -12,7 +12,7 @@ FAMILY = "\N{MAN}\u200d\N{WOMAN}\u200d\N{GIRL}"
 
 @pytest.fixture(params=["own", "by a service"])
 def of(request):
-    """The path of a user's choice and who may set it: themselves, or a service for them."""
+    """The path of a user's setting and its caller: the user, or a service."""
 
     def of(user, what):
         if request.param == "own":
@@ -26,7 +26,7 @@ async def own(world, user):
     return (await world.get("/api/v1/presence/me", by=user)).json()
 
 
-# --- Custom status ---------------------------------------------------------------------------------------------------
+# --- Custom status
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ async def test_a_custom_status_never_changes_liveness(world, of):
     assert (status["status"], status["custom_status"], status["last_seen"]) == ("offline", None, None)
 
 
-# --- Mode ------------------------------------------------------------------------------------------------------------
+# --- Mode
 
 
 @pytest.mark.parametrize("mode", ["auto", "busy", "away", "invisible"])
@@ -154,7 +154,7 @@ async def test_a_mode_and_status_set_by_a_service_are_shown_to_friends(world):
     assert (seen["status"], seen["custom_status"]["text"]) == ("busy", "In a meeting")
 
 
-# --- Preferences -----------------------------------------------------------------------------------------------------
+# --- Preferences
 
 
 DEFAULTS = {"visibility": "contacts", "share_last_seen": True, "idle_after": None, "public": False}

@@ -1,4 +1,4 @@
-"""Probes and numbers: when a node is ready, what is degraded, who may read the counters, and that they are true."""
+"""Probes and statistics: readiness, degraded parts, access to metrics, and their correctness."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ async def numbers(world):
     }
 
 
-# --- Probes ----------------------------------------------------------------------------------------------------------
+# --- Probes
 
 
 async def test_healthz_is_ok_before_the_node_has_started():
@@ -62,7 +62,7 @@ async def test_readyz_and_stats_list_what_is_degraded(world, monkeypatch):
     assert [trouble["what"] for trouble in stats.json()["degraded"]] == named
 
 
-# --- Who may read numbers --------------------------------------------------------------------------------------------
+# --- Access to statistics
 
 
 @pytest.fixture(params=["/metrics", "/api/v1/stats"])
@@ -122,7 +122,7 @@ async def get(world, path, peer, headers=None):
         return await client.get(path, headers=headers)
 
 
-# --- That they are true ----------------------------------------------------------------------------------------------
+# --- Correctness
 
 
 async def test_gauges_equal_a_full_count():
@@ -135,7 +135,7 @@ async def test_gauges_equal_a_full_count():
         await world.post("/api/v1/presence/heartbeat", {}, by="rest")
         expected = {"online": 3.0, "busy": 1.0, "away": 1.0}
         found = await numbers(world)
-        for _ in range(1_000):  # the census follows the log
+        for _ in range(1_000):  # user counts follow the log
             if all(found["herenow_users", status] == count for status, count in expected.items()):
                 break
             await asyncio.sleep(0)

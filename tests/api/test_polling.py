@@ -1,4 +1,4 @@
-"""Who polls instead of being here gets a bulk read now and then; who is here, or a service, as many as they like."""
+"""Users who poll without being connected have a limit on bulk reads; connected users and services have none."""
 
 import pytest
 import pytest_asyncio
@@ -79,7 +79,7 @@ async def test_a_user_with_rest_heartbeats_or_a_session_on_another_node_has_no_p
     assert (await ask(world, "ana", times=20)).status_code == 200
     await world.post("/api/v1/presence/heartbeat", by="bo")
     bo = world.node.context.people.find("bo")
-    bo.held = ()  # as if another node held it: only the store knows
+    bo.held = ()  # as if another node held it: only the store has it
     world.node.context.people.release(bo)
     assert (await ask(world, "bo", times=20)).status_code == 200
 

@@ -1,4 +1,4 @@
-"""Reading presences: order, limits, whose eyes."""
+"""Reading statuses: order, limits, viewers."""
 
 import json
 from urllib.parse import quote
@@ -21,7 +21,7 @@ STRANGER: dict[str, object] = {
 
 @pytest.fixture(params=["GET", "POST"])
 def ask(request, world):
-    """Both ways to ask for many."""
+    """Both requests for several users: GET and POST."""
 
     async def ask(*ids, by="ana", query=""):
         if request.param == "GET":

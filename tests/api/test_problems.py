@@ -1,4 +1,4 @@
-"""Every error leaves in one shape, the unexpected ones too, and no log line holds a token."""
+"""Every error has one shape, unexpected ones too, and no log line contains a token."""
 
 import pytest
 from starlette.exceptions import HTTPException
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest.fixture
 def failing(world, monkeypatch):
-    """Every reading of oneself fails in this way."""
+    """Makes every read of the caller's own presence fail with this error."""
 
     def fail(error):
         async def me(_user):

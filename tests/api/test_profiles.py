@@ -1,4 +1,4 @@
-"""The public profile: for those who want one, and for everybody else there is nothing at all."""
+"""The public profile exists only for users who enabled it."""
 
 import pytest
 from tests.api.world import problem
@@ -56,7 +56,7 @@ async def test_the_public_profile_of_a_hidden_user_equals_that_of_a_signed_out_u
 
 
 async def test_the_profile_of_a_user_who_hides_last_seen_shows_a_bucket_with_a_stable_etag(world):
-    """Two who left at different times of the same day are the same but for their names."""
+    """Users who left at different times of the same day differ only by their names."""
     await world.put(PREFERENCES, {"public": True, "share_last_seen": False}, by="vague")
     tags = set()
     for _ in range(2):

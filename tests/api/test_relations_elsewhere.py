@@ -1,4 +1,4 @@
-"""Where relations come from elsewhere: edges are not taken, changes are told, everybody may see everybody."""
+"""Relations kept outside the ledger: edges are refused, changes are reported; and open relations."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The files that pages load: there, fresh enough, and of the kind a browser runs."""
+"""The JavaScript files for pages: available, cacheable, and of the right type."""
 
 import pytest
 
@@ -16,7 +16,7 @@ async def test_the_server_serves_the_javascript_sdk(world, name):
 
 
 async def test_sdk_files_allow_every_origin_so_that_caches_can_share_them(world):
-    """It is public for an hour: a proxy or a browser may hand what it has to a page of another origin."""
+    """The files are public for an hour: a shared cache may serve them to a page of another origin."""
     own = await world.client.get("/sdk/herenow.js")
     assert own.headers["access-control-allow-origin"] == "*"
 

@@ -1,4 +1,4 @@
-"""The same over a real socket: what a server and its parser make of paths, bodies and connections."""
+"""The API over a real socket: paths, bodies and connections as the server's parser handles them."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ async def world():
 
 
 async def exchange(port, raw, *, answers=1):
-    """Bytes in, (status, headers, body) of each answer out."""
+    """Sends bytes; returns (status, headers, body) of each answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(raw)

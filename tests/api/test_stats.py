@@ -1,4 +1,4 @@
-"""Numbers where several workers share an address: whichever answers, answers for all."""
+"""Statistics of several workers at one address: any worker answers for all."""
 
 import asyncio
 from types import SimpleNamespace
@@ -91,7 +91,7 @@ async def test_without_any_worker_report_statistics_are_unavailable():
     ]
 
 
-# --- Over time, and whose changes cost most
+# --- History and top targets
 
 
 async def watched(world, target, *viewers):
@@ -102,7 +102,7 @@ async def watched(world, target, *viewers):
 
 
 async def told_lately(world, steps=1):
-    """Let so many times two seconds pass."""
+    """Let `steps` intervals of two seconds pass."""
     for _ in range(steps):
         world.hands.advance(2)
         world.node.admin.history.look()

@@ -1,4 +1,4 @@
-"""What a back end does to its users over HTTP: disconnect, revoke, delete."""
+"""Operations of a back end over HTTP: disconnect, revoke, delete."""
 
 import pytest
 from tests.api.world import NOW, SERVICE, problem, serving

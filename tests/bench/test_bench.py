@@ -1,4 +1,4 @@
-"""The benchmark starts, knows its scenarios and counts right. What it measures is not measured here."""
+"""The benchmark starts, knows its scenarios and counts right. No performance is measured here."""
 
 import os
 import random
@@ -19,7 +19,7 @@ from rich.console import Console
 def test_help_names_every_scenario():
     answer = CliRunner().invoke(main, ["--help"])
     assert answer.exit_code == 0
-    said = "".join(answer.output.split())  # a long list is broken into lines, also inside a word with a hyphen
+    said = "".join(answer.output.split())  # a long list is wrapped, even inside a word with a hyphen
     assert all(scenario in said for scenario in SCENARIOS)
 
 

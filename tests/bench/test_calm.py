@@ -1,4 +1,4 @@
-"""A read is left out for what the machine did, never for being slow; and very many people arrive in order."""
+"""A read is excluded because of the machine's load, never for being slow; and filling a store writes every user."""
 
 import os
 import random

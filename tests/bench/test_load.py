@@ -1,4 +1,4 @@
-"""The load: what it counts on the wire, its several processes, and the people it makes up."""
+"""The load generator: counted bytes, several processes, generated contacts."""
 
 import socket
 from random import Random

@@ -1,6 +1,7 @@
-"""Peers do the same work as herenow, or say that they cannot. How fast is not measured here.
+"""Peers do the same work as herenow, or declare that they cannot. No performance is measured here.
 
-A peer that is not installed is skipped with the reason; continuous integration fetches Starlette, which must run."""
+A peer that is not installed is skipped with the reason; continuous integration fetches Starlette, which must run.
+"""
 
 import os
 
@@ -81,7 +82,7 @@ class Absent(Peer):
 
 @pytest.fixture
 def _pretended_work(monkeypatch):
-    """Ours does a hundred, whoever else the same."""
+    """Work that returns a hundred for herenow and for every peer."""
 
     def pretend(_serve, _effort):
         yield work.Measured("answers", 100.0, 0.1)

@@ -1,4 +1,4 @@
-"""What a run leaves: figures that can be read again, tables, pictures; and whether a later run is worse."""
+"""Results of a run: figures that can be loaded again, tables, pictures, and the comparison with a later run."""
 
 import json
 from xml.etree import ElementTree
@@ -73,7 +73,7 @@ def test_a_result_that_was_never_committed_is_not_compared(tmp_path):
 
 @pytest.fixture
 def _pretended(monkeypatch, tmp_path):
-    """Scenarios that measure at once, and places where their results may lie."""
+    """Scenarios that return at once, and temporary folders for their results."""
     monkeypatch.setattr("bench.machine.pin", lambda _pid, _core: None)
     monkeypatch.setattr("bench.__main__.LAST", tmp_path / "last")
     monkeypatch.setattr("bench.__main__.RESULTS", tmp_path)

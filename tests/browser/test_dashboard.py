@@ -1,4 +1,6 @@
-"""The operators' page in a real browser: it is live and says when it is not, asks nobody else, and lets no stranger in."""
+"""The dashboard in a real browser: live or marked as not live, without foreign requests, and closed to remote visitors
+without a token.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from tests.processes import Server, token
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ELSEWHERE = {"x-forwarded-for": "203.0.113.7"}
-"""As a proxy passes on what does not come from this machine."""
+"""Headers of a proxy for a remote visitor."""
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def operator(browser, demo):
-    """`await operator()`: a page that somebody opens."""
+    """`await operator()`: opens a page."""
     people: list[Person] = []
 
     async def page(path="/dashboard", **options):
@@ -36,7 +38,7 @@ async def operator(browser, demo):
 
 
 def wrong(message):
-    """A browser itself says that a server could not be reached, or said no; everything else is ours."""
+    """True for console errors of ours; the browser itself reports unreachable servers and refusals."""
     return message.type in ("error", "warning") and "Failed to load resource" not in message.text
 
 
@@ -83,7 +85,7 @@ async def test_the_dashboard_shows_not_live_while_the_server_is_away(operator, d
     await expect(page.locator("#banner")).to_contain_text("The server does not answer", timeout=MS)
     await expect(page.locator("#banner")).to_contain_text("not from now")
     await expect(page.locator("#live")).to_contain_text("Not live")
-    await expect(page.locator("#troubles")).to_be_hidden()  # nobody knows that all is well
+    await expect(page.locator("#troubles")).to_be_hidden()  # the state is unknown
     assert float(await page.evaluate("getComputedStyle(document.getElementById('board')).opacity")) < 0.6
     await restart(demo)
     await is_live(page)

@@ -1,4 +1,4 @@
-"""Two people, two browsers, one server: what each sees of the other."""
+"""Two users, two browsers, one server: what each sees of the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An application whose pages work while herenow does not: never there, for long, and then it is."""
+"""An application whose pages work without herenow: the server is missing for a long time, then it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page shows when something is wrong: that it is, and never a wrong dot."""
+"""A page shows that something is wrong, and never a wrong dot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_page_recovers_after_the_node_was_killed_and_restarted(come, dem
     await restart(demo)
     for tab in (ana, bo):
         await expect(tab.at("#banner")).to_be_hidden(timeout=MS)
-    await ana.sees("bo", "busy")  # the choice outlived the node
+    await ana.sees("bo", "busy")  # the mode survived the restart
     await bo.choose("auto")
     await ana.sees("bo", "online")
 
@@ -56,10 +56,10 @@ async def test_a_refused_token_is_reported_retried_a_few_times_and_replaced_on_d
         await route.fulfill(body=token)
 
     await person.context.route("**/demo/token/*", wrong)
-    await person.context.add_init_script("Math.random = () => 0.01;")  # waits are short
+    await person.context.add_init_script("Math.random = () => 0.01;")  # short waits
     bo = await person.tab()
     await bo.reads("#banner", "The server refuses the token")
-    assert len(person.sockets) == 4  # and no storm
+    assert len(person.sockets) == 4  # few attempts
     await person.context.unroute("**/demo/token/*")
     await bo.at("#banner-act").click()
     await bo.is_connected()
@@ -170,6 +170,6 @@ async def test_user_ids_with_special_characters_work_in_the_demo(come, demo):
 
 
 async def restart(server: Server) -> None:
-    """At the same address."""
+    """Restart at the same address."""
     server._settings["port"] = urlsplit(server.url).port
     await server.start()

@@ -1,4 +1,4 @@
-"""`herenow config` answers what is in force, and why."""
+"""`herenow config` shows the values in force and their sources."""
 
 from herenow.settings import Settings
 

@@ -1,4 +1,4 @@
-"""`herenow doctor` says what to fix, and changes nothing."""
+"""`herenow doctor` reports what to fix, and changes nothing."""
 
 import hashlib
 import hmac
@@ -150,11 +150,11 @@ def test_doctor_reports_keys_that_cannot_be_loaded(herenow):
         assert "hunter2" not in result.stdout
 
 
-# --- What nodes that share a store must agree on
+# --- Terms that nodes on one store must agree on
 
 
 def agreed(**flags):
-    """(weight, the sentence's first words) against a node with the default settings, a ledger and a secret of its own."""
+    """[(weight, sentence)] compared with a node that has default settings, another ledger and another secret."""
     settings = load({"engine": "redis://127.0.0.1:1", **flags}, None)
     theirs = agreed_terms(load({}, None), "theirs", "y" * 32) | {"buckets per shard": "9"}
     return [(finding.weight, finding.sentence) for finding in agreement(settings, theirs)]
@@ -196,7 +196,7 @@ def test_doctor_compares_the_generated_secret_with_that_of_the_nodes(herenow):
 
 
 class Answering(BaseHTTPRequestHandler):
-    """An application in a thread. Its class says how it behaves."""
+    """An application in a thread; class attributes define its behaviour."""
 
     checks = True
     related = False
@@ -225,7 +225,7 @@ SHARED = "shared by herenow and the application, long enough"
 
 @pytest.fixture
 def asked(herenow, monkeypatch):
-    """Run the doctor against an application of this class."""
+    """Runs doctor against an application of this class."""
 
     def run(kind):
         with HTTPServer(("127.0.0.1", 0), kind) as server:
@@ -269,7 +269,7 @@ def test_doctor_reports_an_application_with_wrong_behaviour(asked, behaviour, se
 
 def test_doctor_reports_an_unreachable_application(herenow, monkeypatch):
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound, but not listening
         monkeypatch.setenv("HERENOW_RELATIONS", f"http://127.0.0.1:{taken.getsockname()[1]}/")
         monkeypatch.setenv("HERENOW_RELATIONS_SECRET", SHARED)
         result = herenow("doctor")

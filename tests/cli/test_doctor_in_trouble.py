@@ -1,5 +1,6 @@
-"""`herenow doctor` in a moment of trouble: real stores, ledgers and nodes that are killed, frozen, full or read-only. One
-sentence each that says what to do, and an exit code that says how bad it is."""
+"""`herenow doctor` during failures: real stores, ledgers and nodes that are killed, frozen, full or read-only. Each
+gets one sentence with a remedy, and the exit code tells the severity.
+"""
 
 import asyncio
 import os
@@ -36,7 +37,7 @@ def empty(request):
 
 
 async def doctor(**settings):
-    """(exit code, what it said, without breaks)"""
+    """(exit code, output without line breaks)"""
     env = {name: value for name, value in os.environ.items() if not name.startswith("HERENOW_")}
     env |= {"HERENOW_SECRET": SECRET, "COLUMNS": "1000"}
     env |= {f"HERENOW_{name.upper()}": str(value) for name, value in settings.items()}
@@ -58,7 +59,7 @@ async def doctor(**settings):
 
 
 def found(text, weight, subject):
-    """The sentences of that weight about that subject."""
+    """Sentences of this weight about this subject."""
     return [
         line[9 + 14 :].strip() for line in text.splitlines() if line.startswith(weight) and line[8:].startswith(subject)
     ]
@@ -87,7 +88,7 @@ async def test_doctor_accepts_a_healthy_store(valkey):
 
 async def test_doctor_reports_a_full_store_and_advises_on_a_nearly_full_one(valkey):
     valkey.client.rpush("other", *[bytes(1 << 10)] * 100)
-    for number in range(300):  # so that a connection more or less is no part of it
+    for number in range(300):  # so that a few connections do not matter
         valkey.client.copy("other", f"other:{number}")
     used = valkey.client.info("memory")["used_memory"]
     try:
@@ -159,15 +160,15 @@ async def test_doctor_advises_on_a_master_without_replicas_after_a_failover():
         async with asyncio.timeout(PATIENCE):
             while group.replica.client.info("replication")["role"] != "master" or code:
                 await asyncio.sleep(0.1)
-            while "has no replica that follows it" not in text:  # until the sentinels agree who it is
+            while "has no replica that follows it" not in text:  # until the sentinels agree on the master
                 code, text = await doctor(engine=group.url, port=0)
     assert code == 0
 
 
-# --- The nodes on it
+# --- Nodes on the store
 
 TIMINGS = {"beat_every": 1, "dead_after": 2, "grace": 1, "node_lease": 9}
-"""Of the nodes here: whoever is to be let in beside them has the same."""
+"""Timings of these nodes; another node must have the same."""
 
 
 async def test_doctor_reports_settings_the_nodes_on_a_store_would_refuse_and_writes_nothing(valkey, tmp_path):
@@ -195,12 +196,12 @@ async def test_doctor_reports_settings_the_nodes_on_a_store_would_refuse_and_wri
 
         await _assert_a_new_ledger_is_refused(same, tmp_path / "other")
         assert valkey.client.hgetall("{herenow}:terms") == agreed
-        # A new store takes some seconds until it is whole.
+        # A new store needs some seconds until it is settled.
         await _until(server, lambda troubles: not troubles)
     finally:
         await server.kill()
 
-    # What it advises helps.
+    # The advice of doctor works.
     valkey.client.hdel("{herenow}:terms", "grace")
     code, text = await doctor(**same | {"grace": 7})
     assert code == 0, text
@@ -209,14 +210,14 @@ async def test_doctor_reports_settings_the_nodes_on_a_store_would_refuse_and_wri
 
 
 async def _until(server, wanted):
-    """What the node says of itself is what is wanted."""
+    """Wait until the node's own problems satisfy `wanted`."""
     async with asyncio.timeout(PATIENCE):
         while not wanted({each["what"] for each in (await server.rest("GET", "/stats"))["degraded"]}):
             await asyncio.sleep(0.1)
 
 
 async def _assert_a_new_ledger_is_refused(same, folder):
-    """One that does not exist yet, and one that does."""
+    """A ledger that does not exist yet, and an existing one."""
     folder.mkdir()
     other = {**same, "ledger": f"sqlite:///{folder}/herenow.db"}
     code, text = await doctor(**other)
@@ -301,7 +302,7 @@ async def test_doctor_finds_frozen_nodes_by_lease_and_by_request(valkey, tmp_pat
 
 
 async def test_doctor_reports_the_problems_of_a_node_with_a_remedy(valkey, tmp_path):
-    """The store is full under it."""
+    """The node's store is full."""
     server = await Server(tmp_path, {"engine": valkey.url, "node_lease": 3}).start()
     port = int(server.url.rpartition(":")[2])
     try:
@@ -336,7 +337,7 @@ async def test_doctor_and_the_node_report_a_failing_ledger(fragile_postgres, fra
             await fragile_postgres.sql(
                 f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
             )
-        async with server.client("ana") as ana:  # who leaves has something to be written
+        async with server.client("ana") as ana:  # a user who leaves causes a write
             await ana.send("presence.set", mode="busy")
         async with asyncio.timeout(PATIENCE):
             while not (await server.rest("GET", "/stats"))["degraded"]:
@@ -362,7 +363,7 @@ def test_doctor_reports_a_full_disk(tmp_path, free, weights):
     assert [finding.weight for finding in room(tmp_path / "herenow.db", free)] == weights
 
 
-# --- What follows from a node's numbers
+# --- Findings from statistics
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`herenow import` puts a graph into the ledger, whole batches at a time."""
+"""`herenow import` writes a graph into the ledger, in whole batches."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`herenow migrate` brings a ledger up to date and says what it did."""
+"""`herenow migrate` brings a ledger up to date and reports it."""
 
 from pathlib import Path
 

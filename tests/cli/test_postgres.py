@@ -1,4 +1,4 @@
-"""Commands on a ledger in PostgreSQL: what an operator reads, and the exit code that a script reads."""
+"""Commands on a ledger in PostgreSQL: their output for operators and their exit codes for scripts."""
 
 import itertools
 import re
@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def database(postgres_server):
-    """The URL of an empty one, with a password that nobody needs to know."""
+    """URL of an empty database, with a password that is not needed."""
     name = f"cli_{next(_numbers)}"
     postgres_server.sql_now(f"CREATE DATABASE {name}")
     yield postgres_server.url(name, "postgres:hunter2")
@@ -31,7 +31,7 @@ def sql(server, url, statement):
 
 
 def words(result):
-    """What was said, without the breaks of lines, and never a password."""
+    """The output without line breaks; asserts that it has no password."""
     said = result.stdout + result.stderr
     assert "hunter2" not in said
     assert "Traceback" not in said
@@ -81,7 +81,7 @@ def test_a_missing_server_and_a_missing_database_give_an_error_line(herenow, pos
 
 @pytest.mark.parametrize("broken", ["refused", "older", "read-only"])
 def test_serve_reports_in_one_line_why_it_does_not_start(herenow, postgres_server, database, broken):
-    """As a process of its own: logging is set up there, and must not add to it."""
+    """In a separate process: it configures logging, which must not add lines."""
     herenow("migrate", "--ledger", database)
     url, exit_code, sentence = database, 2, "run herenow migrate first"
     if broken == "refused":
@@ -106,7 +106,7 @@ def test_doctor_accepts_a_new_database_and_changes_nothing(herenow, postgres_ser
     said = words(result)
     assert re.search(r"postgresql://postgres:\*\*\*@127\.0\.0\.1:\d+/cli_\d+ answers \(PostgreSQL \d+", said)
     assert "There is none yet; it is created at the first start." in said
-    assert "fsync or full_page_writes is off" in said  # as it is in tests
+    assert "fsync or full_page_writes is off" in said  # as the test server has it
     schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'herenow'"
     assert sql(postgres_server, database, schemas) == "0"
 

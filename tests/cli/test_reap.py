@@ -1,4 +1,4 @@
-"""`herenow reap` hands its shards, pause and batch to the composition root; what is wrong is said in a sentence."""
+"""`herenow reap` passes its shards, pause and batch size to the composition root; wrong flags give one error line."""
 
 import sys
 from types import ModuleType
@@ -12,7 +12,7 @@ REDIS = ("--engine", "redis://127.0.0.1:1")
 
 @pytest.fixture
 def started(monkeypatch):
-    """Stands for the composition root."""
+    """Replaces the composition root; returns its calls."""
     calls = []
     app = ModuleType("herenow.app")
 

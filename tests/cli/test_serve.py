@@ -1,4 +1,4 @@
-"""`herenow serve` hands the settings to the composition root, and its exit code back."""
+"""`herenow serve` passes the settings to the composition root and returns its exit code."""
 
 import sys
 from types import ModuleType
@@ -10,7 +10,7 @@ from herenow.settings import Settings
 
 @pytest.fixture
 def started(monkeypatch):
-    """Stands for the composition root, which has its own tests."""
+    """Replaces the composition root, which has its own tests; returns its calls."""
     calls = []
     app = ModuleType("herenow.app")
 

@@ -1,4 +1,4 @@
-"""`herenow top` against real nodes: what is wrong first, in words; one sentence and an exit code where nobody answers."""
+"""`herenow top` against real nodes: problems first, in words; one line and an exit code if no node answers."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ async def node(folder, **settings):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory):
-    """One that nobody harms."""
+    """A server that tests must not damage."""
     async with node(tmp_path_factory.mktemp("node")) as started:
         yield started
 
@@ -86,7 +86,7 @@ async def test_top_prints_json_on_request(server):
 
 async def test_top_reports_an_unreachable_node_in_one_line_with_exit_code_1(tmp_path):
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound, but not listening
         code, out, err = await top(f"http://127.0.0.1:{taken.getsockname()[1]}", "--once")
     assert (code, out) == (1, "")
     assert re.fullmatch(r"Error: http://\S+ cannot be reached: nothing listens there\.\n", err)
@@ -178,7 +178,7 @@ async def test_top_shows_a_node_going_away_and_coming_back(tmp_path):
 
 
 class Terminal:
-    """What a person has before them."""
+    """A pseudo-terminal and what it shows."""
 
     def __init__(self, rows=30, columns=120):
         self.ours, self.theirs = pty.openpty()
@@ -221,13 +221,13 @@ async def test_top_draws_resizes_and_restores_the_terminal(server, terminal, end
         stdout=terminal.theirs,
         env=environment,
         start_new_session=True,
-        preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),  # else Ctrl-C would be nobody's
+        preexec_fn=lambda: ioctl(0, termios.TIOCSCTTY, 0),  # the controlling terminal, for Ctrl-C
     )
     await terminal.until("deliveries  ")  # the wide table
     assert terminal.shown.startswith(ENTER)
     assert "\x1b[32m● All is well." in terminal.shown
     terminal.shown = ""
-    terminal.resize(8, 40)  # the kernel tells whoever is in front of it
+    terminal.resize(8, 40)  # the kernel signals the foreground process
     await terminal.until("lines more")
     drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.shown).splitlines()
     assert len(drawn) <= 8
@@ -249,7 +249,7 @@ async def test_top_shows_workers_as_rows_and_reports_one_that_hangs(tmp_path):
     with running() as store:
         async with node(tmp_path, engine=store.url, workers=2) as server:
             async with asyncio.timeout(PATIENCE):
-                while (await server.rest("GET", "/stats"))["degraded"]:  # a new store takes a moment
+                while (await server.rest("GET", "/stats"))["degraded"]:  # a new store needs a moment
                     await asyncio.sleep(0.2)
             code, out, _ = await top(server.url, "--once")
             assert code == 0, out
@@ -261,7 +261,7 @@ async def test_top_shows_workers_as_rows_and_reports_one_that_hangs(tmp_path):
             os.kill(hung, signal.SIGSTOP)
             try:
                 async with asyncio.timeout(PATIENCE):
-                    while True:  # whoever hangs may be the one that is asked
+                    while True:  # the hanging worker may be the one that is asked
                         code, out, err = await top(server.url, "--once")
                         if "1 of 2 workers do not answer." in out:
                             break

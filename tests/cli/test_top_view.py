@@ -1,4 +1,4 @@
-"""What `herenow top` says of answers, without a server; where it asks, and with which token."""
+"""The text that `herenow top` makes of answers, without a server; which node it asks, and with which token."""
 
 import json
 
@@ -124,7 +124,7 @@ def test_wrapping_a_word_longer_than_the_terminal_terminates():
     assert len(fitted([Line("✗ " + "y" * 500)], 5, 99)) < 60
 
 
-# --- Where, and with what
+# --- Address and token
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_top_uses_the_given_token_mints_one_or_needs_none(tmp_path, monkeypatch)
     assert tokens(Settings(secret=SECRET), None)("http://localhost:1") is None
     made = tokens(Settings(secret=SECRET), None)("http://10.0.0.1:1")
     assert made is not None
-    assert tokens(Settings(), None)("http://10.0.0.1:1") is None  # and no secret is generated for it
+    assert tokens(Settings(), None)("http://10.0.0.1:1") is None  # no secret is generated for it
     assert list(tmp_path.iterdir()) == []
 
 

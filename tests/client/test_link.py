@@ -1,4 +1,4 @@
-"""The Python SDK against a server that plays a part: what happens between a question and its answer."""
+"""The Python SDK against a scripted server: events between a request and its answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Part = Callable[[websockets.ServerConnection, int], Awaitable[None]]
 
 
 async def play(part: Part) -> websockets.Server:
-    """Every connection is welcomed; then the part is played, which is told the number of the connection."""
+    """A server that welcomes every connection and then runs `part` with the number of the connection."""
     count = 0
 
     async def serve(socket: websockets.ServerConnection) -> None:

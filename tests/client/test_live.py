@@ -1,4 +1,4 @@
-"""The Python SDK against a separate `herenow serve`: coming, watching, choosing, typing, and everything that ends it."""
+"""The Python SDK against a separate `herenow serve`: connecting, watching, modes, typing, and every kind of end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def forgotten(here: Herenow, user: str) -> None:
 
 
 async def restart(server: Server) -> None:
-    """At the same address."""
+    """Restart at the same address."""
     server._settings["port"] = urlsplit(server.url).port
     await server.start()
 
@@ -107,7 +107,7 @@ async def test_a_watch_without_a_reader_is_unsubscribed(server, people):
             await until(watch, lambda c: True)
         await forgotten(ana, bo_id)
         await until(ana.watch([bo_id]), lambda c: True)
-        await asyncio.to_thread(gc.collect)  # whichever thread it happens in
+        await asyncio.to_thread(gc.collect)  # in whichever thread it happens
         await forgotten(ana, bo_id)
         assert [change async for change in watch] == []
 
@@ -123,7 +123,7 @@ async def test_a_token_is_renewed_before_it_expires(server, people):
     async with client(server, bo_id, "b1", token=fresh) as bo:
         await bo.connected()
         phases = asyncio.ensure_future(_all(bo.states()))
-        await asyncio.sleep(7)  # the server ends a token by its own clock
+        await asyncio.sleep(7)  # the server checks expiry by its own clock
         await bo.auto()
     assert len(asked) > 1
     assert [state.phase for state in await phases] == ["connected", "closed"]

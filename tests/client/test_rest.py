@@ -1,4 +1,4 @@
-"""REST, blocking and not, against a separate `herenow serve`; and that the two clients are one."""
+"""The REST clients, blocking and async, against a separate `herenow serve`; both have the same methods."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_both_clients_have_the_same_methods():
 
 
 async def _types_of_both_clients(rest: Rest, other: AsyncRest) -> None:
-    """Checked by mypy and not run: callers see the arguments and the result of each call."""
+    """Checked by mypy and not run: arguments and results are typed."""
     assert_type(rest.get("ana", viewer=1), Presence)
     assert_type(await other.get("ana", viewer=1), Presence)
     assert_type(rest.users(limit=1), UserPage)

@@ -1,4 +1,4 @@
-"""The demo's own door: who gets a token without one, and what its page may fetch."""
+"""Access to the demo: who gets a token, and what its page may load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A block on a page that is followed, and that nobody runs, is a promise that nobody keeps."""
+"""Every block of a guide is run by a test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_FOLLOWED = {
     "docs/watching.md": "commands whose every option tests/cli/test_top.py and test_token.py try, and a picture",
     "docs/twins.md": "tests/twins/test_twins.py is that block, and more",
 }
-"""Pages of reference: what stands in their blocks is not a step that somebody takes, and is tested elsewhere."""
+"""Reference pages: their blocks are not steps of a guide and are tested elsewhere."""
 
 
 def pages() -> list[str]:

@@ -1,4 +1,4 @@
-"""The FastAPI page: run by uvicorn, beside an `accounts` as somebody may have it."""
+"""The FastAPI page, run by uvicorn with a minimal `accounts` module."""
 
 from __future__ import annotations
 

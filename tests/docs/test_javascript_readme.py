@@ -1,4 +1,4 @@
-"""The JavaScript SDK's own page, in a browser; React's part is bundled as an application would."""
+"""The README of the JavaScript SDK in a browser; the React part is bundled as in an application."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ createRoot(document.getElementById("root")).render(%(render)s);
 
 
 def modules(reader: Reader) -> str:
-    """What a bundler does with the package's name."""
+    """An import map, as a bundler resolves the package names."""
     files = {"herenow": "herenow.js", "herenow/rest": "rest.js", "herenow/green-dot": "green-dot.js"}
     imports = {name: f"{reader.server.url}/sdk/{file}" for name, file in files.items()}
     return f'<script type="importmap">{json.dumps({"imports": imports})}</script>'

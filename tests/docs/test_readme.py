@@ -1,4 +1,4 @@
-"""The first page that anybody reads, and the Python client's."""
+"""The README, and the page of the Python client."""
 
 from __future__ import annotations
 

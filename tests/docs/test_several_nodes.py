@@ -1,4 +1,4 @@
-"""Several nodes: workers on a real Valkey, a proxy in front of two nodes of which one goes away, reapers."""
+"""Several nodes: workers on a real Valkey, a proxy in front of two nodes of which one stops, reapers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE = "docs/several-nodes.md"
 
 @pytest.fixture
 def store():
-    """One of its own: how many workers there are is counted."""
+    """Its own server: the test counts the workers on it."""
     server = RedisProcess().start()
     yield server
     server.close()

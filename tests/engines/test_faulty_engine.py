@@ -1,4 +1,4 @@
-"""Each fault does what it says, and is counted when it does."""
+"""Each simulated fault has its documented effect, and is counted when it takes effect."""
 
 import asyncio
 from itertools import islice
@@ -37,7 +37,7 @@ async def n2(store, faults):
 
 @pytest.fixture
 async def truth(store):
-    """A handle that no fault touches."""
+    """An engine without faults."""
     return await opened(MemoryEngine(store))
 
 
@@ -216,7 +216,7 @@ async def test_a_delayed_answer_comes_after_its_entry_in_the_log(n1, truth, faul
     await writing
 
 
-# What readers do not get
+# Faults of readers
 
 
 async def test_a_silent_tail_returns_no_entries_although_the_log_has_some(n1, n2, faults, looptime):
@@ -262,7 +262,7 @@ async def test_messages_can_be_lost_by_the_sender_or_by_one_receiver(n1, n2, fau
     assert faults.taken == {Fault.MESSAGE_LOST: 2}
 
 
-# What the store loses
+# Data loss
 
 
 async def test_a_rollback_loses_acknowledged_writes_and_fence_rows(n1, truth, faults):
@@ -339,7 +339,7 @@ async def test_faults_of_the_store_need_a_store():
         Faults().empty()
 
 
-# When
+# Selection of calls
 
 
 async def test_a_rule_applies_within_its_time_window(n1, faults):

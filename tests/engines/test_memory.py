@@ -1,4 +1,4 @@
-"""The memory engine keeps the promises of the port, plain and through a wrapper that does nothing to it."""
+"""The memory engine keeps the promises of the port, directly and through a transparent wrapper."""
 
 import asyncio
 import time
@@ -97,7 +97,7 @@ async def engine(store):
     return await opened(MemoryEngine(store))
 
 
-# What is true of memory and need not be of others
+# Properties of the memory engine alone
 
 
 async def test_a_new_store_is_settled_and_its_logs_begin_at_zero(engine):
@@ -162,7 +162,7 @@ async def test_opening_twice_does_not_double_messages(engine):
     assert await engine.receive(0) == [b"one"]
 
 
-# Losing things
+# Data loss
 
 
 async def test_emptying_a_store_removes_leases_and_terms(store, engine):
@@ -249,7 +249,7 @@ async def test_unsettling_wakes_waiting_readers(engine):
     assert asyncio.get_running_loop().time() == 1
 
 
-# What stays small
+# Bounded memory
 
 
 async def test_wake_ups_moved_repeatedly_do_not_accumulate(store, engine):

@@ -1,4 +1,4 @@
-"""A shard with all its laziness answers as one that keeps nothing but a dict and looks at everything."""
+"""A shard with lazy cleaning answers like a simple model without it."""
 
 from contextlib import contextmanager
 
@@ -26,7 +26,7 @@ questions = st.lists(st.tuples(st.sampled_from(TIMES), st.integers(0, 7)), min_s
 
 
 class PlainShard:
-    """The same promises, told in the simplest way."""
+    """The simplest implementation of the same promises."""
 
     def __init__(self):
         self.records = {}

@@ -1,4 +1,4 @@
-"""Many commands in portions: how many are under way, in which order, and for how long?"""
+"""Many commands in portions: how many are in flight, in which order, and deadlines."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ PING = packed(("PING", "x"))
 
 
 class SlowServer:
-    """Answers nothing but the greeting until it is told to; then each PING, with its number."""
+    """Answers only the greeting until `answer` is called; then each PING with its number."""
 
     def __init__(self) -> None:
         self.heard = 0
@@ -72,7 +72,7 @@ async def linked():
 
 
 def parts(count):
-    """Each of one command."""
+    """`count` parts of one command each."""
     return ((PING, 1) for _ in range(count))
 
 
@@ -136,7 +136,7 @@ async def test_a_server_that_stops_answering_midway_is_given_up_at_the_deadline(
 
 
 async def test_a_pause_of_this_process_does_not_count_against_the_deadline():
-    """What is sent behind the standstill has its whole time."""
+    """Commands sent after the pause have their whole deadline."""
     async with linked() as (slow, connection):
         taken: list[list[object]] = []
         asking = asyncio.create_task(

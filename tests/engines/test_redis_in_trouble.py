@@ -1,6 +1,6 @@
-"""What real servers do to an engine: they stand still, forget, refuse, move, and are replaced by older copies.
+"""An engine on failing servers: frozen, emptied, refusing, moved, or replaced by older copies.
 
-Nothing here waits for time to pass; it waits for servers to have done something, and for nothing longer than it takes.
+No test waits for time to pass; tests wait for the servers to reach a state.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ async def opened(url, **options):
 
 @pytest.fixture
 def server():
-    """One's own: it will suffer."""
+    """Its own server, because tests break it."""
     with running() as server:
         yield server
 
@@ -43,7 +43,7 @@ async def engine(server):
 
 
 async def sooner_or_later(call, wanted=lambda answer: True):
-    """The answer as soon as there is one, as a node asks again and again."""
+    """Repeats the call until it succeeds, as a node does."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -55,7 +55,7 @@ async def sooner_or_later(call, wanted=lambda answer: True):
             await asyncio.sleep(0.05)
 
 
-# Standing still
+# Frozen servers
 
 
 async def test_a_write_to_a_frozen_server_has_an_unknown_outcome_and_can_be_fenced_off(server, engine):
@@ -79,9 +79,9 @@ async def test_a_write_to_a_frozen_server_has_an_unknown_outcome_and_can_be_fenc
 
 
 async def test_a_batch_sent_to_a_frozen_server_runs_when_it_resumes_unless_fenced_off(server, engine):
-    """The late execution is real, and the fence is what stops it."""
+    """The late execution is real, and the fence stops it."""
     node, user = await joined(engine), user_of(engine, 0)
-    await node.commit()  # now the server knows the script
+    await node.commit()  # now the server has the script
     late = node.batch(Write(user, None, record(1)))
     server.stop_the_clock()
     with pytest.raises(UnknownOutcome):
@@ -121,7 +121,7 @@ async def test_a_thousand_callers_of_an_unreachable_server_make_few_connection_a
     assert 1 <= len(attempts) <= 2 + took / redis_server.BREATH
 
 
-# Forgetting
+# Data loss
 
 
 async def test_every_call_detects_a_server_that_came_back_empty(server, engine):
@@ -193,7 +193,7 @@ async def test_killed_connections_are_reopened(server, engine):
     assert await engine.receive(5) == [b"after"]
 
 
-# Refusing
+# Refused writes
 
 
 async def refused(engine, node, user, why):
@@ -302,7 +302,7 @@ async def test_a_sentinel_that_froze_is_subscribed_to_again(group, monkeypatch):
         await asyncio.to_thread(wait_for, listening, "nobody listens")
         [before] = listening()
         vanishing.stop_the_clock()
-        await asyncio.sleep(1)  # longer than two silences
+        await asyncio.sleep(1)  # longer than two silence limits
         vanishing.go_on()
         await asyncio.to_thread(wait_for, lambda: listening() - {before}, "nobody listens again")
 
@@ -404,7 +404,7 @@ async def test_a_slot_that_is_being_moved_is_unavailable_and_never_read_as_empty
                 away += 1
             with pytest.raises(Unavailable):
                 await engine.commit(node.batch(Write(user, record(1), record(2))))
-        assert away  # as soon as the header or the bucket was there and not here
+        assert away  # as soon as the header or the bucket was on the other server
         for master in (target, *(m for m in cluster.masters if m is not target)):
             master.client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", name[target])
         assert await sooner_or_later(lambda: engine.load([user])) == [Loaded(record(1), settled=True)]
@@ -413,7 +413,7 @@ async def test_a_slot_that_is_being_moved_is_unavailable_and_never_read_as_empty
 
 
 async def test_a_moved_shard_is_found_by_redirection(cluster_group):
-    """MOVED means that nothing happened: the call is repeated where it belongs."""
+    """MOVED means that nothing was executed: the call is repeated at the right server."""
     async with opened(cluster_group.url, namespace="redirected") as engine:
         node, user = await joined(engine), user_of(engine, 0)
         slot = ShardKeys("redirected", 0).slot

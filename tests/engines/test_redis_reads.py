@@ -1,4 +1,4 @@
-"""Reading many users at once: when is absence evidence?"""
+"""Reads of many users at once: when a missing record counts as absent."""
 
 import pytest
 
@@ -15,9 +15,9 @@ from herenow_testing.contracts.engine import NOW, TERMS
     ("before", "after", "settled"),
     [
         (b"s5 7 -", b"s5 7 -", True),
-        (b"s5 7 -", b"s5 9 1234", True),  # others wrote meanwhile
+        (b"s5 7 -", b"s5 9 1234", True),  # other nodes wrote meanwhile
         (b"s5 7 -", b"u6 7 -", False),
-        (b"s5 7 -", b"s6 7 -", False),  # it was unsettled, and is settled again
+        (b"s5 7 -", b"s6 7 -", False),  # it was unsettled, and settled again
         (b"s5 7 -", None, False),  # emptied
         (None, b"s5 7 -", False),
         (b"u5 7 -", b"s5 7 -", False),

@@ -1,4 +1,4 @@
-"""What a URL may say, and which servers are refused at the start: one sentence each, and no password in it."""
+"""Parsing of URLs, and servers that are refused at the start: one sentence each, without the password."""
 
 import asyncio
 import re
@@ -78,7 +78,7 @@ async def refusal(url, **options):
 
 
 def one_sentence(said):
-    """With the name of the setting, and one mark at its end, whatever the server's own words end with."""
+    """Asserts that the text names the setting and ends with one punctuation mark, whatever the server's words end with."""
     assert re.fullmatch(r"engine '.*[^.?! ][.?]", said)
     assert "hunter2" not in said
     return said
@@ -138,7 +138,7 @@ async def test_a_cluster_that_lost_slots_is_refused():
 
 @asynccontextmanager
 async def pretender(answer):
-    """Something that listens and is no Redis, or an old one."""
+    """A server that is not Redis, or an old one."""
 
     async def serve(reader, writer):
         try:
@@ -197,7 +197,7 @@ async def test_tls_with_a_private_ca_works(tmp_path):
         server.close()
 
 
-# How it lies there
+# Memory layout
 
 
 async def test_redis_buckets_stay_compact_with_any_content(valkey_server):

@@ -1,4 +1,4 @@
-"""Memory and Redis are given the same calls, drawn by a seed, and must give the same answers."""
+"""Memory and Redis get the same random calls and must give the same answers."""
 
 from dataclasses import replace
 from itertools import count, islice
@@ -17,7 +17,7 @@ STEPS = 150
 
 
 class Twins:
-    """Two engines, and a hand that moves both."""
+    """Two engines, and a method that calls both."""
 
     def __init__(self, seed, memory, redis):
         self.rng = Random(f"twins {seed}")
@@ -144,7 +144,7 @@ async def test_memory_and_redis_give_the_same_answers(seed, valkey_server):
 
 
 def test_the_comparison_of_twins_notices_a_difference():
-    """The comparison can fail: a due that forgets whether the shard is settled is another answer."""
+    """The comparison can fail: a due answer that differs in `settled` is a different answer."""
     from herenow.ports import Due
 
     due = Due(("ana",), None, (1,), settled=True)

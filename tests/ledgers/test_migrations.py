@@ -1,4 +1,4 @@
-"""How a ledger's schema comes to be: by migrations, all at once, never backwards."""
+"""The schema of a ledger is created by migrations: atomic, never backwards."""
 
 import sqlite3
 from contextlib import closing

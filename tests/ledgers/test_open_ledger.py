@@ -1,4 +1,4 @@
-"""Which ledger a URL means."""
+"""Parsing of ledger URLs."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The PostgreSQL ledger keeps the contract, for one node and for several at once, and ends what it started."""
+"""The PostgreSQL ledger keeps the contract, for one node and for several at once, and closes everything it opened."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ class TestContract(LedgerContract):
 
 @pytest.fixture
 async def other(database):
-    """Another node's."""
+    """The ledger of another node."""
     ledger = open_ledger(database)
     await ledger.open()
     yield ledger
@@ -32,7 +32,7 @@ async def other(database):
 
 
 class Held:
-    """A transaction that stops before its end until it is let go."""
+    """A transaction that pauses before its end until `go_on`."""
 
     def __init__(self, ledger, work):
         self._go_on = asyncio.Event()
@@ -64,7 +64,7 @@ def in_turn(ledger, told):
 
 
 async def is_waiting(server, count=1):
-    """So many transactions wait for a lock that another one holds."""
+    """True if `count` transactions wait for a lock of another one."""
     [(waiting,)] = await server.sql("SELECT count(*) FROM pg_locks WHERE NOT granted")
     return waiting >= count
 
@@ -104,7 +104,9 @@ async def test_writes_of_one_node_reach_the_other_by_the_change_table(ledger, ot
 
 
 async def test_later_changes_wait_for_an_uncommitted_earlier_change(server, ledger, other):
-    """The trap: one takes number 1, another takes 2 and commits; a reader goes on from 2, and 1 is never read."""
+    """The race: one transaction takes number 1, another takes 2 and commits; a reader continues from 2 and never reads
+    1.
+    """
     slow = await Held(ledger, in_turn(ledger, [LedgerChange("relation", "ana", "bo")])).there()
     quick = asyncio.ensure_future(other.apply([follow("cy", "dee")]))
     await until_waiting(server)
@@ -130,7 +132,7 @@ async def test_a_rolled_back_change_skips_its_number(server, ledger, other):
 
 
 async def test_the_change_head_waits_for_uncommitted_changes_before_it(server, ledger, other):
-    """A node that starts takes the head for its cursor, and then reads: what is numbered below must be in what it reads."""
+    """A starting node takes the head as its cursor and then reads: that read must contain every lower number."""
     slow = await Held(ledger, in_turn(ledger, [LedgerChange("relation", "ana", "bo")])).there()
     head = asyncio.ensure_future(other.changes_head())
     await until_waiting(server)
@@ -149,7 +151,7 @@ async def test_reads_do_not_wait_for_writers(ledger, other):
 
     slow = await Held(ledger, work).there()
     assert await other.preferences(["ana"]) == {"ana": Preferences(public=True)}
-    await other.save_last_seen({"ana": NOW})  # nor does what a presence leaves behind
+    await other.save_last_seen({"ana": NOW})  # nor do writes of last seens
     assert await seen(other, "ana") == NOW
     await slow.go_on()
     assert await other.preferences(["ana"]) == {}
@@ -168,7 +170,7 @@ async def test_two_users_who_stop_hiding_at_once_leave_no_lifted_block(ledger, o
 
 
 async def test_a_last_seen_that_is_being_saved_does_not_survive_a_deletion(server, ledger, other):
-    """It was on its way before, and would not see that its user is deleted."""
+    """It was started before the deletion and would not see it."""
     await ledger.save_last_seen({"ana": NOW - 5})
 
     def work(connection):
@@ -192,7 +194,7 @@ async def test_of_two_concurrent_choices_the_later_version_is_stored(ledger, oth
 
 
 async def test_deadlocked_transactions_are_retried(ledger, other):
-    """What no order of ours prevents: somebody else's hands in the tables."""
+    """Only foreign transactions on the tables can cause this; our own lock order prevents it."""
     await ledger.save_last_seen({"ana": NOW, "bo": NOW})
     tried = 0
 
@@ -205,7 +207,8 @@ async def test_deadlocked_transactions_are_retried(ledger, other):
         connection.exec_driver_sql("UPDATE last_seen SET at = at + 1 WHERE \"user\" = 'ana'")
 
     def straight(connection):
-        connection.exec_driver_sql("SET LOCAL deadlock_timeout = '60s'")  # the other one finds out
+        # so that the other transaction detects the deadlock
+        connection.exec_driver_sql("SET LOCAL deadlock_timeout = '60s'")
         connection.exec_driver_sql("UPDATE last_seen SET at = at + 1 WHERE \"user\" = 'ana'")
         await_only(meet.wait())
         connection.exec_driver_sql("UPDATE last_seen SET at = at + 1 WHERE \"user\" = 'bo'")
@@ -257,7 +260,7 @@ async def test_a_run_whose_lock_another_process_took_reports_it(server, ledger, 
         await ledger.stamp_run("run", NOW)
 
 
-# --- Beginnings and ends
+# --- Open and close
 
 
 async def test_a_ledger_that_is_not_open_is_unavailable(database):
@@ -336,11 +339,11 @@ async def test_a_batch_of_2000_rows_is_one_insert_statement(ledger):
     finally:
         sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", note)
     kinds = [statement.split()[0] for statement in asked]
-    assert kinds == ["SET", "SELECT", "INSERT", "SELECT"]  # its deadline, its turn, what is saved; what is read
+    assert kinds == ["SET", "SELECT", "INSERT", "SELECT"]  # its deadline, its lock, the save; the read
 
 
 async def test_commits_use_synchronous_commit(server, ledger, database):
-    """Whatever the database's default is."""
+    """Whatever the default of the database is."""
     name = database.rpartition("/")[2]
     await server.sql(f"ALTER DATABASE {name} SET synchronous_commit = off")
     await ledger.close()
@@ -383,7 +386,8 @@ async def test_no_query_scans_a_whole_table(ledger):
 
 
 def explained(connection, statement, parameters):
-    connection.exec_driver_sql("SET LOCAL enable_seqscan = off")  # the tables are empty: reading them whole is cheaper
+    # the tables are empty, so a full scan would be cheaper
+    connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
     return "\n".join(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())
 
 

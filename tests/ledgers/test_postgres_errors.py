@@ -1,4 +1,4 @@
-"""What a PostgreSQL ledger does when the server, the network, rights or the disk stand in the way."""
+"""A PostgreSQL ledger when the server, the network, rights or the disk fail."""
 
 import asyncio
 import os
@@ -25,12 +25,12 @@ def named(url):
 
 
 def impatient(url):
-    """With a deadline that is soon over."""
+    """A ledger with short deadlines."""
     return open_postgres(url, Deadlines(read=0.3, write=0.3, at_length=60))
 
 
 async def eventually(call):
-    """It comes back by itself; when, is not promised."""
+    """Repeats the call until the server is reachable again."""
     async with asyncio.timeout(PATIENCE):
         while True:
             try:
@@ -40,7 +40,7 @@ async def eventually(call):
 
 
 async def refused(url, kind=ConfigurationError):
-    """The sentence with which every way in refuses."""
+    """The error text of every way to open the ledger; asserts that they agree."""
     sentences = []
     for verb in ("open", "schema", "migrate"):
         ledger = open_postgres(url)
@@ -56,12 +56,12 @@ async def refused(url, kind=ConfigurationError):
     return sentence
 
 
-# --- Wrong names, wrong words
+# --- Wrong names and parameters
 
 
 @pytest.fixture
 async def guarded(server, database):
-    """Somebody who needs a password."""
+    """URL of a user who needs a password."""
     await server.sql("CREATE ROLE guarded LOGIN PASSWORD 'p@ss/word' SUPERUSER")
     yield server.url(named(database), "guarded:p%40ss%2Fword")
     await server.sql("REASSIGN OWNED BY guarded TO postgres")
@@ -233,7 +233,7 @@ async def test_a_missing_schema_raises_unavailable(server, database, ledger):
     await ledger.save_last_seen({"ana": NOW})
 
 
-# --- Read-only, and in recovery
+# --- Read-only and standby servers
 
 
 async def test_a_read_only_database_is_refused_at_the_start(server, database):
@@ -272,7 +272,7 @@ async def hang_up(server, database):
 
 @pytest.fixture
 async def standby(fragile):
-    """A copy that follows, and may fall behind. Ends with its server."""
+    """A standby that replicates and may fall behind. It is stopped at the end."""
     server = PostgresServer()
     try:
         yield server.copy_of(fragile).start()
@@ -294,7 +294,7 @@ async def test_a_standby_is_refused_and_the_primary_in_the_url_is_used(fragile, 
 
 
 async def test_after_a_lossy_failover_the_change_cursor_is_reset(fragile, fragile_database, standby):
-    """The ids of changes go on below what a reader has read: it would miss the next ones."""
+    """The ids of changes continue below the reader's cursor: it would miss the next ones."""
     ledger = open_postgres(both(standby, fragile, fragile_database))
     await ledger.open()
     await ledger.apply([follow("ana", "bo")])
@@ -313,7 +313,7 @@ async def test_after_a_lossy_failover_the_change_cursor_is_reset(fragile, fragil
     for _ in range(3):
         with pytest.raises(Unavailable) as trouble:
             await ledger.changes(cursor, 10)
-        assert "127.0.0.1" not in str(trouble.value)  # strangers may read it
+        assert "127.0.0.1" not in str(trouble.value)  # the text may be shown to strangers
     await standby.sql("SELECT pg_promote(true, 60)")
     other = open_postgres(standby.url(name))
     await other.open()
@@ -330,7 +330,7 @@ async def test_after_a_lossy_failover_the_change_cursor_is_reset(fragile, fragil
 
 
 async def test_a_different_ledger_at_the_same_address_is_refused(server, database, ledger):
-    """Somebody has made a new one, or played back the copy of another."""
+    """As after creating a new ledger, or restoring a backup of another one."""
     name = named(database)
     await server.sql("ALTER SCHEMA herenow RENAME TO ours", name)
     stranger = open_postgres(database)
@@ -346,7 +346,7 @@ async def test_a_different_ledger_at_the_same_address_is_refused(server, databas
 
 
 async def cut_off(standby):
-    """It gets nothing more."""
+    """Stop the replication."""
     await standby.sql("ALTER SYSTEM SET primary_conninfo = ''")
     await standby.sql("SELECT pg_reload_conf()")
     async with asyncio.timeout(PATIENCE):
@@ -354,7 +354,7 @@ async def cut_off(standby):
             await asyncio.sleep(0.02)
 
 
-# --- Out of reach
+# --- Unreachable servers
 
 
 async def test_a_stopped_server_raises_unavailable_and_is_reconnected(fragile, fragile_database):
@@ -384,7 +384,7 @@ async def test_a_stopped_server_raises_unavailable_and_is_reconnected(fragile, f
 async def test_a_connection_closed_by_the_server_is_replaced_without_an_error(server, database, ledger):
     await asyncio.gather(*(ledger.remembered(["ana"]) for _ in range(20)))
     await hang_up(server, database)
-    await asyncio.sleep(0.05)  # their ends are read from the sockets
+    await asyncio.sleep(0.05)  # the closes are read from the sockets
     await asyncio.gather(*(ledger.remembered(["ana"]) for _ in range(20)))
     await ledger.save_last_seen({"ana": NOW})
 
@@ -468,7 +468,7 @@ async def test_a_server_that_freezes_during_a_schema_check_times_out(fragile, fr
 
 
 async def test_a_frozen_host_in_the_url_does_not_block_the_use_of_the_next_host(fragile, server, database):
-    """Of several hosts each has its own time."""
+    """Each of several hosts has its own deadline."""
     await server.sql("SELECT 1")
     fragile.freeze()
     url = f"postgresql://postgres@127.0.0.1:{fragile.port},127.0.0.1:{server.port}/{named(database)}"
@@ -481,7 +481,7 @@ async def test_a_frozen_host_in_the_url_does_not_block_the_use_of_the_next_host(
 
 
 SLOW = 1_000
-"""Milliseconds that a statement may take: none that opens a ledger does, on the busiest machine."""
+"""Milliseconds that a statement may take; opening a ledger takes less, even on a busy machine."""
 
 
 async def test_a_slow_statement_is_cancelled_and_its_connection_kept(server, database, monkeypatch):
@@ -502,7 +502,7 @@ async def test_long_operations_are_exempt_from_the_statement_timeout(server, dat
     def sleep(seconds):
         return lambda c: c.exec_driver_sql(f"SELECT 1 FROM pg_sleep({seconds})").scalar_one()
 
-    assert await ledger._write(sleep(1.2)) == 1  # nor is what is written ended like what is read
+    assert await ledger._write(sleep(1.2)) == 1  # writes have a longer limit than reads
     with pytest.raises(Unavailable, match="it took too long"):
         await ledger._write(sleep(60))
     assert await ledger._write(sleep(3.2), at_length=True) == 1
@@ -510,7 +510,7 @@ async def test_long_operations_are_exempt_from_the_statement_timeout(server, dat
 
 
 async def test_a_transaction_of_a_frozen_node_is_ended_after_a_timeout(server, database, monkeypatch):
-    """It holds the turn of those who change relations, and will never say that it is done."""
+    """It holds the lock of relation changes and will never finish."""
     monkeypatch.setitem(postgres.MILLISECONDS, "idle_in_transaction_session_timeout", 200)
     ledger, other = open_postgres(database), open_postgres(database)
     await ledger.open()
@@ -558,11 +558,11 @@ async def test_a_server_at_its_connection_limit_is_used_with_the_open_connection
     await server.sql("DROP OWNED BY clerk", name)
 
 
-# --- Was it kept, or not?
+# --- Unknown outcomes
 
 
 class Proxy:
-    """Between a ledger and its server. `cut` = "before": the next COMMIT does not arrive; "after": its answer does not."""
+    """Between a ledger and its server. `cut` = "before": the next COMMIT is dropped; "after": its answer is dropped."""
 
     def __init__(self, port):
         self._port = port
@@ -658,7 +658,7 @@ async def test_a_connection_cut_before_commit_is_not_an_unknown_outcome(server, 
 
 @pytest.fixture
 def small_disk(fragile):
-    """A place with room for little. What was made there goes with it: without it the server would start no more."""
+    """A small disk. Objects on it are dropped at the end: without the disk the server would not start."""
     place = fragile.folder / "small"
     place.mkdir()
     if os.getuid() != 0:
@@ -707,7 +707,7 @@ async def test_a_full_disk_raises_unavailable_and_damages_no_data(fragile, small
 
 
 async def test_kill_9_of_the_server_loses_no_acknowledged_write_and_leaves_no_partial_write(fragile, fragile_database):
-    """In the middle of flushes, again and again."""
+    """Repeated kills in the middle of writes."""
     ledger = open_postgres(fragile_database)
     await ledger.open()
     acknowledged, doubtful, ended = 0, 0, False

@@ -1,4 +1,4 @@
-"""How the schema comes to be in PostgreSQL: by the same migrations, all at once, by one process at a time."""
+"""The schema in PostgreSQL is created by the same migrations: atomic, by one process at a time."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""The SQLite ledger keeps the contract, in a file and in memory, and ends what it started."""
+"""The SQLite ledger keeps the contract, in a file and in memory, and closes everything it opened."""
 
 import asyncio
 import shutil
@@ -17,7 +17,7 @@ from herenow_testing.contracts.ledger import NOW, LedgerContract, contact, follo
 
 @pytest.fixture(scope="session")
 def made_before(tmp_path_factory):
-    """A new ledger's file: copying it is quicker than making it again for every test."""
+    """The file of a new ledger: copying it is faster than migrating again for every test."""
     path = tmp_path_factory.mktemp("ledger") / "herenow.db"
     asyncio.run(SqliteLedger(path).migrate())
     return path
@@ -84,7 +84,7 @@ async def test_concurrent_first_opens_create_one_ledger(tmp_path):
 
 
 async def test_a_save_uses_the_values_at_the_time_of_the_call(ledger):
-    """The recorder goes on filling its backlog while a batch of it is being written."""
+    """The ledger writer keeps filling its backlog while a batch is being written."""
     backlog = {f"user-{number}": NOW for number in range(1_000)}
     saving = asyncio.ensure_future(ledger.save_last_seen(backlog))
     await asyncio.sleep(0)
@@ -134,7 +134,7 @@ async def test_close_leaves_no_thread_and_no_extra_file(tmp_path):
     assert any(thread.name.startswith("herenow-ledger") for thread in threading.enumerate())
     await ledger.close()
     assert not any(thread.name.startswith("herenow-ledger") for thread in threading.enumerate())
-    # The last one to close an SQLite file in WAL mode removes its companions.
+    # The last close of an SQLite file in WAL mode removes its companion files.
     assert [file.name for file in tmp_path.iterdir()] == ["herenow.db"]
 
 
@@ -179,7 +179,7 @@ async def test_reads_started_before_close_are_answered(ledger):
 async def test_no_query_scans_a_whole_table(ledger, tmp_path):
     asked: list[str] = []
 
-    def listen(driver, *_):  # to the driver itself: not every question takes the way through SQLAlchemy
+    def listen(driver, *_):  # on the driver itself: not every query goes through SQLAlchemy
         driver.set_trace_callback(asked.append)
 
     sqlalchemy.event.listen(sqlalchemy.Pool, "checkout", listen)

@@ -1,4 +1,4 @@
-"""What an SQLite ledger does when the file, the disk or another process stands in the way."""
+"""An SQLite ledger when the file, the disk or another process fails."""
 
 import asyncio
 import os
@@ -35,13 +35,13 @@ async def ledger(path):
 
 
 async def limit_pages(ledger, pages):
-    """What a full disk looks like to SQLite."""
+    """Simulates a full disk for SQLite."""
     await ledger._write(lambda c: c.exec_driver_sql(f"PRAGMA max_page_count = {pages}").scalar())
 
 
 async def test_a_full_disk_raises_unavailable_and_damages_no_data(ledger):
     await ledger.save_last_seen({"ana": NOW})
-    await limit_pages(ledger, 1)  # SQLite takes the present size for the least
+    await limit_pages(ledger, 1)  # SQLite uses at least the present size
     many = {f"user-{number}": NOW for number in range(5_000)}
     with pytest.raises(Unavailable, match="full"):
         await ledger.save_last_seen(many)
@@ -70,7 +70,7 @@ async def test_damage_found_while_running_is_unavailable(ledger, path):
 
 @pytest.fixture
 def other(ledger, path):
-    """Another process's connection, as far as SQLite can tell."""
+    """A connection of another process, as far as SQLite can tell."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         yield connection
 
@@ -97,7 +97,7 @@ async def test_queued_writers_share_one_wait_for_the_lock(path):
         answers = await asyncio.gather(
             *(ledger.save_last_seen({f"user-{number}": NOW}) for number in range(50)), return_exceptions=True
         )
-        assert time.monotonic() - began < 5  # one after another: 10 s
+        assert time.monotonic() - began < 5  # one after another they would take 10 s
     assert [type(answer) for answer in answers] == [Unavailable] * 50
     await ledger.save_last_seen({"ana": NOW})
     await ledger.close()
@@ -126,7 +126,7 @@ async def test_a_lock_during_open_raises_unavailable_and_not_a_configuration_err
     await late.close()
 
 
-# --- A file that is not what it should be
+# --- Invalid files
 
 
 async def refused(ledger):
@@ -219,7 +219,7 @@ def open_as_nobody(path):
 
 
 def damage(path, after_page):
-    """Overwrite pages; the header of the file (its first 100 bytes) stays good."""
+    """Overwrites pages; the file header (its first 100 bytes) stays valid."""
     content = bytearray(path.read_bytes())
     start = max(100, after_page * 4_096)
     content[start:] = b"\xa5" * (len(content) - start)
@@ -270,7 +270,7 @@ async def test_kill_9_loses_no_acknowledged_write_and_leaves_no_partial_write(pa
 
 
 def write_until_killed(path, batches):
-    """Answers how many batches were acknowledged."""
+    """Returns the number of acknowledged batches."""
     command = [sys.executable, "-c", WRITE_UNTIL_KILLED, path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None

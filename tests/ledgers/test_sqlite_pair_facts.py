@@ -1,4 +1,4 @@
-"""What SQLite answers in one statement is what the four questions of any SQL ledger say."""
+"""SQLite's single statement returns the same as the four queries of any SQL ledger."""
 
 import random
 
@@ -28,7 +28,7 @@ async def test_pair_facts_equal_the_results_of_four_separate_queries(ledger, see
     await fill(ledger, dice)
     for _ in range(100):
         one, *others = dice.sample(PEOPLE, dice.randint(1, len(PEOPLE)))
-        others += dice.choices(others, k=2) if others else []  # who is asked for twice is answered twice
+        others += dice.choices(others, k=2) if others else []  # a user asked for twice is answered twice
         await compare(ledger, one, others, related=dice.random() < 0.8, rooms=dice.random() < 0.5)
 
 

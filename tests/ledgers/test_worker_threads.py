@@ -1,4 +1,4 @@
-"""Questions that share a thread."""
+"""Reads that share a worker thread."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from herenow.ledgers.sqlite.worker_threads import TOGETHER, WorkerThreads
 
 @pytest.fixture
 async def threads():
-    """With one thread."""
+    """Worker threads with one thread."""
     engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
     threads = WorkerThreads(engine, 1, "threads")
     yield threads
@@ -26,7 +26,7 @@ async def test_cancelled_reads_are_skipped(threads):
     first = asyncio.ensure_future(threads.ask(lambda _: held_up.wait()))
     await asyncio.sleep(0.05)
     asked = [asyncio.ensure_future(threads.ask(answered.append)) for _ in range(3 * TOGETHER)]
-    await asyncio.sleep(0.05)  # they are on their way to the thread
+    await asyncio.sleep(0.05)  # they are queued for the thread
     for each in asked:
         each.cancel()
     await asyncio.gather(*asked, return_exceptions=True)
@@ -67,7 +67,7 @@ async def test_reads_within_the_spacing_are_batched(threads, monkeypatch):
     monkeypatch.setattr(threads, "_answer", answered)
     assert await threads.ask(lambda _: "first") == "first"
     asked = []
-    for number in range(3):  # in a turn of the loop each, as arrivals come
+    for number in range(3):  # one per loop iteration, as requests arrive
         asked.append(asyncio.ensure_future(threads.ask(partial(number_itself, number))))
         await asyncio.sleep(0)
     assert await asyncio.gather(*asked) == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""The application is asked over real sockets. Whatever it does, an answer is right or there is none."""
+"""The application is asked over real sockets. Whatever it does, an answer is right or a failure."""
 
 import asyncio
 import gzip
@@ -38,11 +38,11 @@ async def source(app, health):
 
 @pytest.fixture
 def hasty(monkeypatch):
-    """Nobody needs to wait two seconds to see that two seconds are waited."""
+    """A short deadline, so that tests of timeouts are fast."""
     monkeypatch.setattr("herenow.relations.callback.source.DEADLINE", 0.2)
 
 
-# --- An honest application -------------------------------------------------------------------------------------------
+# --- A correct application
 
 
 async def test_relations_are_returned_in_the_order_asked(app, source):
@@ -52,7 +52,7 @@ async def test_relations_are_returned_in_the_order_asked(app, source):
     app.contacts["ana", "eve"] = NOW
     found = await source.between("ana", ["eve", "dee", "x", "cy", "bo", "bo", "ana"], NOW)
     assert found == [
-        Relation(),  # its end has come
+        Relation(),  # it has ended
         Relation(contact=True, contact_until=NOW + 1),
         Relation(),
         Relation(contact=True),
@@ -95,7 +95,7 @@ async def test_a_client_with_a_wrong_secret_is_refused(app, health):
     await stranger.close()
 
 
-# --- Together --------------------------------------------------------------------------------------------------------
+# --- Batching
 
 
 async def test_concurrent_questions_go_into_one_request(app, source):
@@ -105,7 +105,7 @@ async def test_concurrent_questions_go_into_one_request(app, source):
     found = await asyncio.gather(*asks)
     assert [n for n, facts in enumerate(found) if facts[0] == MUTUAL] == [7, 107]
     [question] = app.asked
-    assert len(question["pairs"]) == 200  # a pair has one name, whichever side asks
+    assert len(question["pairs"]) == 200  # a pair has one key, whichever side asks
 
 
 async def test_a_large_question_is_split_into_several_requests(app, source):
@@ -117,7 +117,7 @@ async def test_a_large_question_is_split_into_several_requests(app, source):
 
 
 async def test_a_question_does_not_reuse_the_answer_to_an_earlier_one(app, source):
-    """first asks ─▶ the answer is made ─▶ they part ─▶ second asks ─▶ the first answer arrives"""
+    """first asks ─▶ the answer is computed ─▶ the relation ends ─▶ second asks ─▶ the first answer arrives"""
     arrived, go_on = asyncio.Event(), asyncio.Event()
 
     async def slowly(writer, question):
@@ -171,7 +171,7 @@ async def test_questions_over_the_waiting_limit_fail_at_once(app, source, monkey
     await source.between("ana", ["bo"], NOW)
 
 
-# --- A wrong answer is no answer -------------------------------------------------------------------------------------
+# --- Wrong answers
 
 PAIR = {"a": "ana", "b": "bo", "mutual_follow": True, "contact": False}
 OTHER = {**PAIR, "b": "cy"}
@@ -286,7 +286,7 @@ async def test_a_too_long_contact_list_does_not_affect_other_users_of_the_batch(
     assert found[1:] == [["cy"], *([[]] * 48)]
 
 
-# --- Trouble on the way ----------------------------------------------------------------------------------------------
+# --- Failures
 
 
 async def hang(writer, question):
@@ -425,7 +425,7 @@ async def test_a_queued_request_waits_at_most_until_the_deadline(app, source, he
     asks = [source.between("ana", [f"{n}-{m}" for m in range(MOST_PAIRS)], NOW) for n in range(20)]
     found = await asyncio.gather(*asks, return_exceptions=True)
     assert all(isinstance(one, Failed) for one in found)
-    # A turn may be handed on in the moment in which all deadlines pass, but nobody waits for a second one.
+    # A slot may be passed on while all deadlines pass, but no request waits for a second one.
     assert len(app.asked) <= 2 * signed_client.AT_A_TIME
     assert health.errors["timeout"] + health.errors["busy"] + health.errors["resting"] == 20
 
@@ -442,7 +442,7 @@ async def test_a_keep_alive_connection_closed_by_the_application_is_no_failure(a
     assert not health.errors
 
 
-# --- One that it stumbles over ---------------------------------------------------------------------------------------
+# --- An id that makes it fail
 
 
 async def test_an_id_that_makes_the_application_fail_does_not_affect_other_callers(app, source, health):
@@ -474,7 +474,7 @@ async def test_an_application_that_always_fails_gets_few_requests(app, source):
     assert len(app.asked) == before + 1
 
 
-# --- What is said of it ----------------------------------------------------------------------------------------------
+# --- Reporting
 
 
 async def test_repeated_failures_are_counted_but_logged_once(app, source, health):

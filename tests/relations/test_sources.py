@@ -1,4 +1,4 @@
-"""Which source a setting asks for, what `open` means, and how a question is signed."""
+"""The relation source of a setting, open relations, and the signature of a request."""
 
 import pytest
 

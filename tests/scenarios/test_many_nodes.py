@@ -1,6 +1,7 @@
-"""Three `herenow serve` processes on one Valkey: what viewers see when nodes and ways fail. One fleet for all of it.
+"""Three `herenow serve` processes on one Valkey: what viewers see when nodes and connections fail. One fleet for all
+tests.
 
-The fault bench (`tests/faults`) does the same at random and all at once; here each situation stands alone, with its name.
+The fault bench (`tests/faults`) does the same at random and in combination; here each situation is separate and named.
 """
 
 import asyncio
@@ -37,8 +38,9 @@ async def stage(whole):
 
 
 KEPT = 90.0
-"""Seconds to wait for a record to leave the store: none does for `recorder.KEEP` after a node missed something in a log,
-as it may when another begins with an empty store."""
+"""Seconds to wait until a record is dropped from the store: no record is dropped for `KEEP` seconds after a node missed
+log entries, as it may when another starts with an empty store.
+"""
 
 
 async def test_e1_a_user_who_moves_before_the_first_node_notices_is_never_shown_offline(stage):
@@ -65,7 +67,7 @@ async def test_b1_a_user_who_moves_to_another_node_within_grace_is_never_shown_o
     await stage.until_stored(lambda: stage.holds(ana, 0))
     await device.open(stage.fleet.members["n2"])
     await stage.until_stored(lambda: stage.holds(ana, 1))
-    await asyncio.sleep(stage.fleet.timings.grace / 1000)  # the end of a grace that was left would show by now
+    await asyncio.sleep(stage.fleet.timings.grace / 1000)  # the end of a forgotten grace would show by now
     assert viewer.witness.all[before:] == []
 
 
@@ -88,7 +90,7 @@ async def test_e2_e3_after_a_node_was_killed_and_restarted_only_users_who_stay_a
     assert viewer.witness.words(ana) == ["offline", "online"]
     assert viewer.witness.words(gil) == ["offline", "online", "offline"]
     [last] = [shown.last_seen for shown in viewer.witness.all if shown.user == gil and shown.last_seen][-1:]
-    assert last in renewals  # every third of a lease there is one
+    assert last in renewals  # one per third of a lease
     await stage.settled()
     await stage.until_stored(lambda: len(stage.fleet.leases) == 3)
     await stage.counts_agree()
@@ -181,7 +183,7 @@ async def test_e17_a_store_outage_longer_than_a_lease_ends_no_sessions(stage):
     assert viewer.witness.words(ana) == ["offline", "online"]
 
 
-# What a node's store and its way to it may do
+# Faults of the store and of the connection to it
 
 
 async def test_e7_changes_missed_by_a_log_reader_are_caught_up_even_after_the_log_was_trimmed(stage):
@@ -234,7 +236,7 @@ async def test_e9_a_store_that_refuses_writes_is_counted_and_disconnects_no_clie
 
 
 async def test_e10_nodes_with_clocks_two_minutes_apart_end_modes_and_grace_on_time(stage):
-    """One was started with its wrong clock, one got it while it ran."""
+    """One node was started with a wrong clock, the other got it while running."""
     ana, bob = await stage.cast("ana", "bob")
     n1, n2 = stage.fleet.members["n1"], stage.fleet.members["n2"]
     await n1.kill()
@@ -283,7 +285,9 @@ async def test_e14_a_user_whose_record_was_dropped_is_shown_to_every_viewer_on_r
 
 @pytest.mark.parametrize("seconds", [0.3, 2.5], ids=["for a moment", "for longer than a node waits"])
 async def test_e15_e19_writes_pending_while_the_store_is_frozen_leave_no_ghost_and_no_duplicate(stage, seconds):
-    """cy comes and goes while nothing is answered; dan is made busy. What was asked runs when the server wakes."""
+    """cy connects and leaves while the store does not answer; dan is set busy. Pending commands run when the server
+    resumes.
+    """
     cy, dan, bob = await stage.cast("cy", "dan", "bob")
     viewer = await stage.watches(bob, "n2", cy, dan)
     await stage.comes(dan, "n3")
@@ -308,7 +312,7 @@ async def test_e15_e19_writes_pending_while_the_store_is_frozen_leave_no_ghost_a
     assert gone == "offline"
     assert viewer.witness.words(cy) in (["offline"], ["offline", "online", "offline"])
     last = [shown for shown in viewer.witness.all if shown.user == cy][-1]
-    if last.last_seen is not None:  # lost when the socket closed, not when its silence was noticed
+    if last.last_seen is not None:  # lost when the socket closed, not when the silence was noticed
         assert last.as_of - last.last_seen < stage.fleet.timings.dead_after + stage.fleet.timings.grace
     assert viewer.witness.words(dan) == ["offline", "online"] + ["busy"] * (there == "busy")
     assert there == "busy" or asked.exception() is not None

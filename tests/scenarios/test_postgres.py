@@ -1,4 +1,4 @@
-"""A node on a ledger in PostgreSQL that is killed, frozen or cut off under it: presence goes on, and nothing is lost."""
+"""A node on a PostgreSQL ledger that is killed, frozen or cut off: presence works, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_presence_works_during_a_ledger_outage_and_requests_that_need_it_a
             (fragile_postgres.freeze if how == "frozen" else fragile_postgres.stop)()
             await bo.send("presence.set", mode="busy")
             await ana.sees("bo", "busy")
-            shown = await ana.watch("cy")  # a pair that nobody has asked about yet
+            shown = await ana.watch("cy")  # a pair that was not asked before
             assert (shown["status"], shown["last_seen"]) == ("offline", None)
             assert await status_of(server, "PUT", "/blocks/bo", "ana") == 503
             await until(lambda: _names(server, "ledger"))

@@ -1,7 +1,6 @@
-"""The scenarios about time, against a separate process over real sockets, with short timings.
+"""Situations about time, against a separate process over real sockets, with short timings.
 
-Nothing here asserts how long something took by our watch: what is compared are the server's own stamps, and the order
-of what the viewers got.
+No test asserts times by our clock: it compares the server's own timestamps and the order of frames.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ def now() -> int:
 
 
 async def silent_socket(server: Server, user: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A WebSocket of a peer that is there and then is not: it answers no ping and sends no FIN."""
+    """A WebSocket of a peer that vanishes: it answers no ping and sends no FIN."""
     host, port = server.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(
@@ -51,7 +50,7 @@ async def test_A2_a_half_open_socket_is_offline_after_dead_after_and_grace(start
         await writer.drain()
         gone = await ana.sees("bo", "offline", after=ana.frames.index(online))
         writer.close()
-    assert before - 50 <= gone["last_seen"] <= before + 1000  # the beat, not the detection
+    assert before - 50 <= gone["last_seen"] <= before + 1000  # the heartbeat, not the detection
     due = gone["last_seen"] + 2000 + 1000
     assert due <= gone["as_of"] <= due + 1000
 
@@ -141,7 +140,7 @@ async def test_I1_typing_of_a_killed_tab_expires_after_typing_for(start_server) 
             bo.socket.transport.abort()
         await ana.sees("bo", "offline", after=ana.frames.index(typing))
         await ana.in_step()
-    # The frame itself says when it is over; nothing more is said, and nothing is needed.
+    # The frame contains its end; no other frame is sent or needed.
     assert typing["expires_in"] == 0.8
     assert [f for f in ana.frames if f["type"] == "presence.typing"] == [typing]
 

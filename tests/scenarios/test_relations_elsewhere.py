@@ -1,4 +1,6 @@
-"""A real node asks the example application, in processes of their own: what it may not know, nobody sees."""
+"""A real node asks the example application, in separate processes: a relation the application does not confirm shows no
+user.
+"""
 
 import asyncio
 import json
@@ -17,7 +19,7 @@ SHARED = "shared by herenow and the application, long enough"
 
 
 class App:
-    """The example as a process that can die and come back at the same address."""
+    """The example as a process that can die and return at the same address."""
 
     def __init__(self, folder):
         self.graph = folder / "graph.json"
@@ -74,7 +76,7 @@ async def server(tmp_path, app):
 
 
 def tell(server, **changed):
-    """With the example's own words."""
+    """Reports changes with the example's own function."""
     told = runpy.run_path(str(EXAMPLE))["tell"]
     return asyncio.to_thread(told, server.url, token("app", "service"), **changed)
 
@@ -145,9 +147,9 @@ async def test_a_dead_application_hides_users_until_it_returns(app, server):
     async with server.client("ana"), server.client("bob") as bob, server.client("cy") as cy:
         await bob.watch("ana")
         await app.die()
-        assert (await cy.watch("ana"))["status"] == "offline"  # nobody says that they are related
-        assert bob.shown("ana") == ["online"]  # what is known is believed for a while
-        await tell(server, pairs=[["ana", "bob"]])  # the last that is heard of it
+        assert (await cy.watch("ana"))["status"] == "offline"  # no answer about this relation
+        assert bob.shown("ana") == ["online"]  # known relations are trusted for a while
+        await tell(server, pairs=[["ana", "bob"]])  # the last report about it
         await bob.sees("ana", "offline")
         assert "relations_source" in await degraded(server)
         async with httpx2.AsyncClient(timeout=PATIENCE) as http:

@@ -1,4 +1,4 @@
-"""Two `herenow serve` processes on one Valkey: what happens on one is seen on the other, whatever happens to either."""
+"""Two `herenow serve` processes on one Valkey: changes on one are seen on the other, whatever happens to either."""
 
 import asyncio
 import random
@@ -91,8 +91,8 @@ async def test_users_of_a_killed_node_who_do_not_return_are_shown_offline_once(n
         assert bob.shown("ana")[-2:] == ["online", "offline"]
 
 
-# A node that gets no time for longer than a shard takes to settle is taken for dead with the rest of what was lost; on a
-# machine that is busy with other tests, grace is what it has to come back in.
+# A node that gets no CPU time for longer than a shard takes to settle counts as dead; on a busy machine grace is the
+# time it has to return.
 @pytest.mark.parametrize("settings", [{"grace": 12}], indirect=True)
 async def test_a_store_that_comes_back_empty_is_refilled_and_no_user_is_shown_offline(nodes, store):
     n1, n2 = nodes
@@ -168,7 +168,7 @@ async def test_concurrent_modes_through_different_nodes_leave_store_and_ledger_e
     dice = random.Random(7)
     async with n1.client("ana", "phone") as phone, n2.client("ana", "laptop") as laptop:
         for number in range(40):
-            for device in (phone, laptop):  # neither waits for an answer: their choices meet
+            for device in (phone, laptop):  # without waiting for answers: their choices conflict
                 what = dice.choice(["auto", "busy", "away", "invisible", None])
                 choice = {"custom_status": {"text": f"{number}"}} if what is None else {"mode": what}
                 await device.send("presence.set", **choice, id=f"{number}")
@@ -177,7 +177,7 @@ async def test_concurrent_modes_through_different_nodes_leave_store_and_ledger_e
             assert last["type"] == "presence.ok"
         refused = [frame for device in (phone, laptop) for frame in device.frames if "code" in frame]
         assert not refused
-        assert sum(await asyncio.gather(*map(_conflicts, nodes))) > 0  # they did meet
+        assert sum(await asyncio.gather(*map(_conflicts, nodes))) > 0  # conflicts did happen
 
         async def agree():
             told = [await node.rest("GET", "/presence/me", "ana", service=False) for node in nodes]

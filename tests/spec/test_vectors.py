@@ -1,4 +1,4 @@
-"""spec/vectors/*.json: what all SDKs must do, asked of the server's wire and of the Python SDK."""
+"""spec/vectors/*.json: the required behaviour of all SDKs, checked against the server's wire and the Python SDK."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def named(stories: list[dict[str, Any]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("story", stories, ids=[story["name"] for story in stories])
 
 
-# --- Ids, back-off, closes -------------------------------------------------------------------------------------------
+# --- Ids, back-off, closes
 
 
 @pytest.mark.parametrize("case", vectors("ids")["cases"], ids=lambda case: ascii(case["value"])[:30])
@@ -71,7 +71,7 @@ def test_close_code_vectors_agree_with_the_servers_table():
         assert (verdicts[code] in ("retry", "slowly")) is row.retry, code
 
 
-# --- What a client says ----------------------------------------------------------------------------------------------
+# --- Client frames
 
 
 @pytest.mark.parametrize("case", vectors("client-frames")["cases"], ids=lambda case: json.dumps(case["frame"])[:60])
@@ -123,7 +123,7 @@ def _without_id(frame: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in frame.items() if name != "id"}
 
 
-# --- What a server says ----------------------------------------------------------------------------------------------
+# --- Server frames
 
 CUSTOM = Custom("Lunch", "🍜", 1_893_456_000_000)
 
@@ -196,7 +196,7 @@ def test_a_frame_of_an_unknown_type_is_ignored():
     assert read_frame("[]") is None
 
 
-# --- The roster ------------------------------------------------------------------------------------------------------
+# --- The roster
 
 
 @named(vectors("roster")["stories"])

@@ -1,4 +1,4 @@
-"""Who may listen where, alone or together."""
+"""Binding of ports by one process or several workers."""
 
 import socket
 

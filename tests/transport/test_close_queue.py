@@ -1,4 +1,4 @@
-"""Thousands of ends leave the event loop its turns, and each of them is done once, in order."""
+"""Thousands of closes do not block the event loop, and each is processed once, in order."""
 
 import asyncio
 from functools import partial
@@ -70,7 +70,7 @@ async def test_finish_runs_all_waiting_closes():
 
 
 def fill(door):
-    """So many others go in this turn that who goes next waits."""
+    """Fills the budget of this loop iteration, so that the next close waits."""
     for _ in range(BUDGET):
         door.gateway.close_queue.take(lambda: None)
 

@@ -1,4 +1,4 @@
-"""J2 with an issuer's keys, on a whole node over real sockets, by REST and by WebSocket alike."""
+"""J2 with an issuer's keys, on a whole node over real sockets, by REST and by WebSocket."""
 
 import asyncio
 import base64
@@ -86,7 +86,7 @@ def unsigned():
 
 
 def confused(encoding):
-    """HS256 with the public key for a secret, as anybody could make it; by hand, for PyJWT refuses to."""
+    """HS256 with the public key as the secret, as an attacker could make it; built by hand because PyJWT refuses to."""
     public = private_key("RS256").public_key().public_bytes(encoding, PublicFormat.SubjectPublicKeyInfo)
     head, payload, _ = token().split(".")
     said = json.loads(base64.urlsafe_b64decode(head + "=="))
@@ -144,12 +144,12 @@ async def test_a_websocket_upgrade_waits_while_its_key_is_fetched(place):
     issuer.delay = 0.3
     headers = {"authorization": f"Bearer {token('ES256', 'new')}"}
     async with websockets.connect(here.ws, additional_headers=headers) as opened:
-        await opened.send('{"type":"presence.active","id":1}')  # before anybody knows who it is
+        await opened.send('{"type":"presence.active","id":1}')  # before the token is verified
         types = [json.loads(await opened.recv())["type"] for _ in range(3)]
     assert sorted(types) == ["presence.ok", "presence.self", "presence.welcome"]
     assert types[0] == "presence.welcome"
     assert issuer.asked == 2
-    assert await rest(here, token("ES256")) == "keys_unavailable"  # looked for in half a minute at the earliest
+    assert await rest(here, token("ES256")) == "keys_unavailable"  # searched again after half a minute at the earliest
 
 
 async def test_a_refresh_with_a_token_of_a_new_key_is_accepted(place):
@@ -162,7 +162,7 @@ async def test_a_refresh_with_a_token_of_a_new_key_is_accepted(place):
             while (frame := json.loads(await opened.recv())).get("id") != 7:
                 pass
     assert frame["type"] == "presence.ok"
-    assert await rest(here, token()) in ("token_unknown_key", "keys_unavailable")  # its key was taken back
+    assert await rest(here, token()) in ("token_unknown_key", "keys_unavailable")  # its key was removed
 
 
 async def test_a_node_starts_while_its_issuer_is_down_and_reports_it():

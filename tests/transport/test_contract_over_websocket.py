@@ -1,4 +1,4 @@
-"""The WebSocket's contract on a whole node in this process, over real sockets: J1 to J3, and what clients rely on."""
+"""The WebSocket contract on a whole node in this process, over real sockets: J1 to J3, and what clients rely on."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ async def test_a_token_is_accepted_in_header_subprotocol_or_query(here: Here) ->
             assert socket.subprotocol in ("herenow.v1", None)
 
 
-# J1: rubbish
+# J1: malformed input
 
 
 async def test_J1_malformed_frames_get_an_error_and_finally_close_4400(here: Here) -> None:
@@ -242,7 +242,7 @@ async def test_J1_a_wrong_query_gets_an_error_frame_before_the_close(here: Here,
 @pytest.mark.parametrize("size", [70_000, 1_048_576])
 async def test_J1_a_too_large_message_closes_only_its_own_connection(here: Here, size: int) -> None:
     async with here.client("ana") as ana, here.client("bo") as bo:
-        with suppress(websockets.ConnectionClosed):  # it may be told before it has said everything
+        with suppress(websockets.ConnectionClosed):  # it may be closed before it has sent everything
             await ana.socket.send("x" * size)
         assert (await ana.closed())[0] == 1009
         await bo.in_step()
@@ -305,7 +305,7 @@ async def test_J3_a_refresh_prolongs_a_connection_and_a_token_of_another_user_is
         malformed = await client.until(lambda frame: frame.get("id") == 2)
         await client.send("presence.refresh", token=token("ana"), id=3)
         fine = await client.until(lambda frame: frame.get("id") == 3)
-        await asyncio.sleep(max(0, expires + 0.5 - time.time()))  # past the old end, by the server's clock
+        await asyncio.sleep(max(0, expires + 0.5 - time.time()))  # past the old expiry, by the server's clock
         await client.in_step()
         client.reader.cancel()
     assert (refused["code"], malformed["code"], fine["type"]) == ("token_other_user", "token_malformed", "presence.ok")
@@ -364,7 +364,7 @@ async def test_a_sign_out_during_a_subscribe_causes_no_error_log(here: Here, mon
 
     async def late(self: Subscriptions, outbox: Outbox, targets: Any, **how: Any) -> Granted:
         await here.put("/presence/devices/pc", "DELETE", headers={"authorization": f"Bearer {token('ana')}"})
-        subscribed.set()  # the client may hear of its end before we go on here
+        subscribed.set()  # the client may see its close before we continue here
         return await grant(self, outbox, targets, **how)
 
     monkeypatch.setattr(Subscriptions, "grant", late)
@@ -373,7 +373,7 @@ async def test_a_sign_out_during_a_subscribe_causes_no_error_log(here: Here, mon
             await ana.send("presence.subscribe", target_user_id="bo", id=1)
             assert await ana.closed() == (4409, "signed out")
             await subscribed.wait()
-            async with here.client("bo") as bo:  # whatever the subscribe came to has been said by then
+            async with here.client("bo") as bo:  # any answer to the subscribe has been sent by then
                 await bo.in_step()
     assert [line for line in logs if line["log_level"] == "error"] == []
 
@@ -432,7 +432,7 @@ async def test_a_viewer_that_stops_reading_is_disconnected_without_effect_on_oth
                     f"Authorization: Bearer {token('ana')}\r\n\r\n"
                 ).encode()
             )
-            # Ask for more than the kernel's buffers hold, and read nothing of it.
+            # Request more than the kernel's buffers hold, and read nothing of it.
             ask = json.dumps({"type": "presence.subscribe", "target_user_id": "ana", "id": "x" * 60}).encode()
             frame = bytes((0x81, 0xFE)) + len(ask).to_bytes(2, "big") + bytes(4) + ask
             async with asyncio.timeout(PATIENCE):

@@ -1,4 +1,4 @@
-"""The wheel that ends connections whose token has expired keeps nobody, and no more than one entry each."""
+"""The wheel that closes connections with expired tokens keeps no closed session, and few entries per connection."""
 
 import gc
 from contextlib import asynccontextmanager
@@ -52,7 +52,7 @@ class Door:
 
 @asynccontextmanager
 async def a_door():
-    """Not a fixture: its time would not be the test's."""
+    """Not a fixture: its simulated time would differ from the test's."""
     world = World()
     node = (await world.start("n1")).node
     settings = WebSocketSettings(beat_every=30, max_frame=65536, max_subscriptions=500, max_bulk=1000)

@@ -1,4 +1,4 @@
-"""Is what goes past HTTP the same as what HTTP hands over? And who says nothing at all?"""
+"""A handshake recognised in the first bytes has the same result as one through HTTP; and connections without any bytes."""
 
 import asyncio
 import queue
@@ -111,11 +111,11 @@ def test_an_incomplete_request_head_is_passed_to_http(size: int):
     assert plain_handshake(lines(*HANDSHAKE)[:size]) == 0
 
 
-# The two ways side by side
+# Both paths compared
 
 
 class Ear(RecordingTransport):
-    """What a protocol, and whoever it hands over to, made of the bytes."""
+    """Records what a protocol and its successor write."""
 
     def __init__(self, nowhere: socket.socket, protocol: asyncio.BaseProtocol) -> None:
         super().__init__(nowhere)
@@ -144,7 +144,7 @@ class Ear(RecordingTransport):
 
 
 class Talk:
-    """A server of which nothing but its protocol runs."""
+    """A server of which only the protocol runs."""
 
     def __init__(self, implementation: str) -> None:
         self.asked: list[object] = []
@@ -163,14 +163,14 @@ class Talk:
         return Accept(Echo(self))  # type: ignore[arg-type]
 
     async def hear(self, first: type[ProtocolSniffer] | type[HttpProtocol], data: bytes) -> tuple[bytes, bool, object]:
-        """Everything written, whether it was closed, and what the acceptor was asked."""
+        """(bytes written, whether it was closed, requests to the acceptor)"""
         self.asked = []
         protocol = first(self._config, ServerState(), {})
         with socket.socket() as nowhere:
             ear = Ear(nowhere, protocol)
             protocol.connection_made(ear)
             protocol.data_received(data)
-            for _ in range(5):  # turns of the loop that an answer takes
+            for _ in range(5):  # loop iterations that an answer needs
                 await asyncio.sleep(0)
             heard = ear.sent, ear.closed, self.asked
             last = ear.get_protocol()
@@ -268,7 +268,7 @@ def test_frames_sent_with_the_handshake_are_processed_on_both_paths(implementati
         assert len(asked) == 1  # type: ignore[arg-type]
 
 
-# Who says nothing
+# Connections without bytes
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)

@@ -3,7 +3,7 @@
 from tests.source_tree import imports, modules
 
 ORDER = ["server", "session", "http", "websocket", "auth", "address"]
-"""Each may import what stands behind it."""
+"""Each may import those after it."""
 
 PACKAGE = "herenow.transport."
 

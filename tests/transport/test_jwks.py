@@ -1,4 +1,4 @@
-"""A JWKS document gives keys that are each for one algorithm, or none."""
+"""A JWKS document gives keys that are each for one algorithm, or an error."""
 
 import json
 

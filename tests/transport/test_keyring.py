@@ -1,4 +1,4 @@
-"""Keys are fetched in the background, kept while their source is in trouble, and looked for again when one is missing."""
+"""Keys are loaded in the background, kept while their source fails, and loaded again when one is missing."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ ONE, TWO = public_jwk("ES256", "one"), public_jwk("ES256", "two")
 
 
 class Scripted:
-    """A source whose answers a test writes; time is the loop's."""
+    """A source with answers set by the test, on the loop's time."""
 
     where = "https://issuer.example/jwks"
     patience = 30.0
@@ -312,7 +312,7 @@ async def test_a_pipe_in_place_of_the_key_file_is_refused_without_waiting(tmp_pa
         await FileSource(tmp_path / "pipe").read()
 
 
-# --- From an address
+# --- From a URL
 
 
 async def test_a_jwks_document_is_fetched_from_a_url():

@@ -1,4 +1,4 @@
-"""Who leaves is lost at the moment that was read, however late the rest of it is done."""
+"""A session is lost at the time its close was read, however late the close is processed."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.looptime(noop_cycles=0)
 
 
 class Line:
-    """A peer that reads and says nothing."""
+    """A peer that reads and sends nothing."""
 
     def send_text(self, payload): ...
     def ping(self): ...

@@ -1,4 +1,4 @@
-"""A peer that vanished without a word is noticed by the kernel, on every connection, at no cost of ours."""
+"""The kernel detects a vanished peer on every connection, by keep-alive options."""
 
 import socket
 

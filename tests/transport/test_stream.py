@@ -1,4 +1,4 @@
-"""Event streams on a whole node, over real sockets: what viewers get, and what clients may do to them."""
+"""Event streams on a whole node, over real sockets: what viewers get, and how clients may behave."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 
 class Stream:
-    """A raw HTTP client that keeps everything it got."""
+    """A raw HTTP client that keeps everything it received."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -34,7 +34,7 @@ class Stream:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.lines: list[str] = []
-        """Of the events, comments and hints, in their order."""
+        """Lines of events, comments and hints, in order."""
         self.ended = False
 
     async def begin(self) -> None:
@@ -43,7 +43,7 @@ class Stream:
         self.headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
 
     async def chunk(self) -> bool:
-        """Read one more; False at the end."""
+        """Reads one more chunk; False at the end."""
         async with asyncio.timeout(PATIENCE):
             size = int((await self.reader.readuntil(b"\r\n")).strip(), 16)
             text = (await self.reader.readexactly(size + 2))[:size].decode()
@@ -59,7 +59,7 @@ class Stream:
 
     @property
     def parts(self) -> list[Event]:
-        """The events, and of those that are several statuses each."""
+        """The events; one with several statuses is split into one per status."""
         return [part for event in self.events for part in event.get("statuses", [event])]
 
     async def until(self, wanted: Callable[[Event], bool]) -> Event:
@@ -73,7 +73,7 @@ class Stream:
         return await self.until(lambda part: part.get("user_id") == user and part.get("status") == status)
 
     async def end(self) -> list[Event]:
-        """Everything up to the end."""
+        """Reads to the end; returns all events."""
         while await self.chunk():
             pass
         assert await self.reader.read() == b""
@@ -128,7 +128,7 @@ class Node(Here):
         await self.put("/relations", "POST", content=rows, headers={"content-type": "application/x-ndjson"})
 
     async def settled(self, streams: int) -> None:
-        """So many streams are open."""
+        """Wait until so many streams are open."""
         async with asyncio.timeout(PATIENCE):
             while self.node.context.metrics.streams != streams:
                 await asyncio.sleep(0.005)
@@ -136,7 +136,7 @@ class Node(Here):
 
 @asynccontextmanager
 async def serving(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> AsyncIterator[Node]:
-    """A node in this process, and a look inside."""
+    """A node in this process, accessible for the test."""
     made: list[Any] = []
     make_app = api.make_app
 
@@ -161,7 +161,7 @@ async def here(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Node]:
         yield node
 
 
-# What a viewer gets
+# Views
 
 
 async def test_a_stream_starts_with_a_snapshot_of_all_users_and_continues_with_changes(here: Node) -> None:
@@ -264,14 +264,14 @@ async def test_typing_to_a_viewer_is_an_event_of_the_stream(here: Node) -> None:
     async with here.client("bo") as bo, here.stream("user_ids=bo") as stream:
         await stream.chunk()
         heard = asyncio.ensure_future(stream.until(lambda part: part.get("type") == "presence.typing"))
-        while not heard.done():  # a node that is late drops typing: clients send it again, and so does this one
+        while not heard.done():  # a late node drops typing, so it is sent again, as clients do
             await bo.send("presence.typing", to="ana")
             await asyncio.wait([heard], timeout=3)
         await heard
     assert "event: presence.typing" in stream.lines
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ async def test_a_full_node_refuses_streams_with_503(here: Node, monkeypatch: pyt
     assert here.node.context.metrics.streams == 0
 
 
-# How it ends
+# Ends
 
 
 async def test_a_stream_ends_with_an_error_event_when_its_token_expires(here: Node) -> None:
@@ -383,7 +383,7 @@ async def test_an_idle_stream_sends_keep_alive_comments(monkeypatch: pytest.Monk
     assert len(stream.events) == 1
 
 
-# What clients may do
+# Client behaviour
 
 
 @pytest.mark.parametrize("how", ["finishes", "resets", "half-closes", "talks on"])
@@ -406,7 +406,7 @@ async def test_a_stream_whose_client_disconnects_is_removed(
             stream.writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
             await here.beat("bo")
             await stream.sees("bo", "online")
-            stream.writer.close()  # nobody reads while requests wait: the next signs of life find out
+            stream.writer.close()  # nothing is read while requests wait: the next keep-alive writes find out
         await here.settled(0)
     assert here.node.context.people.find("ana") is None
     assert here.node.context.people.find("zed") is None
@@ -416,9 +416,10 @@ async def test_a_stream_whose_client_disconnects_is_removed(
 async def test_a_stream_that_is_not_read_is_bounded_and_then_closed_without_delaying_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ana reads nothing from some moment on. What waits for her is whom she has not heard the latest of; Carl, who
-    watches the same people, gets everything, and after `stuck_after` she is gone. Carl is never far behind: he reads in
-    the thread of the server, and on a busy machine would be taken for somebody who does not."""
+    """Ana stops reading. At most the latest status of each user waits for her; Carl, who watches the same users, gets
+    everything, and after `stuck_after` her stream is closed. Carl's backlog stays small: he reads in the server's
+    thread, and on a busy machine would otherwise count as stuck.
+    """
     crowd = [f"u{number}" for number in range(100)]
     async with serving(monkeypatch, stuck_after=1, flush_every=0.005) as here:
         await here.acquaint((viewer, user) for viewer in ("ana", "carl") for user in crowd)
@@ -460,7 +461,7 @@ def text_of(status: Event | None) -> str | None:
 
 
 async def follow(stream: Stream, latest: dict[str, Event]) -> None:
-    """Read everything, and keep only the last word about each."""
+    """Reads everything, and keeps only the last status of each user."""
     while await stream.chunk():
         latest.update((part["user_id"], part) for part in stream.parts)
         stream.lines.clear()

@@ -1,4 +1,4 @@
-"""A token speaks for exactly one user, for a limited time, and only if we signed it."""
+"""A token is valid for exactly one user, for a limited time, and only if we signed it."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""How an HTTP answer leaves: its head with what comes behind it, in one write, and never later than it would otherwise."""
+"""A response head is sent together with the first body part, in one write, and never later than without the patch."""
 
 import asyncio
 

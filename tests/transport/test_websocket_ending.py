@@ -1,4 +1,4 @@
-"""Does every connection end, exactly once, in bounded time, and with the right words?"""
+"""Every connection ends exactly once, in bounded time, and with the right code."""
 
 import struct
 from collections.abc import Iterator
@@ -25,13 +25,13 @@ running, server = rig.running, rig.server
 
 @pytest.fixture(scope="module", params=rig.IMPLEMENTATIONS)
 def hasty(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A server whose patience ends within the test's."""
+    """A server with short time limits."""
     with Server(request.param, limits=SocketLimits(close_timeout=0.2, linger=0.1, high_water=20_000)) as server:
         yield server
 
 
 def flood(server: Server, client: Client, *, until: int = 20_001) -> None:
-    """Send so much to a client that does not read that the kernel takes no more, and so many bytes wait."""
+    """Sends so much to a client that does not read that the kernel buffers are full and `until` bytes wait."""
 
     def send() -> None:
         while client.handler.socket.buffered() < until and client.handler.socket in server.registry:
@@ -40,7 +40,7 @@ def flood(server: Server, client: Client, *, until: int = 20_001) -> None:
     server.call(send)
 
 
-# We close
+# Close by the server
 
 
 def test_a_close_by_the_server_completes_when_the_peer_answers(server: Server):
@@ -138,7 +138,7 @@ def test_calls_on_a_closed_socket_do_nothing(server: Server):
     assert client.handler._closed.empty()
 
 
-# The peer closes
+# Close by the peer
 
 
 def test_a_fin_without_a_close_frame_is_a_lost_connection(server: Server):
@@ -220,7 +220,7 @@ def test_a_peer_that_breaks_the_protocol_while_sending_gets_the_close_code_not_a
         assert client.handler.closed()[0] == 1009
 
 
-# Its speed
+# Flow control
 
 
 def test_a_slow_reader_pauses_its_handler_and_its_input_until_it_catches_up(hasty: Server):
@@ -249,7 +249,7 @@ def test_a_handler_that_fails_in_on_pause_is_closed(hasty: Server, caplog):
     assert "a defect when paused" in caplog.text
 
 
-# All of them
+# All sockets
 
 
 @pytest.mark.parametrize("implementation", rig.IMPLEMENTATIONS)

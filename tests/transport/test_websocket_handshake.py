@@ -1,4 +1,4 @@
-"""Who is let in, and does HTTP live beside it on the same port?"""
+"""Accepted and refused handshakes, and HTTP on the same port."""
 
 import resource
 
@@ -28,7 +28,7 @@ def changed(name: str, *values: str) -> tuple[str, ...]:
     return (*kept, *(f"{name}: {value}" for value in values))
 
 
-# What a client may say
+# Valid handshakes
 
 
 def test_the_handshake_answer_has_the_accept_key_and_no_extension(server: Server):
@@ -116,7 +116,7 @@ def test_the_chosen_subprotocol_is_in_the_answer(server: Server):
         assert client.read_frame() == (CLOSE, (4401).to_bytes(2, "big") + b"no token")
 
 
-# What it may not
+# Invalid handshakes
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_an_idle_tcp_connection_is_closed_and_an_open_websocket_stays(implementa
         assert open_one.read_text() == b"still here"
 
 
-# How many
+# Limits
 
 
 @pytest.mark.parametrize("implementation", rig.IMPLEMENTATIONS)
@@ -243,7 +243,7 @@ def test_a_full_server_closes_with_a_reason_and_beyond_the_spare_returns_503(imp
             third.send(lines(*HANDSHAKE))
             assert third.read_head().startswith("HTTP/1.1 101 ")
             assert third.read_frame() == (CLOSE, (1013).to_bytes(2, "big") + b"retry_after_ms=500")
-            # The third has not answered the CLOSE: it still takes the spare place.
+            # The third has not answered the CLOSE: it still uses the spare place.
             fourth.send(lines(*HANDSHAKE))
             head, _body = fourth.read_answer()
             assert head.startswith("HTTP/1.1 503 ")

@@ -1,4 +1,4 @@
-"""What do we lean on in picows, and does it hold? Its constructor, its logger, its buffers."""
+"""Internals of picows that we depend on: its constructor, its logger, its buffers."""
 
 import gc
 import socket
@@ -24,7 +24,7 @@ from herenow.transport.websocket.picows.socket import (
     TransportGuard,
 )
 
-SMALL = 2048 - 256  # what picows offers of the smallest read buffer it makes
+SMALL = 2048 - 256  # available bytes of the smallest read buffer of picows
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_frames_directly_after_a_large_frame_are_not_lost(server: Server):
 
 
 def test_a_slow_reader_that_sends_much_gets_all_answers_in_order(server: Server):
-    # The answers queue up in the transport while the protocol is replaced behind each message.
+    # Answers queue up in the transport while the protocol is replaced after each message.
     with server.connect(receive_buffer=4096) as client:
         sent = [bytes([65 + i]) * 60_000 for i in range(20)]
         for text in sent:
@@ -108,7 +108,7 @@ def alive() -> list[str]:
     return sorted(type(thing).__name__ for thing in gc.get_objects() if type(thing) in kinds)
 
 
-# Not a frame that picows itself finds wrong: behind that, it keeps its transport for 10 ms.
+# Not a frame that picows itself refuses: after that, it keeps its transport for 10 ms.
 @pytest.mark.parametrize("last", [b"", close_frame(1000), frame(TEXT, b"\xff")], ids=["fin", "close", "failure"])
 def test_a_closed_connection_leaves_no_reference_cycles(server: Server, last: bytes):
     until_empty(server)
@@ -177,7 +177,7 @@ def test_a_failed_self_test_names_the_failing_check(
 
 
 def test_sockets_have_tcp_nodelay(server: Server):
-    # picows is not let at the socket's options: the event loop sets this one for every connection.
+    # picows does not set socket options: the event loop sets this one for every connection.
     with server.connect() as client:
         tcp = client.handler.socket._tcp  # type: ignore[attr-defined]
         assert server.call(lambda: tcp.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))

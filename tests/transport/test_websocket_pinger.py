@@ -1,4 +1,4 @@
-"""Are silent peers pinged, evenly, and only they? The wheel is turned by hand."""
+"""Only silent peers are pinged, evenly spread. Tests advance the timer."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -151,7 +151,7 @@ def test_a_clock_step_does_not_stop_the_pinger(step: float):
     rig.hand.turn(100)
     [(at, call)] = rig.hand.due
     rig.hand.now += step
-    rig.hand.due = [(at + step, call)]  # a timer waits for a time to pass, not for a time of day
+    rig.hand.due = [(at + step, call)]  # a timer waits for a duration, not for a time of day
     peer.life = rig.hand.now
     already = len(peer.pinged_at)
     rig.hand.turn(301)

@@ -1,4 +1,4 @@
-"""Is the server strict? The cases of the Autobahn suite (which runs under Python 2 only), by hand-made frames."""
+"""The server is strict: the cases of the Autobahn suite (which needs Python 2), with hand-made frames."""
 
 import struct
 
@@ -24,7 +24,7 @@ SIZES = (0, 1, 124, 125, 126, 127, 128, 999, 1000, 1001, 1791, 1792, 4096, 4097,
 
 
 def assert_fails(client: Client, code: int) -> None:
-    """The server says so in one CLOSE frame and FIN, nothing else comes; the handler learns the same code."""
+    """Asserts that the server sends one CLOSE frame with this code and a FIN, and the handler gets the same code."""
     frames = client.read_to_end()
     assert [(opcode, payload[:2]) for opcode, payload in frames] == [(CLOSE, struct.pack("!H", code))]
     client.finish()

@@ -1,4 +1,4 @@
-"""Does it work through TLS? There the transport cannot be half closed, and frames do not go to the descriptor."""
+"""WebSockets over TLS: there the transport cannot be half closed, and frames do not go directly to the descriptor."""
 
 import ssl
 import struct

@@ -1,6 +1,7 @@
-"""Hidden is offline, byte for byte, on every exit: histories made up, every operation and frame, one leak per way out.
+"""A hidden user looks offline, byte for byte, in every output: random histories, every operation and frame, one planted
+leak per output.
 
-`HERENOW_TWINS=500 pytest tests/twins` makes up more of them.
+`HERENOW_TWINS=500 pytest tests/twins` runs more histories.
 """
 
 import json
@@ -90,7 +91,7 @@ def test_visibility_nobody_cannot_be_distinguished_from_a_sign_out(history):
     Twins(Nobody()).check(history)
 
 
-# --- Beside a crowd --------------------------------------------------------------------------------------------------
+# --- Many viewers
 
 PACED, ON_DEMAND = FanoutLimits(pace_above=1), FanoutLimits(pace_above=1, push_ceiling=2)
 CROWDS = (
@@ -100,7 +101,7 @@ CROWDS = (
     FanoutLimits(pace_above=6),
     FanoutLimits(pace_above=2, push_ceiling=6),
 )
-"""The target has five viewers, and newcomers come and go: they make the last two change the way of delivery."""
+"""The target has five viewers, and others subscribe and unsubscribe: the last two change the kind of delivery."""
 
 
 def beside(crowds, hiding):
@@ -137,10 +138,10 @@ def viewers_by(kinds):
 @pytest.mark.parametrize(
     ("name", "spoiled", "crowds", "hiding"),
     [
-        ("FanoutPolicy.offer", at_once, PACED, Blocked),  # a block is told sooner than a leaving
-        ("FanoutPolicy.offer", at_once, ON_DEMAND, Blocked),  # and where a leaving is not
-        ("viewers", viewers_by({Kind.SHOWN}), CROWDS[2], Blocked),  # who is blocked is not in the crowd
-        ("viewers", viewers_by({*Kind}), CROWDS[3], Invisible),  # the hidden one's own devices are
+        ("FanoutPolicy.offer", at_once, PACED, Blocked),  # a block is delivered sooner than a sign-out
+        ("FanoutPolicy.offer", at_once, ON_DEMAND, Blocked),  # also where a sign-out is not delivered
+        ("viewers", viewers_by({Kind.SHOWN}), CROWDS[2], Blocked),  # a blocked viewer does not count as a viewer
+        ("viewers", viewers_by({*Kind}), CROWDS[3], Invisible),  # the hidden user's own devices count
     ],
 )
 def test_a_planted_leak_in_paced_delivery_is_found(monkeypatch, name, spoiled, crowds, hiding):
@@ -148,7 +149,7 @@ def test_a_planted_leak_in_paced_delivery_is_found(monkeypatch, name, spoiled, c
     assert beside(crowds, hiding()).differences(TOUR)
 
 
-# --- Nothing is left out ---------------------------------------------------------------------------------------------
+# --- Completeness
 
 
 def test_every_operation_and_every_frame_has_a_case_or_a_reason():
@@ -183,7 +184,7 @@ def test_the_tour_covers_every_frame_and_every_case(tour):
 
 
 def test_the_tour_shows_the_user_before_hiding_and_no_secret_afterwards(tour):
-    """Before the moment the target is seen to come, write, type and be busy; else equality would say nothing."""
+    """Before hiding, the target connects, writes, types and is busy; otherwise equality would prove nothing."""
     friend = b"\n".join(tour["friend", "socket"])
     for word in (b'"status":"online"', b'"status":"busy"', b'"text":"here"', b'"user_id":"tea","expires_in":6'):
         assert word in friend
@@ -194,7 +195,7 @@ def test_the_same_history_gives_the_same_recording(tour):
     assert Twins(Invisible()).record(TOUR, hides=True) == tour
 
 
-# --- And it can fail -------------------------------------------------------------------------------------------------
+# --- Planted leaks
 
 
 @pytest.mark.parametrize("name", LEAKS)
@@ -216,7 +217,7 @@ def test_a_planted_leak_is_found(name):
 
 
 class Spoiled(Twins):
-    """What was planted in one world is taken back before the next begins."""
+    """Undoes what was planted before the next world begins."""
 
     def __init__(self, hiding, *, make_stage, monkeypatches):
         super().__init__(hiding, make_stage=make_stage)

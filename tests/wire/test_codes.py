@@ -1,4 +1,4 @@
-"""Codes are public: whatever the source says to a peer is in the one table."""
+"""Codes are public: every code the source sends to a peer is in the one table."""
 
 import ast
 from pathlib import Path
@@ -10,11 +10,11 @@ from herenow.wire.codes import CLOSES, CODES, DENIALS, MALFORMED, Close, Where
 
 SOURCE = Path(herenow.__file__).parent
 SPEAKERS = {"ProtocolError": 0, "error_frame": 0, "denied_frame": 1}
-"""Who takes a code, and as which argument."""
+"""Callables that take a code, and the position of that argument."""
 
 
 def codes_said(path):
-    """(line, code) of every literal code in a file; both of `x if … else y`."""
+    """(line, code) of every literal code in a file; both codes of `x if … else y`."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

@@ -1,4 +1,4 @@
-"""Every client frame becomes a command, or is refused with a code; `id` comes along."""
+"""Every client frame becomes a command or is refused with a code; its `id` is kept."""
 
 import json
 

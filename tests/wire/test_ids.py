@@ -1,4 +1,4 @@
-"""An id is accepted as it is or refused with a sentence; it is never repaired."""
+"""An id is accepted unchanged or refused with a sentence; it is never corrected."""
 
 import unicodedata
 

@@ -1,4 +1,4 @@
-"""What a user may choose: each refusal says what is allowed."""
+"""Values a user may choose; each refusal says what is allowed."""
 
 import unicodedata
 

@@ -74,7 +74,7 @@ def test_the_depth_check_is_exact_for_any_json(value, around, padding):
     assert is_too_deep(json.dumps(value).encode()) == (depth_of(value) > MAX_DEPTH)
 
 
-# Where it is asked
+# Callers of the check
 
 FRAME = b'{"type":"presence.heartbeat","id":7,"unknown":%b}'
 

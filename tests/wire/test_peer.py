@@ -1,4 +1,4 @@
-"""One connection's protocol: malformed frames are answered and counted, refusals only answered."""
+"""The protocol state of one connection: malformed frames are answered and counted, refusals only answered."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What leaves is correct JSON in the shape of the contract, for any id and text."""
+"""Outgoing frames are valid JSON in the documented shape, for any id and text."""
 
 import msgspec
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from herenow.core.model import NOBODY_HERE, Bucket, Custom, Device, Mode, OwnView, Platform, Status, View
 from herenow.wire import shapes
 
-ODD = 'a"b\\c/é😀\u2028<>&'  # everything that a careless encoder gets wrong
+ODD = 'a"b\\c/é😀\u2028<>&'  # characters that a careless encoder gets wrong
 HERE = View(Status.ONLINE, since=1, platforms=(Platform.WEB,))
 
 read = msgspec.json.decode

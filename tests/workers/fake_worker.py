@@ -79,6 +79,6 @@ while True:
     if (folder / f"ask-{os.getpid()}").exists():
         (folder / f"ask-{os.getpid()}").unlink()
         send(type="question", number=7)
-    with suppress(BrokenPipeError):  # it is found out above
+    with suppress(BrokenPipeError):  # the supervisor notices it
         send(type="alive")
     time.sleep(0)

@@ -1,4 +1,4 @@
-"""How often a worker may die."""
+"""The pauses between restarts of a worker, and when it is given up."""
 
 from itertools import islice
 

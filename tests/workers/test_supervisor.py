@@ -1,4 +1,4 @@
-"""A supervisor with processes that do as they are told, and some that do not."""
+"""A supervisor with fake workers that behave as configured."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ PATIENCE = 30.0
 
 
 class Rig:
-    """A supervisor, and what its workers noted down."""
+    """A supervisor, and the notes of its workers."""
 
     def __init__(self, folder, *, workers=2, hung_after=60.0):
         self.folder = folder
@@ -46,7 +46,7 @@ class Rig:
         self.announced += 1
 
     def behave(self, how):
-        """Those that are started from now on."""
+        """For workers started from now on."""
         (self.folder / "behaviour").write_text(how)
 
     def noted(self, word):
@@ -93,7 +93,7 @@ async def supervised(folder, **how):
 
 @contextmanager
 def no_descriptor_left():
-    """What is open stays so."""
+    """Open descriptors stay open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
@@ -215,7 +215,7 @@ async def test_an_old_worker_stays_while_its_replacement_cannot_be_spawned(rig):
 
 
 async def test_a_worker_that_dies_while_being_replaced_gets_only_one_successor(rig):
-    """Both who keeps the place and who replaces wait for the system; whoever is second takes nobody's place."""
+    """The restarting task and the replacing task both wait; the second one must start no additional worker."""
     pids = await rig.up()
     rig.program.unlink()
     rig.supervisor.replace_all()
