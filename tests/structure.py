@@ -1,9 +1,9 @@
-"""Figures of the code's structure: how large the folders are, how a node is built, which names are used twice.
+"""Figures of the code's structure: sizes of folders, construction of a node, duplicate names.
 
     .venv/bin/python -m tests.structure        prints them, each with its target
 
-Each figure is a function over the syntax trees, so that a test can hold it to its target (`tests/test_structure.py`) and a
-reader can ask for the offenders. Nothing is imported or run.
+Each figure is a function over the syntax trees, so that a test can compare it with its target (`tests/test_structure.py`)
+and a reader can list the offenders. Nothing is imported or run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What must hold whatever happens: a state machine plays two nodes, an oracle says what is true.
+"""Invariants of the core: a state machine simulates two nodes, and an oracle computes the expected result.
 
-Time moves mostly to the edges (a millisecond before, at and after everything that can fall due). `punctual` runs look at
-every wake-up, the others only when something happens: then the same must come out, with less shown on the way.
+Time moves mostly to edges (a millisecond before, at and after everything that can be due). `punctual` runs settle at
+every wake-up, the others only at events: the result must be the same, with fewer changes shown on the way.
 
     HYPOTHESIS_PROFILE=thorough pytest tests/core/test_invariants.py
 """

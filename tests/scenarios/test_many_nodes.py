@@ -38,8 +38,8 @@ async def stage(whole):
 
 
 KEPT = 90.0
-"""Seconds to wait until a record is dropped from the store: no record is dropped for `KEEP` seconds after a node missed
-log entries, as it may when another starts with an empty store.
+"""Seconds to wait until a record is dropped from the store: none is dropped for `ledger_writer.KEEP` seconds after a node
+missed log entries, as it may when another starts with an empty store.
 """
 
 

@@ -56,7 +56,7 @@ async def test_an_overloaded_node_delays_all_but_online_and_offline_changes_and_
 
 
 async def _all_of_it_while_late(server: Server, ana: Client, bo: Client, cem: Client) -> str:
-    """The text that ana wrote, if the node delayed at least away changes throughout; otherwise None."""
+    """The text that ana wrote, if the node delayed at least away changes throughout; otherwise an empty string."""
     levels = _given_up(server)
     text = f"after {len(levels)} levels"
     await asyncio.gather(_idleness_text_and_typing(ana, text), _come_and_go(bo, cem))

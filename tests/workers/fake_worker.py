@@ -1,4 +1,4 @@
-"""A worker that starts in a moment and does as the file `behaviour` in its folder says, with nothing but Python itself.
+"""A worker that starts fast, uses only the standard library, and behaves as the file `behaviour` in its folder says.
 
 python -S fake_worker.py FOLDER DESCRIPTOR
 """
