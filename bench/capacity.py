@@ -22,7 +22,7 @@ BEGIN, END = "<!-- computed by python -m bench.capacity -->", "<!-- end of what 
 
 @dataclass(frozen=True)
 class Life:
-    """What users do."""
+    """Behaviour of users."""
 
     users: int = 50_000_000
     beat_every: float = 30.0

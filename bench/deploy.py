@@ -37,7 +37,7 @@ COME_BACK = b"retry_after_ms="
 
 @dataclass
 class Seen:
-    """What all viewers saw."""
+    """Counts over all viewers."""
 
     changes: int = 0
     """Values that differ from the last known one."""

@@ -37,7 +37,7 @@ class Reads:
     read: Times = field(default_factory=Times)
     computed: Times = field(default_factory=Times)
     machine: str = ""
-    """What the machine did meanwhile."""
+    """Activity of the machine during the reads."""
 
 
 async def read_in_turns(engine: Engine, store: int, draw: Callable[[], list[str]], times: int) -> Reads:

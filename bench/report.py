@@ -60,7 +60,7 @@ class Result:
     notes: list[str] = field(default_factory=list)
     """How the figures were measured, and why the load did not limit them."""
     against: str = "bare picows"
-    """What herenow is compared with."""
+    """The other side of the comparison."""
     conditions: str = ""
     """Of the run: repeats, quick or not, and other load of the machine."""
     load_share: float | None = None

@@ -58,7 +58,7 @@ class Peer(ABC):
 
     @abstractmethod
     def missing(self) -> str | None:
-        """What is not installed yet; None if it can be started."""
+        """The parts that are not installed yet; None if it can be started."""
 
     @abstractmethod
     def install(self) -> str:

@@ -245,7 +245,7 @@ class Schedule:
                 await self._try(node, sign_out, f"{user} signs {device} out")
 
     async def _sign_out(self, node, user, device):
-        # Otherwise the device did not exist, and the caller was told so.
+        # Otherwise the device did not exist, and the caller got that answer.
         if await node.node.sessions.sign_out(user, device):
             self.checker.is_signed_out(user, device)
 

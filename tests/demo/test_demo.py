@@ -1,4 +1,4 @@
-"""Access to the demo: who gets a token, and what its page may load."""
+"""Access to the demo: which visitors get a token, and which files its page may load."""
 
 from __future__ import annotations
 
