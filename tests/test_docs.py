@@ -35,7 +35,7 @@ def test_the_generated_reference_is_up_to_date(name: str) -> None:
 
 
 @pytest.mark.parametrize("types", [TYPES, SERVER_TYPES], ids=["client", "server"])
-def test_every_frame_is_described(types: frozenset[str]) -> None:
+def test_every_frame_is_documented(types: frozenset[str]) -> None:
     protocol = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
     assert not [frame for frame in types if f"`{frame}`" not in protocol and f'"{frame}"' not in protocol]
 

@@ -50,7 +50,7 @@ def test_only_the_projection_reads_fields_of_a_status():
     assert_none(f"{name} reads {field}" for name, field in looks() - MAY_LOOK)
 
 
-def test_every_exception_is_still_needed():
+def test_every_exception_to_the_exit_rule_is_still_needed():
     assert_none(f"{name} does not read {field}" for name, field in MAY_LOOK - looks())
 
 

@@ -26,7 +26,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("figure", [it for it in FIGURES if it.name in HELD], ids=lambda it: it.name)
-def test_a_figure_that_reached_its_target_keeps_it(figure):
+def test_a_held_figure_stays_within_its_target(figure):
     assert figure.measure() <= figure.target
 
 

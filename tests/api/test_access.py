@@ -165,7 +165,7 @@ async def test_an_unknown_method_is_refused_and_the_allow_header_lists_the_known
 
 
 @operations(lambda operation: operation.method == "GET")
-async def test_head_answers_as_get_does(world, operation):
+async def test_head_has_the_status_and_content_type_of_get(world, operation):
     got = await send(world, operation, by=SERVICE)
     head = await world.client.head(
         path_of(operation), headers={"authorization": f"Bearer {world.token(SERVICE, scope='service')}"}

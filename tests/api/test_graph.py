@@ -57,7 +57,7 @@ async def test_a_new_or_removed_edge_changes_what_a_viewer_sees_at_once(world):
     assert await seen() == "online"
 
 
-async def test_a_contact_may_have_an_end(world):
+async def test_a_contact_may_have_an_end_time(world):
     path = "/api/v1/contacts/ann/ben"
     await world.put(path, {"until": NOW + 5_000}, by=SERVICE)
     assert (await world.get(path, by=SERVICE)).json()["until"] == NOW + 5_000

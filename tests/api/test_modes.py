@@ -44,7 +44,7 @@ async def own(world, user):
         ),
     ],
 )
-async def test_a_custom_status_is_set_and_answered(world, of, body, stored):
+async def test_a_custom_status_is_set_and_returned(world, of, body, stored):
     if body.get("expires_at") == "2027-01-15T10:00:00+02:00":
         body, stored = ({**body, "expires_at": "2027-01-15T12:00:00+02:00"}, {**stored, "expires_at": NOW + 2 * HOUR})
     path, by = of("writer", "status")
@@ -102,14 +102,14 @@ async def test_a_custom_status_never_changes_liveness(world, of):
 
 
 @pytest.mark.parametrize("mode", ["auto", "busy", "away", "invisible"])
-async def test_a_mode_is_set_and_answered(world, of, mode):
+async def test_a_mode_is_set_and_returned(world, of, mode):
     path, by = of("chooser", "mode")
     answer = await world.put(path, {"mode": mode}, by=by)
     assert (answer.status_code, answer.json()) == (200, {"mode": mode, "until": None})
     assert (await own(world, "chooser"))["mode"] == mode
 
 
-async def test_a_mode_may_have_an_end(world, of):
+async def test_a_mode_may_have_an_end_time(world, of):
     path, by = of("brief", "mode")
     answer = await world.put(path, {"mode": "busy", "until": NOW + HOUR}, by=by)
     assert answer.json() == {"mode": "busy", "until": NOW + HOUR}
@@ -160,7 +160,7 @@ async def test_a_mode_and_status_set_by_a_service_are_shown_to_friends(world):
 DEFAULTS = {"visibility": "contacts", "share_last_seen": True, "idle_after": None, "public": False}
 
 
-async def test_preferences_are_merged_and_answered(world):
+async def test_preferences_are_merged_and_returned(world):
     path = "/api/v1/presence/preferences"
     result = dict(DEFAULTS)
     assert (await world.get(path, by="pref")).json() == result

@@ -38,7 +38,7 @@ async def test_bulk_statuses_come_in_the_order_asked_each_user_once(ask):
     assert [status["user_id"] for status in answer.json()] == ["c", "a", "b"]
 
 
-async def test_an_empty_list_gives_an_empty_list(ask):
+async def test_an_empty_list_of_ids_returns_an_empty_list(ask):
     assert (await ask()).json() == []
 
 
@@ -77,7 +77,7 @@ async def test_only_users_of_a_stale_shard_are_marked_stale(world, ask):
         assert seen[user]["as_of"] == world.node.context.clock.now() - (1_000 if in_doubt else 0)
 
 
-async def test_a_friend_is_seen(world, ask, request):
+async def test_the_status_of_a_friend_is_shown(world, ask, request):
     friend = f"friend-{request.node.callspec.id}"
     now = world.node.context.clock.now()
     await world.befriend(("ana", friend))
@@ -102,7 +102,7 @@ async def test_the_limit_counts_ids_before_they_are_deduplicated(world, ask):
     assert str(most) in detail
 
 
-async def test_an_invalid_id_is_named(ask):
+async def test_an_invalid_user_id_is_named_in_the_error(ask):
     assert "'%'" not in problem(await ask("good", "a" * 200), 400, "invalid_user_id")
     assert "'aaaa" in problem(await ask("good", "a" * 200), 400, "invalid_user_id")
 

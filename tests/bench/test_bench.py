@@ -28,7 +28,7 @@ def test_a_wrong_argument_is_refused(wrong):
     assert CliRunner().invoke(main, wrong).exit_code == 2
 
 
-def test_the_named_scenarios_run_in_that_order(monkeypatch, tmp_path):
+def test_the_named_scenarios_run_in_the_given_order(monkeypatch, tmp_path):
     ran = []
 
     def pretend(name):
@@ -71,7 +71,7 @@ def test_a_process_is_measured_from_outside():
     assert reads(os.getpid()).calls > 0
 
 
-def test_a_client_frame_is_masked():
+def test_the_load_generator_masks_its_frames():
     assert BEAT[:2] == b"\x81\x9d"
     key, payload = BEAT[2:6], BEAT[6:]
     assert bytes(byte ^ key[at % 4] for at, byte in enumerate(payload)) == b'{"type":"presence.heartbeat"}'

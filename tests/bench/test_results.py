@@ -28,7 +28,7 @@ def test_a_saved_result_is_loaded_unchanged(tmp_path):
     assert load(path) == (SOME, MACHINE)
 
 
-def test_a_page_has_every_table_and_keeps_those_of_other_scenarios(tmp_path):
+def test_the_results_page_has_every_table_and_keeps_those_of_other_scenarios(tmp_path):
     write(SOME, MACHINE, tmp_path)
     write(Result("other", [Figure("alone", "s", [1.0])]), MACHINE, tmp_path)
     told = (tmp_path / PAGE).read_text()

@@ -35,7 +35,7 @@ def started(monkeypatch):
         (["--shard-id", "15"], frozenset({15})),
     ],
 )
-def test_shards_are_chosen_in_three_ways(herenow, started, flags, shards):
+def test_reap_selects_shards_in_three_ways(herenow, started, flags, shards):
     result = herenow("reap", *REDIS, *flags)
     ((_, reaping),) = started
     assert result.exit_code == 7

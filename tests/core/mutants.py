@@ -84,7 +84,7 @@ MUTANTS = (
         "a sweep restarts a running grace",
         "    if session is None or not session.live:\n        return presence\n    seen_at = max(",
         "    if session is None:\n        return presence\n    seen_at = max(",
-        "test_last_seen.py::test_a_sweep_never_restarts_a_running_grace",
+        "test_last_seen.py::test_a_sweep_never_restarts_a_grace_in_progress",
     ),
     mutant(
         "an equal change is sent",

@@ -83,11 +83,11 @@ def test_several_tabs_are_one_device(script, shown):
         "or it signs out": ("connect d1, connect d2, bye d2", "d1"),
     },
 )
-def test_the_owner_sees_devices(script, devices):
+def test_a_user_sees_their_own_devices(script, devices):
     assert Story().play(script).devices == devices
 
 
-def test_the_owner_sees_which_device_is_active_and_since_when():
+def test_a_user_sees_which_of_their_devices_is_active_and_since_when():
     story = Story().play("1s, connect d1, 1s, connect d2 as mobile, idle d2, 1s, connect d2 on n2")
     rows = [(d.device, d.platform.word, d.active, d.since - story.now) for d in own(story.record).devices]
     assert rows == [("d1", "other", True, -2 * S), ("d2", "mobile", False, -1 * S)]

@@ -50,7 +50,7 @@ def test_last_seen_is_the_last_sign_of_life(script, last_seen):
         "in grace": ("connect d1, drop d1, 29s",),
     },
 )
-def test_last_seen_is_null_beside_any_other_status(script):
+def test_last_seen_is_null_unless_the_user_is_offline(script):
     assert Story().play(script).last_seen is None
 
 
@@ -100,7 +100,7 @@ def test_a_late_loss_beside_other_sessions_is_saved_at_once_and_shown_after_they
     assert story.record.last_seen == T0 + 20 * S
 
 
-def test_a_late_loss_does_not_restart_a_running_grace():
+def test_a_late_loss_does_not_restart_a_grace_in_progress():
     story = Story().play(CUT + "retire, 10s, leaves d1 on n2, returns n2, 20s-1ms").saw("online")
     story.play("1ms").saw("offline")
 
@@ -130,7 +130,7 @@ def test_a_late_loss_sets_no_last_seen_for_a_user_who_was_never_shown():
     assert story.last_seen is None
 
 
-def test_a_sweep_never_restarts_a_running_grace():
+def test_a_sweep_never_restarts_a_grace_in_progress():
     story = Story().play("connect d1 on n2, 10s, kill n2, retire, 5s, retire, 25s-1ms").saw("online")
     story.play("1ms").saw("offline")
 

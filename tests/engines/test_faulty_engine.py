@@ -396,12 +396,12 @@ async def test_a_fault_of_probability_one_half_affects_about_half_the_calls(n1, 
     assert 400 < faults.taken[Fault.UNAVAILABLE] < 600
 
 
-async def test_closing_always_works(n1, faults):
+async def test_close_works_while_the_store_is_unavailable(n1, faults):
     faults.on(Rule(Fault.UNAVAILABLE))
     await n1.close()
 
 
-async def test_everything_works_again_after_everything_failed(n1, truth, faults):
+async def test_the_engine_works_again_after_all_faults_end(n1, truth, faults):
     node, user = await joined(n1), user_of(n1, 0)
     with faults.during(*[Rule(fault, probability=0.5) for fault in Fault]):
         for version in range(1, 50):

@@ -138,7 +138,7 @@ async def test_the_log_keeps_the_latest_entries_and_reports_a_gap():
     assert not part.gap
 
 
-async def test_an_inbox_that_nobody_reads_drops_the_oldest(store):
+async def test_an_unread_inbox_drops_its_oldest_messages(store):
     engine = await opened(MemoryEngine(store, inbox_limit=2))
     for message in (b"1", b"2", b"3"):
         await engine.send(message)

@@ -89,7 +89,7 @@ async def test_a_server_that_evicts_is_refused(valkey_server):
         assert "allkeys-lru" in await refusal(server.url)
 
 
-async def test_a_wrong_password_is_refused_and_not_repeated():
+async def test_a_wrong_password_is_refused_and_not_shown():
     with running("--requirepass", "right") as server:
         for url in (f"redis://127.0.0.1:{server.port}", f"redis://:hunter2@127.0.0.1:{server.port}"):
             said = await refusal(url)

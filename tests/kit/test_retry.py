@@ -44,7 +44,7 @@ def test_pauses_have_random_jitter():
     assert len(set(pauses)) > 100
 
 
-async def test_the_first_success_is_the_result():
+async def test_retry_returns_the_first_success():
     call, made = failing(3)
     assert await retry(call, Backoff(1.0, 10.0)) == "done"
     assert [round(at - made[0], 3) for at in made] == [0, 1, 3, 7]

@@ -263,7 +263,7 @@ async def test_a_run_whose_lock_another_process_took_reports_it(server, ledger, 
 # --- Open and close
 
 
-async def test_a_ledger_that_is_not_open_is_unavailable(database):
+async def test_a_ledger_that_is_not_open_raises_unavailable(database):
     ledger = open_ledger(database)
     for _ in ("never opened", "closed"):
         with pytest.raises(Unavailable):

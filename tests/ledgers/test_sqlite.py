@@ -93,7 +93,7 @@ async def test_a_save_uses_the_values_at_the_time_of_the_call(ledger):
     assert len(await ledger.remembered([f"user-{number}" for number in range(1_000)])) == 1_000
 
 
-async def test_a_ledger_that_is_not_open_is_unavailable(tmp_path):
+async def test_a_ledger_that_is_not_open_raises_unavailable(tmp_path):
     ledger = SqliteLedger(tmp_path / "herenow.db")
     for _ in ("never opened", "closed"):
         with pytest.raises(Unavailable):

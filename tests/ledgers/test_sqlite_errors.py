@@ -56,7 +56,7 @@ async def test_a_full_disk_raises_unavailable_and_damages_no_data(ledger):
     assert len(await ledger.remembered(list(many))) == 5_000
 
 
-async def test_damage_found_while_running_is_unavailable(ledger, path):
+async def test_damage_found_while_running_raises_unavailable(ledger, path):
     await ledger.save_last_seen({f"user-{number}": NOW for number in range(20_000)})
     await ledger.close()
     await ledger.open()

@@ -160,7 +160,7 @@ async def test_a_caller_waiting_for_a_decision_gets_an_error_when_the_node_stops
         asked.result()
 
 
-async def test_a_caller_is_not_told_unavailable_while_its_commit_may_have_run(world):
+async def test_a_caller_does_not_get_unavailable_while_its_commit_may_have_run(world):
     """The store executes the commit and does not answer for longer than PATIENCE."""
     node = await world.start("n1")
     await crowd(world, node, 1)

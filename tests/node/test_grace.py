@@ -31,7 +31,7 @@ async def test_b1_a_return_within_grace_shows_no_change(world, elsewhere):
 
 
 @pytest.mark.parametrize(("late", "seen"), [(-1, []), (1, ["offline", "online"])])
-async def test_b2_a_millisecond_decides_about_the_end_of_grace(world, late, seen):
+async def test_b2_grace_ends_at_its_exact_millisecond(world, late, seen):
     node, ana, bob = await meet(world)
     bob.forget()
     ana.close()

@@ -58,7 +58,7 @@ async def test_g4_an_invisible_user_looks_exactly_signed_out_at_that_moment(worl
     assert await all_exits(node, "bob", "ana") == hidden
 
 
-async def test_g5_visible_again_is_one_change_and_hidden_activity_never_shows(world):
+async def test_g5_becoming_visible_is_one_change_and_hidden_activity_is_never_shown(world):
     node, ana, bob = await meet(world)
     await node.node.sessions.set_mode("ana", Mode.INVISIBLE, None)
     await world.sleep(1)

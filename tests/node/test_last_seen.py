@@ -66,7 +66,7 @@ async def test_h1_last_seen_after_loss_of_node_and_store_is_the_last_lease_renew
     assert world.ledger.people["ana"].last_seen == far.last("ana").last_seen
 
 
-async def test_h1_last_seen_is_null_beside_any_other_status(world):
+async def test_h1_last_seen_is_null_unless_the_user_is_offline(world):
     node, ana, bob = await meet(world)
     ana.close()
     await world.sleep(31)

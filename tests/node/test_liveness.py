@@ -44,7 +44,7 @@ async def test_a2_a_half_open_socket_is_lost_after_its_last_sign_of_life_and_off
     assert bob.last("ana").at - (evidence + 120_000) <= 1000
 
 
-async def test_a3_a_beat_in_the_same_millisecond_as_the_end_keeps_the_session(world):
+async def test_a3_a_heartbeat_in_the_same_millisecond_as_the_end_keeps_the_session(world):
     node, ana, bob = await meet(world)
     ana.stop()
     for _ in range(2):

@@ -67,7 +67,7 @@ async def test_contacts_are_sorted_unique_and_without_the_user(app, source):
     assert await source.contacts("ana", NOW) == ["7", "bo", "cy"]
 
 
-async def test_a_room_knows_its_members(app, source):
+async def test_a_room_membership_is_returned(app, source):
     app.members.add(("r", "ana"))
     assert await source.is_member("r", "ana")
     assert not await source.is_member("r", "bo")

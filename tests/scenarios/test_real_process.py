@@ -99,7 +99,7 @@ async def test_C1_signing_out_the_active_device_shows_the_idle_one_at_once(start
     assert again["platforms"] == ["mobile"]
 
 
-async def test_C1_dropping_the_active_device_shows_nothing_until_its_grace_ends(start_server) -> None:
+async def test_C1_dropping_the_active_device_shows_no_change_until_its_grace_ends(start_server) -> None:
     server = await start_server(grace=0.5)
     await server.befriend("ana", "bo")
     async with server.client("ana") as ana, server.client("bo", "phone", "mobile") as phone:

@@ -168,7 +168,7 @@ async def test_a_dead_application_hides_users_until_it_returns(app, server):
         assert (await cy.watch("ana"))["status"] == "online"
 
 
-async def test_a_dead_application_comes_back_with_other_relations(app, server):
+async def test_relations_changed_during_an_application_outage_take_effect_on_its_return(app, server):
     app.friends(("ana", "bob"), ("ana", "cy"))
     async with server.client("ana"), server.client("bob") as bob, server.client("cy") as cy:
         await bob.watch("ana")

@@ -336,7 +336,7 @@ async def test_J1_invalid_ids_in_an_unsubscribe_are_refused_and_the_valid_ones_a
     ]
 
 
-async def test_a_bye_with_an_id_is_answered_before_the_end(here: Here) -> None:
+async def test_a_bye_with_an_id_is_answered_before_the_close(here: Here) -> None:
     async with here.client("ana") as ana:
         await ana.send("presence.bye", id="last")
         assert await ana.closed() == (1000, "signed out")

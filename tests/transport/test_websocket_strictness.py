@@ -385,7 +385,7 @@ def test_an_empty_close_is_answered_with_an_empty_one(server: Server):
         assert client.handler.closed() == (1005, "")
 
 
-def test_a_close_with_half_a_code_fails(server: Server):
+def test_a_close_with_an_incomplete_code_fails(server: Server):
     with server.connect() as client:
         client.send(frame(CLOSE, b"\x03"))
         assert_fails(client, 1002)

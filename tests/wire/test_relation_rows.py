@@ -93,7 +93,7 @@ def test_a_bad_json_line_is_reported_with_its_number(line, code):
 
 
 @pytest.mark.parametrize("code", ["invalid_relation", "invalid_id", "invalid_user_id", "invalid_instant"])
-def test_the_codes_of_bad_rows_are_in_the_table(code):
+def test_the_codes_of_bad_rows_are_in_the_table_of_codes(code):
     assert code in CODES
 
 
