@@ -193,7 +193,7 @@ async def test_f7_ten_changes_within_a_tick_are_one_frame_at_once_and_one_at_the
     assert viewer.has["ana"]["since"] == START + 9
 
 
-async def test_a_change_delivered_to_all_at_once_leaves_an_empty_flush_and_the_next_one_waits_for_it():
+async def test_after_a_change_reached_all_viewers_at_once_the_next_one_waits_for_the_flush():
     stage = Stage(0)
     ana = stage.people.get("ana")
     for viewer in stage.viewers:
@@ -361,7 +361,7 @@ async def test_constant_changes_of_a_user_are_sent_once_per_paced_round():
     assert {viewer.frames for viewer in viewers} <= {2, 3, 4}  # nine seconds are three rounds
 
 
-async def test_a_short_switch_to_on_demand_sends_no_frame():
+async def test_a_short_switch_from_on_demand_to_paced_delivery_sends_no_frame():
     stage, ana, viewers = await crowd(60, pace_above=20, push_ceiling=50)
     await asyncio.sleep(12)
     becomes(stage, ana, Status.ONLINE)
@@ -376,7 +376,7 @@ async def test_a_short_switch_to_on_demand_sends_no_frame():
     assert [viewer.frames for viewer in viewers[20:]] == frames
 
 
-async def test_a_viewer_served_early_is_not_sent_the_same_change_again():
+async def test_a_viewer_served_early_is_not_served_again_at_its_original_slot():
     stage, ana, viewers = await crowd(300, pace_above=100)
     idle = viewers[1::3]
     becomes(stage, ana, Status.ONLINE)
