@@ -283,12 +283,18 @@ class ClusterGroup:
 
 
 def trim(client, log, keep):
-    """Of a log, leave this many entries. What is left of several batches is then one."""
+    """Leave this many entries of a log. The rest of several batches becomes one, tagged as they were."""
     raw = client.execute_command("XRANGE", log, "-", "+")
-    pairs = [part for _, batch in raw for part in batch][-2 * keep :] if keep else []
+    entries = []  # (tag of the entry before, field, value)
+    for _, (_, tags, *pairs) in raw:
+        before, _, own = tags.partition(b" ")
+        for field, value in zip(pairs[::2], pairs[1::2], strict=True):
+            entries.append((before, field, value))
+            before = own
     client.delete(log)
-    if pairs:
-        client.execute_command("XADD", log, raw[-1][0], *pairs)
+    if left := entries[-keep:] if keep else []:
+        pairs = [part for _, field, value in left for part in (field, value)]
+        client.execute_command("XADD", log, raw[-1][0], b"", left[0][0] + b" " + own, *pairs)
 
 
 def _myself(node):

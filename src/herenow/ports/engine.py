@@ -9,7 +9,8 @@ The promises of an engine. The contract suite (`herenow_testing.contracts.engine
   P2  One commit writes the record, its wake-up, its log entry and its "not yet in the ledger" mark in one atomic act.
   P3  A batch carries its writer's epoch and sequence number; a batch of a fenced epoch, or a late one, changes nothing.
   P4  Whoever is due stays due until committed again; two reapers yield one change.
-  P5  Entries of a shard's log are numbered without holes; a reader learns of every gap.
+  P5  Entries of a shard's log are numbered without holes and tagged by batch; a reader learns of every gap, and of a log
+      that is another branch than the one it read.
   P6  Every read that can show absence says whether its shard is settled; absence is evidence only in a settled shard.
   P7  No operation uses a clock of its own: time is an argument (`store_time` only reports).
   P8  `Unavailable` (nothing happened) and `UnknownOutcome` (it may have) are different errors.
@@ -135,13 +136,34 @@ class Entry(Value, frozen=True):
     note: bytes
 
 
+class LogPosition(int):
+    """The number of a log entry, with the tag of the batch that wrote it.
+
+    Two branches of a store (two masters for a while, a failover that lost writes) give the same numbers to different
+    entries; a tag belongs to one batch only, so it tells the branches apart. Compares and counts as a number."""
+
+    tag: str
+
+    def __new__(cls, number: int, tag: str) -> LogPosition:
+        position = super().__new__(cls, number)
+        position.tag = tag
+        return position
+
+
+def continues(cursor: int, tag: str) -> bool:
+    """True if a log whose entry at the cursor has this tag continues what the reader of the cursor has read. A plain number
+    as cursor knows no tag and is not compared."""
+    return not isinstance(cursor, LogPosition) or cursor.tag == tag
+
+
 class LogPart(Value, frozen=True):
-    """What a shard's log holds after a cursor. `gap`: entries between cursor and the first one here are lost, or the
-    log restarted (its numbers went back): re-read what is watched. `head` is the cursor to go on with."""
+    """What a shard's log holds after a cursor. `gap`: entries between cursor and the first one here are lost, the log
+    restarted (its numbers went back), or the entry at the cursor has another tag (the store lost writes and went on):
+    re-read what is watched. `head` is the cursor to go on with."""
 
     shard: int
     entries: tuple[Entry, ...]
-    head: int
+    head: LogPosition
     gap: bool
 
 
@@ -195,7 +217,7 @@ class Engine(Protocol):
 
     # Shard logs
 
-    async def heads(self) -> dict[int, int]:
+    async def heads(self) -> dict[int, LogPosition]:
         """Each shard's newest entry number (0: none yet): where a new reader starts. Shards that do not answer are left out;
         `Unavailable` when none does."""
 

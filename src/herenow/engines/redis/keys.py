@@ -3,18 +3,20 @@
 Everything begins with the namespace. All keys of a shard share one hash tag, so that they lie in one slot and one script
 may touch them together. Nothing expires, nothing is scanned for, no key is built inside Lua.
 
-    {herenow.3}:h        string   the shard's header: "state head next"
+    {herenow.3}:h        string   the shard's header: "state head next tag"
                                     state  u<ms>: unsettled since · s<ms>: settled, after it was unsettled then ·
                                            ?: lost something, nobody said since when
                                     head   number of the newest log entry
                                     next   earliest wake-up of the shard, "-": none
+                                    tag    the batch that wrote the newest log entry, "epoch.number"
                                   missing: the shard was emptied, and absence in it says nothing (P6)
     {herenow.3}:b:17     hash     records of about 48 users: field → wake-up and body (see `codec`); small enough for
                                   the compact encoding, so that a user costs about 60 bytes
     {herenow.3}:t        hash     field → body, where body or id are too long for the compact encoding of a bucket
     {herenow.3}:w        zset     bucket → earliest wake-up among its users; an entry per user would cost twice the record
     {herenow.3}:l        stream   the log: what one batch appended is one entry, field and value by turns, and its id is the
-                                  number of the last; so XREAD waits for it, and a hole shows in the numbers
+                                  number of the last; so XREAD waits for it, and a hole shows in the numbers. The first field
+                                  is empty: its value is the tag of the batch before and that of this batch
     {herenow.3}:f        hash     fences: epoch → number of its last batch
     {herenow.3}:r        zset     retired epochs, the last few hundred: their rows are not made again
     {herenow.3}:u        set      fields whose record the ledger does not have yet

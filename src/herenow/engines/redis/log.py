@@ -1,9 +1,10 @@
 """How a node waits for the logs: a blocking read that costs nothing at rest, and numbers that show every hole.
 
-What a batch appended to a shard's log is one entry of the stream; its id is the number of the last. A read that waits is
-told of the first entry after the cursor; if that does not begin with the next number, or the wait was in vain and the
-header's head is not the cursor, entries were lost, or the log restarted (P5). So neither a trimmed stream, nor one that was
-rolled back, nor a connection gone quiet passes for silence.
+What a batch appended to a shard's log is one entry of the stream; its id is the number of the last. A read that waits
+returns the first entry after the cursor. If that does not begin with the next number or does not follow the cursor's tag, or
+if the wait was in vain and the header's head is not the cursor, then entries were lost, the log restarted, or the store is
+another branch than the one we read (P5). So neither a trimmed stream, nor one that was rolled back, nor a connection gone
+quiet passes for silence. A new connection may lead to another branch: the headers are compared before it is waited on.
 
 One read waits for all shards of a server; in a Cluster, where a command may name one slot only, each shard has its own.
 Reads go on in the background between two calls, each on a connection of its own, because a blocking read keeps it busy.
@@ -22,7 +23,7 @@ from herenow.engines.redis.codec import record_of, user_of
 from herenow.engines.redis.keys import ShardKeys
 from herenow.engines.redis.scripts import script_request
 from herenow.errors import Unavailable
-from herenow.ports import Entry, LogPart
+from herenow.ports import Entry, LogPart, LogPosition, continues
 
 AT_ONCE = 100
 """Batches per shard and read."""
@@ -34,7 +35,7 @@ AGAIN = 0.2
 """Seconds after a read that failed until the next one is tried."""
 
 Cursors = dict[int, int]
-Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, int]]]
+Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, LogPosition]]]
 """Reads the head of each of these shards' logs."""
 
 
@@ -96,6 +97,7 @@ class Waiter:
             if self._connection is not None:
                 self._connection.close()
             self._server, self._connection = server, await self._dedicated(server)
+            return None
         keys = [self._keys[shard].log for shard in cursors]
         after = [f"{cursor}-0" for cursor in cursors.values()]
         command: Command = ("XREAD", "COUNT", AT_ONCE, "BLOCK", max(1, round(wait * 1000)), "STREAMS", *keys, *after)
@@ -123,10 +125,10 @@ class Waiter:
         parts: list[LogPart] = []
         for key, raw in reply:
             shard = self._by_key[key]
-            entries = entries_of(raw, cursors[shard])
-            if entries[0].number != cursors[shard] + 1:
+            part = part_of(shard, raw, cursors[shard])
+            if part is None or part.gap:
                 return None
-            parts.append(LogPart(shard, entries, entries[-1].number, gap=False))
+            parts.append(part)
         return parts
 
 
@@ -153,22 +155,27 @@ class Logs:
         while (left := until - asyncio.get_running_loop().time()) > 0:
             parts = await self.wait(cursors, left)
             if parts is None:
-                break
+                parts = await self._look_at_answering(cursors)
             if parts:
                 return parts
+        return await self._look_at_answering(cursors)
+
+    async def _look_at_answering(self, cursors: Mapping[int, int]) -> list[LogPart]:
         answering = {shard: cursor for shard, cursor in cursors.items() if shard not in self.unresponsive}
         return await self.look(answering or cursors)
 
     async def look(self, cursors: Mapping[int, int]) -> list[LogPart]:
         """Without waiting: what every shard's header and log say."""
         heads = await self._heads(list(cursors))
-        behind = [shard for shard, head in heads.items() if head != cursors[shard]]
+        behind = [
+            shard for shard, head in heads.items() if head != cursors[shard] or not continues(cursors[shard], head.tag)
+        ]
         requests = [
             script_request(
                 self._keys[shard].slot,
                 "log",
                 [self._keys[shard].header, self._keys[shard].log],
-                [cursors[shard], EVERYTHING],
+                [int(cursors[shard]), EVERYTHING],
             )
             for shard in behind
         ]
@@ -176,7 +183,8 @@ class Logs:
         answered = set(heads)
         for shard, reply in zip(behind, await self._commands.each(requests), strict=True):
             if isinstance(reply, list):
-                part = _looked(shard, cursors[shard], int(reply[0]), entries_of(reply[1], cursors[shard]))
+                head = LogPosition(int(reply[0]), reply[1].decode())
+                part = _looked(shard, cursors[shard], head, reply[2])
                 parts += () if part is None else (part,)
             else:
                 answered.discard(shard)
@@ -214,17 +222,25 @@ class Logs:
         return None if hole else parts
 
 
-def entries_of(raw: Sequence[tuple[bytes, list[bytes]]], after: int) -> tuple[Entry, ...]:
-    """Those after the cursor, which may lie within a batch."""
+def part_of(shard: int, raw: Sequence[tuple[bytes, list[bytes]]], cursor: int) -> LogPart | None:
+    """Entries after the cursor, which may lie within a batch; None: there are none."""
     entries: list[Entry] = []
-    for name, pairs in raw:
-        number = int(name.partition(b"-")[0]) - len(pairs) // 2
+    follows = False
+    tag = ""
+    for name, (_, tags, *pairs) in raw:
+        before, _, tag = tags.decode().partition(" ")
+        last = int(name.partition(b"-")[0])
+        number = last - len(pairs) // 2
+        if not entries and last > cursor:
+            follows = continues(cursor, before if number == cursor else tag) and number <= cursor
         for field, value in zip(pairs[::2], pairs[1::2], strict=True):
             number += 1
-            if number > after:
+            if number > cursor:
                 body = value[2 + (note := int.from_bytes(value[:2], "big")) :]
                 entries.append(Entry(number, user_of(field, body), record_of(field, body), value[2 : 2 + note]))
-    return tuple(entries)
+    if not entries:
+        return None
+    return LogPart(shard, tuple(entries), LogPosition(entries[-1].number, tag), gap=not follows)
 
 
 def _failure(read: asyncio.Task[list[LogPart] | None]) -> BaseException | None:
@@ -236,10 +252,8 @@ def _seen(read: asyncio.Task[list[LogPart] | None]) -> None:
         read.exception()  # whoever waited for it may be gone
 
 
-def _looked(shard: int, cursor: int, head: int, entries: tuple[Entry, ...]) -> LogPart | None:
+def _looked(shard: int, cursor: int, head: LogPosition, raw: Sequence[tuple[bytes, list[bytes]]]) -> LogPart | None:
     """The log may have moved since the header was read: what was read last counts."""
-    if head == cursor:
+    if head == cursor and continues(cursor, head.tag):
         return None
-    if head < cursor or not entries:
-        return LogPart(shard, (), head, gap=True)
-    return LogPart(shard, entries, entries[-1].number, gap=entries[0].number != cursor + 1)
+    return (part_of(shard, raw, cursor) if head > cursor else None) or LogPart(shard, (), head, gap=True)

@@ -136,6 +136,7 @@ class Cluster:
         self._on_epoch(self._context.authority.epoch)
         self._sessions.assert_again()
         self._records.retry_waiting()
+        self._context.tasks.spawn(self.log_reader.verify_all(), "verify")
 
     async def _check_store(self) -> None:
         """Find what goes wrong without an error: a log that is silent though it grows, a shard that lost writes. The second

@@ -1,5 +1,5 @@
--- What a shard's log holds after a cursor. Answers {head, entries}.
+-- What a shard's log holds after a cursor. Answers {head, tag of the head, entries}.
 local header, log = KEYS[1], KEYS[2]
 local after, count = ARGV[1], ARGV[2]
-local _, head = read_header(header)
-return {string.format('%.0f', head), call('XRANGE', log, '(' .. after .. '-0', '+', 'COUNT', count)}
+local _, head, tag = read_header(header)
+return {string.format('%.0f', head), tag, call('XRANGE', log, '(' .. after .. '-0', '+', 'COUNT', count)}
