@@ -1,18 +1,13 @@
-"""Which failures there are, so that every caller knows what to do about one.
-
-There are three families, told apart by who can act:
+"""The families of failures, distinguished by the party that can act.
 
     HerenowError
-    ├── ConfigurationError   the operator: fix a setting, start again (one sentence, with the value)
+    ├── ConfigurationError   the operator: fix a setting and start again (one sentence, with the value)
     ├── ProtocolError        the peer: it sent something wrong; carries a public code
-    ├── Unavailable          nobody: a service is out of reach, and nothing happened; retry
-    └── UnknownOutcome       nobody: the call may or may not have happened; look before repeating
+    ├── Unavailable          no party: a service is out of reach and nothing happened; retry
+    └── UnknownOutcome       no party: the call may or may not have happened; check before repeating
 
-`Unavailable` and `UnknownOutcome` are siblings on purpose: whoever catches the first to retry blindly must
-not catch the second by accident. Errors of drivers are translated into these at the adapter's edge.
-
-This module does not know HTTP status or close codes; those belong to the wire. A new family is the only
-reason to change it.
+`Unavailable` and `UnknownOutcome` are siblings on purpose: code that catches the first to retry blindly must not catch the
+second by accident. Adapters translate the errors of their drivers into these. HTTP status and close codes are in `wire`.
 """
 
 
@@ -25,7 +20,7 @@ class ConfigurationError(HerenowError):
 
 
 class ProtocolError(HerenowError):
-    """The peer sent something wrong: a public `code`, never reused, and a sentence for a person."""
+    """The peer sent something wrong: a public `code`, which is never reused, and a sentence for people."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(code, message)
@@ -41,4 +36,4 @@ class Unavailable(HerenowError):  # noqa: N818 - reads as what it is
 
 
 class UnknownOutcome(HerenowError):  # noqa: N818 - reads as what it is
-    """A service did not answer in time: the call may have happened, now or later."""
+    """A service did not answer in time: the call may have happened, or may still happen."""

@@ -70,8 +70,8 @@ MUTANTS = (
     ),
     mutant(
         "a tab on a node that seemed dead stays",
-        "notes = _notes([*gone, *away], now, epochs)",
-        "notes = _notes(gone, now, epochs)",
+        "tombstones = _tombstones([*gone, *missing], now, epochs)",
+        "tombstones = _tombstones(gone, now, epochs)",
         "test_sign_out.py::test_a_tab_on_a_node_that_seemed_dead_is_signed_out_with_its_device",
     ),
     mutant(
@@ -143,7 +143,7 @@ MUTANTS = (
     ),
     mutant(
         "who was signed out is seen after that",
-        "if not shown or noted or",
+        "if not shown or signed_out or",
         "if not shown or",
         "test_last_seen.py::test_what_nobody_was_to_know_of_a_late_loss_is_not_told",
     ),
@@ -198,14 +198,14 @@ MUTANTS = (
     ),
     mutant(
         "the rest in grace is not judged without the one that signed out",
-        "if frozen and _include_the_last_live_one(gone, rest):",
+        "if frozen and _includes_last_live(gone, rest):",
         "if False:",
         "test_sign_out.py::test_sign_out",
     ),
     mutant(
         "coming back is activity",
-        "_continued(same, held) if same else _begun(held)",
-        "_begun(held)",
+        "_continued_session(same, held) if same else _new_session(held)",
+        "_new_session(held)",
         "test_grace.py::test_grace",
     ),
     mutant(
@@ -222,8 +222,8 @@ MUTANTS = (
     ),
     mutant(
         "a lost session does not count as active",
-        "if session.idle is _ACTS:\n            return _ONLINE",
-        "if session.idle is _ACTS and session.live:\n            return _ONLINE",
+        "if session.idle is _NOT_IDLE:\n            return _ONLINE",
+        "if session.idle is _NOT_IDLE and session.live:\n            return _ONLINE",
         "test_status.py::test_the_status_follows_the_rules",
     ),
     mutant(
@@ -252,19 +252,19 @@ MUTANTS = (
     ),
     mutant(
         "no note for a holder that missed the sign-out",
-        "signed_out=presence.signed_out + notes",
+        "signed_out=presence.signed_out + tombstones",
         "signed_out=presence.signed_out",
         "test_sign_out.py::test_a_signed_out_session_is_never_asserted_again",
     ),
     mutant(
         "a note outlives the next connection",
-        "    if notes:  # a new connection",
+        "    if tombstones:  # a new connection",
         "    if False:  # a new connection",
         "test_sign_out.py::test_a_signed_out_session_is_never_asserted_again",
     ),
     mutant(
         "a note is kept for ever",
-        "        dues.append(note.at + REMEMBER_SIGN_OUT)",
+        "        dues.append(tombstone.at + REMEMBER_SIGN_OUT)",
         "        pass",
         "test_sign_out.py::test_a_note_is_forgotten_in_time_and_lets_the_record_go",
     ),
@@ -276,7 +276,7 @@ MUTANTS = (
     ),
     mutant(
         "a late close takes the session elsewhere along",
-        "tuple(_heir(s, session) for s in presence.sessions if s is not session)",
+        "tuple(_with_activity_of(s, session) for s in presence.sessions if s is not session)",
         "tuple(s for s in presence.sessions if s.device != device)",
         "test_grace.py::test_a_late_close_never_touches_the_session_elsewhere",
     ),

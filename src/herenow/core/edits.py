@@ -1,8 +1,5 @@
-"""What somebody asks for: each verb gives an `Edit`, a function of the record that `machine.settle` applies.
-
-An edit says what changes; what follows from it (status, announcement, next look) is the machine's. Another verb of
-users, back ends or nodes is the reason to change this module.
-"""
+"""Requested changes. Each function returns an `Edit`: a function of the record that `settle.settle` applies. It changes the
+record only; `settle` computes what follows from that (status, announcement, wake-up)."""
 
 from __future__ import annotations
 
@@ -20,10 +17,10 @@ def set_mode(mode: Mode, until: int | None) -> Edit:
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         end = None if mode is Mode.AUTO else until
         if end is not None and end <= now:
-            return presence  # it came too late to be chosen at all: its end must not clear what came after it
+            return presence  # applied after its own end: its expiry must not clear a later choice
         hiding = mode is Mode.INVISIBLE and public(presence).status is not Status.OFFLINE
         showing = presence.mode is Mode.INVISIBLE and mode is not Mode.INVISIBLE
-        if hiding and presence.live:  # a live session is evidence now; what was lost has left its own
+        if hiding and presence.live:  # a live session is a sign of life now; a lost one has updated `last_seen`
             presence = replace(presence, last_seen=later(presence.last_seen, now))
         presence = replace(presence, mode=mode, mode_until=end)
         return shown(presence, now) if showing else presence
@@ -41,7 +38,7 @@ def set_custom(custom: Custom | None) -> Edit:
 
 
 def set_idle_after(idle_after: int | None) -> Edit:
-    """The user's own `idle_after`: judged from the stored activity, not restarted."""
+    """Set the user's own `idle_after` (ms; None: the server's default). It counts from the recorded activity."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         limit = timings.idle_after if idle_after is None else idle_after
@@ -55,45 +52,46 @@ def set_idle_after(idle_after: int | None) -> Edit:
 
 
 def sign_out(device: str, epochs: Sequence[str] = ()) -> Edit:
-    """End a device on purpose, without grace, wherever it is held. `epochs` are the caller's own: it needs no note."""
+    """End all sessions of a device at once, without grace. Their holders, except the caller's `epochs`, get tombstones."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         gone = [s for s in presence.sessions if s.device == device]
-        away = [r for r in presence.retired if r.device == device]
-        if not gone and not away:
+        missing = [r for r in presence.retired if r.device == device]
+        if not gone and not missing:
             return presence
         retired = tuple(r for r in presence.retired if r.device != device)
-        notes = _notes([*gone, *away], now, epochs)
+        tombstones = _tombstones([*gone, *missing], now, epochs)
         last_seen = presence.last_seen
         if any(s.live for s in gone) and not presence.hidden:
             last_seen = later(last_seen, now)
         rest = tuple(s for s in presence.sessions if s.device != device)
         frozen = bool(rest) and not any(s.live for s in rest)
-        if frozen and _include_the_last_live_one(gone, rest):  # judged without it, then frozen
+        if frozen and _includes_last_live(gone, rest):  # the status without it, then frozen
             rest = idled(rest, now - idle_limit(presence, timings))
             presence = replace(presence, sessions=rest)
             presence = set_status(presence, live_status(presence), now)
         return replace(
-            presence, sessions=rest, signed_out=presence.signed_out + notes, retired=retired, last_seen=last_seen
+            presence, sessions=rest, signed_out=presence.signed_out + tombstones, retired=retired, last_seen=last_seen
         )
 
     return edit
 
 
-def _notes(ended: Sequence[Session | Retired], now: int, epochs: Sequence[str]) -> tuple[SignedOut, ...]:
-    """For those who hold these, or will when they are back; the caller needs none."""
+def _tombstones(ended: Sequence[Session | Retired], now: int, epochs: Sequence[str]) -> tuple[SignedOut, ...]:
+    """Tombstones for the holders of these sessions, except REST sessions and the caller's own epochs."""
     holders = dict.fromkeys((each.device, each.holder) for each in ended)
     return tuple(SignedOut(device, holder, now) for device, holder in holders if holder not in (UNLEASED, *epochs))
 
 
-def _include_the_last_live_one(gone: Sequence[Session], rest: Sequence[Session]) -> bool:
-    """None of `rest` is live. Lost a moment ago and signed out now is signed out: both orders end alike."""
+def _includes_last_live(gone: Sequence[Session], rest: Sequence[Session]) -> bool:
+    """True if one of `gone` was live after all of `rest`, none of which is live. A device that is lost and then signed out
+    must leave the same status as one that is signed out while live."""
     frozen_at = max(s.lost_at or 0 for s in rest)
     return any(s.lost_at is None or s.lost_at >= frozen_at for s in gone)
 
 
 def sign_out_all(epochs: Sequence[str] = ()) -> Edit:
-    """Every device of the user, as `sign_out` does it with one; also those whose node is expected back."""
+    """`sign_out` of every device, also of those whose holder was retired and may come back."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         devices = [s.device for s in presence.sessions] + [r.device for r in presence.retired]
@@ -105,16 +103,16 @@ def sign_out_all(epochs: Sequence[str] = ()) -> Edit:
 
 
 def erase(at: int, epochs: Sequence[str] = ()) -> Edit:
-    """The user was deleted at this time: nothing is left but the notes for those who hold a session, and the mark that
-    says so. `epochs` are the caller's own: it needs no note."""
+    """Clear the record of a user that was deleted at `at`, except for `erased_at` and tombstones for the holders of its
+    sessions (not for `epochs`, the caller's own). No effect if the record has this or a later deletion."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         if presence.erased_at is not None and presence.erased_at >= at:
             return presence
-        notes = _notes([*presence.sessions, *presence.retired], now, epochs)
+        tombstones = _tombstones([*presence.sessions, *presence.retired], now, epochs)
         return Presence(
             version=presence.version,
-            signed_out=(*presence.signed_out, *notes),
+            signed_out=(*presence.signed_out, *tombstones),
             status=presence.status,
             since=presence.since,
             platforms=presence.platforms,
@@ -125,7 +123,7 @@ def erase(at: int, epochs: Sequence[str] = ()) -> Edit:
 
 
 def lose(device: str) -> Edit:
-    """An outside gateway says that this REST session's connection is gone: into grace, as with a closed socket."""
+    """Move a REST session into grace, as after a closed socket: an outside gateway lost its connection."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         return lost(presence, device, UNLEASED, now, now)
@@ -134,7 +132,7 @@ def lose(device: str) -> Edit:
 
 
 def lived(seen_at: Mapping[str, int]) -> Edit:
-    """A node that stops says when these REST sessions (device → last beat) last lived: it is all that it knows better."""
+    """Raise `seen_at` of live REST sessions to their last heartbeats (device → time); for a node that stops."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         def seen(session: Session) -> Session:
@@ -149,7 +147,7 @@ def lived(seen_at: Mapping[str, int]) -> Edit:
 
 
 def act() -> Edit:
-    """The user did something, on which device is not known: activity of all live sessions, never a new one."""
+    """Activity of the user on an unknown device: counts for all live sessions, and never creates one."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         return replace(presence, sessions=tuple(_acted(s, now) if s.live else s for s in presence.sessions))
@@ -158,7 +156,7 @@ def act() -> Edit:
 
 
 def act_on(device: str, *, idle: bool) -> Edit:
-    """A REST beat with an activity for a device whose live session another node holds: evidence of its life, too."""
+    """A REST heartbeat with activity, or with `idle`, of a device that another node holds as live. Also a sign of life."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         def touched(session: Session) -> Session:
@@ -177,7 +175,7 @@ def _acted(session: Session, now: int) -> Session:
 
 
 def retire(dead: Mapping[str, int]) -> Edit:
-    """Sessions of dead epochs (→ time of their last renewal) are lost into grace. A running grace goes on as it is."""
+    """Move the sessions of dead epochs (→ time of the last lease renewal) into grace. A running grace is not restarted."""
 
     def edit(presence: Presence, now: int, timings: Timings) -> Presence:
         for session in presence.sessions:

@@ -1,7 +1,4 @@
-"""Why is somebody's status what it is? The rules of a status (`settle`), told backwards for one record.
-
-For operators who ask. Everything in here is the truth, so it is for services alone.
-"""
+"""Why a status is what it is: the rules of `status`, applied backwards. It shows the truth: for services only."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class SessionFacts:
     device: str
     platform: str
     state: str
-    """`live`, or `grace`: lost, with time left to return."""
+    """`live`, or `grace`: lost, and may return."""
     by: str
     """`socket`, or `rest`."""
     idle: str
@@ -40,13 +37,13 @@ class Explained:
     last_seen: int | None
     because: str
     device: str | None
-    """The device that made it so, if one did."""
+    """The device that decided the status, if one did."""
     mode: Mode
     mode_until: int | None
     hidden: bool
-    """To others they look as if they had signed out: invisible, or arriving while `online_delay` lasts."""
+    """Others see the user as signed out: invisible, or arriving within `online_delay`."""
     look_at: int | None
-    """When something ends or falls due by itself: the record's next timer."""
+    """When the record next changes by itself."""
     sessions: tuple[SessionFacts, ...]
 
 
@@ -67,7 +64,7 @@ def explained(presence: Presence, timings: Timings) -> Explained:
 
 
 def _reason(presence: Presence) -> tuple[str, Session | None]:
-    """The first that applies, in the order of the rules."""
+    """The first rule of `status` that applies, and the session that decides it."""
     if not presence.sessions:
         return NO_SESSION, None
     if not presence.live:

@@ -1,7 +1,4 @@
-"""What `settle` takes: the timings that give a status its meaning, what a node holds, and what a user asked for.
-
-Values only. Another fact that the meaning of a status depends on is the reason to change this module.
-"""
+"""The inputs of `settle`: timings, the sessions that a node holds, edits."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from herenow.core.values import Value
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """The timings that give a status its meaning, in milliseconds, and the cap on sessions of one user."""
+    """The timings that define a status, in milliseconds, and the maximum number of sessions of a user."""
 
     idle_after: int = 300_000
     dead_after: int = 90_000
@@ -24,28 +21,27 @@ class Timings:
 
 
 class Held(Value, frozen=True):
-    """What a node truly knows of one session it holds, or has just lost. Fresher than the record."""
+    """A session that a node holds, or has lost since the last commit. Fresher than the record."""
 
     device: str
     holder: str
-    """The node's present epoch, or UNLEASED for a REST beat it received."""
+    """The node's present epoch, or UNLEASED for a REST heartbeat it received."""
     since: int
-    """When this connection (or series of beats) began; a device that comes back is a new one."""
+    """When this connection (or series of heartbeats) began; a device that comes back begins anew."""
     seen_at: int
     active_at: int = 0
-    """0: the person has not acted since connecting."""
+    """0: no activity since connecting."""
     platform: Platform = Platform.OTHER
     idle: bool = False
-    """The device said that it is idle, after `active_at`."""
+    """The device reported that it is idle, after `active_at`."""
     lost_at: int | None = None
     asserted: int = 0
-    """The version of the record in which this session last stood; 0: never yet."""
+    """Version of the record that last contained this session as live; 0: unknown, or not committed yet."""
     asserted_by: str = ""
-    """The epoch it stood there under, which may be an earlier one of this node."""
+    """Epoch under which it was committed, perhaps an earlier one of this node; empty: never."""
     idle_at: int | None = None
-    """When the device said that it is idle. None: not known, and taken to be later than any activity in the record."""
+    """When the device reported that it is idle. None: unknown, and taken to be later than any recorded activity."""
 
 
 Edit = Callable[[Presence, int, Timings], Presence]
-"""What somebody asked for, as a function of the record. It may be applied twice (after a commit of unknown outcome),
-so applying it again must change nothing."""
+"""A requested change, as a function of (record, now, timings). Idempotent: it is repeated after an unknown outcome."""

@@ -1,8 +1,5 @@
-"""The words of presence as small frozen values.
-
-Answers: what does one user's presence consist of, and what may be seen of it?
-Knows nothing about time passing (see `settle`), bytes (see `record`), or who looks (see `visibility`).
-Changes when the vocabulary of docs/what-a-status-means.md changes.
+"""The vocabulary of presence as small frozen values: the record of one user, and the views of it. Time is in `settle`, bytes
+are in `record`, access rules in `visibility`. The words are those of docs/what-a-status-means.md.
 
 Every `*_at`, `since`, `until` and `last_seen` is an integer: epoch milliseconds of the store's clock.
 """
@@ -15,11 +12,11 @@ from functools import cache
 from herenow.core.values import Value
 
 UNLEASED = ""
-"""The holder of a session that comes from REST heartbeats: no node leases it, it has a deadline of its own."""
+"""Holder of a session that exists by REST heartbeats: no node leases it, and it is lost `dead_after` after the last one."""
 
 
 class Status(IntEnum):
-    """What results. The numbers are stored in records: never renumber."""
+    """Computed from sessions and mode. The numbers are stored in records: never renumber."""
 
     OFFLINE = 0
     ONLINE = 1
@@ -32,7 +29,7 @@ class Status(IntEnum):
 
 
 class Mode(IntEnum):
-    """What the user chose. The numbers are stored in records: never renumber."""
+    """Chosen by the user. The numbers are stored in records: never renumber."""
 
     AUTO = 0
     BUSY = 1
@@ -45,7 +42,7 @@ class Mode(IntEnum):
 
 
 class Platform(IntEnum):
-    """What kind of device. The numbers are bits of a stored mask: never renumber."""
+    """The kind of device. The numbers are bits of a stored mask: never renumber."""
 
     OTHER = 0
     WEB = 1
@@ -58,7 +55,7 @@ class Platform(IntEnum):
 
 
 class Idle(IntEnum):
-    """Whether a device's person acts, and how we know. SAID outlives a change of `idle_after`, TIMED_OUT does not."""
+    """Whether a device is idle, and how we know. `SAID`: the device reported it; a longer `idle_after` does not undo it."""
 
     NO = 0
     TIMED_OUT = 1
@@ -66,7 +63,7 @@ class Idle(IntEnum):
 
 
 class Bucket(IntEnum):
-    """How long ago somebody was last seen, where the time itself is not told. The nearest first."""
+    """The age of `last_seen`, for viewers that may not see the time itself. Most recent first."""
 
     RECENTLY = 0
     WITHIN_WEEK = 1
@@ -79,14 +76,14 @@ class Bucket(IntEnum):
 
 
 class Session(Value, frozen=True):
-    """One (user, device, holder): live while `lost_at` is None, in grace after that until it is removed."""
+    """One device of a user under one holder. Live while `lost_at` is None; after that in grace until it is removed."""
 
     device: str
     holder: str
     """Epoch of the node that leases it, or UNLEASED."""
     since: int
     seen_at: int
-    """Last *committed* evidence of life; the holder knows a fresher one."""
+    """Last *committed* sign of life; the holder may know a later one."""
     active_at: int
     platform: Platform = Platform.OTHER
     idle: Idle = Idle.NO
@@ -98,7 +95,7 @@ class Session(Value, frozen=True):
 
 
 class SignedOut(Value, frozen=True):
-    """A session that was ended on purpose through somebody else than its holder, which must not assert it again."""
+    """Tombstone of a session that was ended on purpose, and not by its holder: the holder must not assert it again."""
 
     device: str
     holder: str
@@ -106,8 +103,8 @@ class SignedOut(Value, frozen=True):
 
 
 class Retired(Value, frozen=True):
-    """A session that others ended because its node seemed dead. The node may come back with it: if its device is signed out
-    before that, it must hear of it, also where another session has taken this one's place meanwhile."""
+    """A session that another node ended because its holder seemed dead. The holder may come back with it: if the device is
+    signed out before that, this session needs a tombstone too, even if the device has a newer session."""
 
     device: str
     holder: str
@@ -115,21 +112,21 @@ class Retired(Value, frozen=True):
 
 
 class Custom(Value, frozen=True):
-    """A custom status. `until` None: it stays."""
+    """A custom status. `until` None: no end."""
 
     text: str
     emoji: str = ""
     until: int | None = None
 
 
-# Asked for by the thousand, and an attribute of an enum is slow to get: a tenth of a microsecond.
+# Looking up an enum attribute takes 0.1 µs, too long for functions that are called this often.
 _OFFLINE = Status.OFFLINE
 _INVISIBLE = Mode.INVISIBLE
-_ACTS = Idle.NO
+_NOT_IDLE = Idle.NO
 
 
 class Presence(Value, frozen=True):
-    """The record of one user. Status and views are functions of it alone; time only moves it from one to the next."""
+    """The record of one user: the whole state of the state machine. Status and views are functions of the record alone."""
 
     version: int = 0
     sessions: tuple[Session, ...] = ()
@@ -139,26 +136,25 @@ class Presence(Value, frozen=True):
     mode_until: int | None = None
     custom: Custom | None = None
     chosen: int = 0
-    """The version at which mode or custom status last changed: what the ledger orders its rows by."""
+    """Version at which mode or custom status last changed; the ledger keeps the choice with the highest one."""
     idle_after: int | None = None
     """The user's own setting in milliseconds; None: the server's default."""
     status: Status = Status.OFFLINE
-    """The truth, which the user's own devices see; others see it through `public`."""
+    """The true status, which the user's own devices see. `public` is the view of others."""
     since: int | None = None
-    """When `status` began; None while offline, where `last_seen` says it."""
+    """When `status` began; None while offline (see `last_seen`)."""
     last_seen: int | None = None
-    """Last evidence of life that others may know: hidden activity never enters."""
+    """Last sign of life that others may know. Activity while hidden never changes it."""
     platforms: frozenset[Platform] = frozenset()
-    """As last announced; follows the sessions when something else is announced, or when one of these is gone."""
+    """As last announced. Updated with the next announced change, or when a listed platform has no session left."""
     arriving_until: int | None = None
-    """Set while `online_delay` still hides an arrival."""
+    """While set, `online_delay` hides the arrival from others."""
     shown_at: int | None = None
-    """When the user last stopped being invisible: no time that others get to see is from before."""
+    """When the user last stopped being invisible: others see no time before this."""
     erased_at: int | None = None
-    """When the user was deleted, and everything forgotten. Kept for a while, so that nobody who missed it brings back what
-    was."""
+    """When the user was deleted. Kept for a while, so that a node that missed the deletion does not restore old data."""
     extra: bytes = b""
-    """Fields written by a newer version of herenow, kept as they are."""
+    """Fields written by a newer version of herenow, kept unchanged."""
 
     @property
     def hidden(self) -> bool:
@@ -170,12 +166,12 @@ class Presence(Value, frozen=True):
 
     @property
     def active(self) -> bool:
-        """Somebody acts on one of the devices, whatever the status says."""
-        return any(session.idle is _ACTS for session in self.sessions if session.live)
+        """True if the user is active on a live session, whatever the status is (in mode busy, for example)."""
+        return any(session.idle is _NOT_IDLE for session in self.sessions if session.live)
 
 
 class View(Value, frozen=True):
-    """What one kind of viewer sees of a presence. The same shape for everybody, so that hidden equals offline."""
+    """The part of a presence that one kind of viewer sees. Hidden and offline users have views of the same shape."""
 
     status: Status = Status.OFFLINE
     since: int | None = None
@@ -183,11 +179,11 @@ class View(Value, frozen=True):
     custom: Custom | None = None
     platforms: tuple[Platform, ...] = ()
     bucket: Bucket | None = None
-    """Instead of `last_seen`, for viewers who may not know it."""
+    """Replaces `last_seen` for viewers that may not see the time."""
 
 
 class Device(Value, frozen=True):
-    """A device in the owner's own view: all its sessions, wherever they are held, in one row."""
+    """A device in the owner's own view: all its sessions, whatever their holders, in one row."""
 
     device: str
     platform: Platform
@@ -196,8 +192,6 @@ class Device(Value, frozen=True):
 
 
 class OwnView(Value, frozen=True):
-    """What the user's own devices see."""
-
     status: Status
     mode: Mode
     until: int | None
@@ -206,21 +200,21 @@ class OwnView(Value, frozen=True):
 
 
 NOBODY_HERE = View()
-"""What everybody sees of a user who never was here, does not exist, or is none of their business."""
+"""The view of a user that was never seen, does not exist, or may not be seen by the viewer."""
 
 
 def public(presence: Presence) -> View:
-    """What a permitted viewer sees. An invisible user is one who signed out when `last_seen` says."""
+    """The view of a permitted viewer. An invisible user is shown as signed out at `last_seen`."""
     if presence.status is _OFFLINE or presence.hidden:
         return View(since=presence.last_seen, last_seen=presence.last_seen)
-    return _present(presence)
+    return _visible_view(presence)
 
 
 def truth(presence: Presence) -> View:
-    """What the user sees of themselves in the shape of a status."""
+    """The view of the user's own devices and of services: nothing is hidden."""
     if presence.status is _OFFLINE:
         return View(since=presence.last_seen, last_seen=presence.last_seen)
-    return _present(presence)
+    return _visible_view(presence)
 
 
 def own(presence: Presence) -> OwnView:
@@ -228,13 +222,13 @@ def own(presence: Presence) -> OwnView:
 
 
 def devices(presence: Presence) -> tuple[Device, ...]:
-    """One row per device id, in the order of their ids; a device is active when any of its sessions is."""
-    if len(presence.sessions) == 1:  # nearly everybody
+    """One row per device, sorted by id. A device is active if one of its sessions is."""
+    if len(presence.sessions) == 1:  # the usual case
         [session] = presence.sessions
-        return (Device(session.device, session.platform, session.idle is _ACTS, session.since),)
+        return (Device(session.device, session.platform, session.idle is _NOT_IDLE, session.since),)
     rows: dict[str, Device] = {}
     for session in presence.sessions:
-        active = session.idle is _ACTS
+        active = session.idle is _NOT_IDLE
         known = rows.get(session.device)
         if known is None:
             rows[session.device] = Device(session.device, session.platform, active, session.since)
@@ -245,7 +239,7 @@ def devices(presence: Presence) -> tuple[Device, ...]:
     return tuple(rows[device] for device in sorted(rows))
 
 
-def _present(presence: Presence) -> View:
+def _visible_view(presence: Presence) -> View:
     return View(
         status=presence.status, since=presence.since, custom=presence.custom, platforms=_sorted(presence.platforms)
     )
@@ -253,5 +247,5 @@ def _present(presence: Presence) -> View:
 
 @cache
 def _sorted(platforms: frozenset[Platform]) -> tuple[Platform, ...]:
-    """There are sixteen of them."""
+    """Cached: there are only sixteen sets of platforms."""
     return tuple(sorted(platforms))

@@ -1,8 +1,5 @@
-"""A node holds a session that the record does not have, or the record has one that its node does not hold.
-
-Answers which of them appear in the record, which go, and which the node must close: signed out elsewhere, or without
-room. Another way for a session to begin, or another limit on them, is the reason to change this module.
-"""
+"""Reconcile a record with what its node holds. Decides which held sessions are added to the record, which recorded ones are
+lost, and which sessions the node must close: signed out elsewhere, or beyond the limit."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ from herenow.core.values import replace
 
 
 def holds_as_recorded(presence: Presence, epoch: str, held: Sequence[Held]) -> bool:
-    """What the node holds is what stands in the record: nothing is left to do after an edit."""
+    """True if the live sessions held by this node match those in the record: nothing is left to do after an edit."""
     live = {(s.device, s.holder) for s in presence.sessions if s.live}
     mine = {(h.device, h.holder) for h in held if h.lost_at is None}
     return mine <= live and all(key in mine for key in live if key[1] == epoch != UNLEASED)
 
 
 def without_unheld(presence: Presence, epoch: str, held: Sequence[Held], now: int) -> Presence:
-    """Sessions under this epoch that the node does not hold: a close that overtook its connect leaves no ghost."""
+    """Lose recorded sessions of this epoch that the node does not hold: after a close that overtook its connect, say."""
     if epoch == UNLEASED:
         return presence
     for session in presence.sessions:
@@ -35,13 +32,14 @@ def without_unheld(presence: Presence, epoch: str, held: Sequence[Held], now: in
 def with_held(
     presence: Presence, held: Sequence[Held], now: int, timings: Timings, *, settled: bool
 ) -> tuple[Presence, tuple[str, ...], tuple[str, ...]]:
+    """Add held sessions that the record lacks. Returns (record, devices signed out elsewhere, devices over the limit)."""
     signed_out: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     for h in sorted(held, key=_is_rest) if len(held) > 1 else held:
         session = find(presence.sessions, h.device, h.holder)
         if h.lost_at is not None or (session is not None and session.live):
             continue
-        if h.holder == UNLEASED and _says_nothing_new(presence, h, now, timings):
+        if h.holder == UNLEASED and _is_stale_beat(presence, h, now, timings):
             continue
         if _was_signed_out(presence, h, session, settled=settled):
             signed_out = (*signed_out, h.device)
@@ -53,32 +51,32 @@ def with_held(
 
 
 def _is_rest(held: Held) -> bool:
-    """Sockets come first: a device that has one needs no session by REST."""
+    """Sort key: sockets first, because a device that has one needs no REST session."""
     return held.holder == UNLEASED
 
 
-def _says_nothing_new(presence: Presence, beat: Held, now: int, timings: Timings) -> bool:
-    """A REST beat of a device that a socket speaks for; or one that its node still remembers, but that is too old to
-    live, or no later than what the record knew of the device when it was lost."""
+def _is_stale_beat(presence: Presence, beat: Held, now: int, timings: Timings) -> bool:
+    """True if a REST heartbeat must not create or revive a session: it is older than `dead_after`, the device has a live
+    session, or the record has a sign of life of the device that is as late."""
     if now >= beat.seen_at + timings.dead_after:
         return True
     return any(s.device == beat.device and (s.live or beat.seen_at <= s.seen_at) for s in presence.sessions)
 
 
 def _was_signed_out(presence: Presence, held: Held, session: Session | None, *, settled: bool) -> bool:
-    """Somebody left a note, or the session is missing from a later record than the one it stood in."""
-    if any(n.device == held.device and n.holder == held.asserted_by for n in presence.signed_out):
+    """True if it has a tombstone, or if the record is newer than the last one that contained it, and lacks it."""
+    if any(t.device == held.device and t.holder == held.asserted_by for t in presence.signed_out):
         return True
     if session is not None or held.asserted_by != held.holder or not settled:
         return False
     if held.holder == UNLEASED and held.seen_at > presence.version:
-        return False  # a beat after that: it is back
+        return False  # a later heartbeat: the device is back
     return presence.version > held.asserted > 0
 
 
 def _with_room(presence: Presence, held: Held, timings: Timings) -> Presence | None:
-    """A place for one more session: those in grace give way, oldest first; None when all are live."""
-    replaced = sum(1 for s in presence.sessions if _gives_way(s, held))
+    """The record with room for one more session: sessions in grace are removed, oldest first. None if all are live."""
+    replaced = sum(1 for s in presence.sessions if _is_replaced(s, held))
     while len(presence.sessions) - replaced >= timings.max_sessions:
         in_grace = [s for s in presence.sessions if s.lost_at is not None and s.device != held.device]
         if not in_grace:
@@ -87,34 +85,34 @@ def _with_room(presence: Presence, held: Held, timings: Timings) -> Presence | N
     return presence
 
 
-def _gives_way(session: Session, held: Held) -> bool:
-    """The same device in grace, by REST, or under an earlier epoch of this node: the new session takes its place."""
+def _is_replaced(session: Session, held: Held) -> bool:
+    """True if the new session replaces this one: the same device in grace, by REST, or under an earlier epoch."""
     if session.device != held.device:
         return False
     return not session.live or session.holder in (UNLEASED, held.asserted_by)
 
 
 def joined(presence: Presence, held: Held, now: int, timings: Timings) -> Presence:
-    """A session appears."""
+    """Add a session in place of earlier ones (`_is_replaced`). If the user is offline, `online_delay` begins."""
     same = [s for s in presence.sessions if s.device == held.device]
-    session = _continued(same, held) if same else _begun(held)
-    rest = tuple(s for s in presence.sessions if not _gives_way(s, held)) if same else presence.sessions
+    session = _continued_session(same, held) if same else _new_session(held)
+    rest = tuple(s for s in presence.sessions if not _is_replaced(s, held)) if same else presence.sessions
     arriving = presence.arriving_until
     if timings.online_delay and not presence.live and (presence.status is Status.OFFLINE or arriving is not None):
         arriving = now + timings.online_delay
-    notes = presence.signed_out
-    if notes:  # a new connection to the same node: the note was about the one before
-        notes = tuple(n for n in notes if (n.device, n.holder) != (held.device, held.holder))
+    tombstones = presence.signed_out
+    if tombstones:  # a new connection to the same node: the tombstone was for the one before
+        tombstones = tuple(t for t in tombstones if (t.device, t.holder) != (held.device, held.holder))
     retired = presence.retired
-    if retired:  # its node is back with it
+    if retired:  # its holder is back with it
         retired = tuple(r for r in retired if (r.device, r.holder) != (held.device, held.asserted_by))
-    # Idleness that fell due while all were in grace, or while we were away, shows now and not a moment later.
+    # Idleness that fell due while all were in grace, or while no node ran, takes effect now: the user is not online first.
     sessions = idled((*rest, session), now - idle_limit(presence, timings))
-    return replace(presence, sessions=sessions, arriving_until=arriving, signed_out=notes, retired=retired)
+    return replace(presence, sessions=sessions, arriving_until=arriving, signed_out=tombstones, retired=retired)
 
 
-def _begun(held: Held) -> Session:
-    """Connecting is activity: this device has no session live or in grace."""
+def _new_session(held: Held) -> Session:
+    """The session of a device that has none, live or in grace: connecting counts as activity."""
     return Session(
         device=held.device,
         holder=held.holder,
@@ -126,8 +124,8 @@ def _begun(held: Held) -> Session:
     )
 
 
-def _continued(same: Sequence[Session], held: Held) -> Session:
-    """Connecting is no activity: the device goes on where its other session is or was."""
+def _continued_session(same: Sequence[Session], held: Held) -> Session:
+    """The session of a device that has others, live or in grace: connecting is no activity, theirs carries over."""
     latest = max(same, key=lambda s: s.active_at)
     idle = Idle.NO if held.active_at > latest.active_at else latest.idle
     return Session(

@@ -1,18 +1,17 @@
-"""A presence as few bytes, and back.
+"""The binary encoding of a presence.
 
-Answers: how is a record written so that a million of them fit a small store, an older node does not destroy what a
-newer one wrote, and a script can tell which of two records is newer without understanding them?
-Does not know what any field means.
+It is short, so that a million records fit a small store; an older node keeps what a newer one wrote; and a script can tell
+the newer of two records by their bytes. It does not depend on the meaning of fields.
 
     byte 0      format, 1
     byte 1      status (2 bits) · mode (2 bits) · announced platforms (4 bits)
     bytes 2-7   version, 48 bits big-endian: comparable as bytes
     then fields until the end: tag (1 byte), length (varint), content
 
-Times are written as the distance back from the version (zigzag varint): most are a few seconds, so two or three bytes.
-A field with an unknown tag is kept and written back as it was; a record of an unknown format is never touched. A known
-field holds exactly what is written here: whoever wants to say more takes a new tag.
-A plain online user with one device of an 8-character id takes about 36 bytes.
+Times are written as the distance back from the version (zigzag varint): most are a few seconds, so two or three bytes. A
+field with an unknown tag is kept and written back unchanged; a record of an unknown format is never changed. The content of
+a known field is fixed: an extension needs a new tag. A plain online user with one device of an 8-character id takes about 36
+bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from herenow.core.model import UNLEASED, Custom, Idle, Mode, Platform, Presence,
 
 FORMAT = 1
 EPOCH_BYTES = 6
-"""An epoch is 48 random bits; everywhere but here it is written as 8 characters of base64."""
+"""An epoch is 48 random bits; outside of this module it is written as 8 characters of base64."""
 
 _HEAD = 8
 _SINCE, _LAST_SEEN, _SESSION, _SIGNED_OUT, _MODE_UNTIL, _CUSTOM, _CHOSEN, _IDLE_AFTER, _ARRIVING, _SHOWN = range(1, 11)
@@ -36,20 +35,20 @@ _UNKNOWN = 0b0100_0000
 
 
 class UnknownFormat(ValueError):  # noqa: N818 - reads as what it is
-    """Written by a newer herenow than this one can read."""
+    """The record was written by a newer version of herenow."""
 
 
 class Damaged(UnknownFormat):
-    """Not what any herenow wrote: cut off, or overwritten. To be left alone like anything else that cannot be read."""
+    """The record is truncated or overwritten. Leave it alone, like one of an unknown format."""
 
 
 def version_of(record: bytes) -> int:
-    """Without decoding the rest; holds for every format."""
+    """Read the version only; works for every format."""
     return int.from_bytes(record[2:_HEAD], "big")
 
 
 def may_mention(record: bytes, epoch: str) -> bool:
-    """Cheaper than to read it: False only if no session and no note in it is of this epoch."""
+    """False if no session and no tombstone in the record is of this epoch. True may be wrong. Cheaper than decoding."""
     return _epoch_bytes(epoch) in record
 
 
@@ -63,10 +62,10 @@ def encode(presence: Presence) -> bytes:
     _put_time(out, _LAST_SEEN, presence.last_seen, version)
     for session in presence.sessions:
         _put(out, _SESSION, _session_bytes(session, version))
-    for note in presence.signed_out:
-        _put(out, _SIGNED_OUT, _note_bytes(note, version))
+    for tombstone in presence.signed_out:
+        _put(out, _SIGNED_OUT, _tombstone_bytes(tombstone, version))
     for gone in presence.retired:
-        _put(out, _RETIRED, _note_bytes(gone, version))
+        _put(out, _RETIRED, _tombstone_bytes(gone, version))
     _put_time(out, _MODE_UNTIL, presence.mode_until, version)
     if presence.custom is not None:
         _put(out, _CUSTOM, _custom_bytes(presence.custom, version))
@@ -111,9 +110,9 @@ def _decode(record: bytes) -> Presence:
         elif tag in _TIMES:
             times[tag] = version - _unzigzag(_read_whole_varint(content))
         elif tag == _SIGNED_OUT:
-            signed_out.append(SignedOut(*_read_note(content, version)))
+            signed_out.append(SignedOut(*_read_tombstone(content, version)))
         elif tag == _RETIRED:
-            retired.append(Retired(*_read_note(content, version)))
+            retired.append(Retired(*_read_tombstone(content, version)))
         elif tag == _CUSTOM:
             custom = _read_custom(content, version)
         elif tag == _IDLE_AFTER:
@@ -201,18 +200,18 @@ def _read_session(content: bytes, version: int) -> Session:
     )
 
 
-def _note_bytes(note: SignedOut | Retired, version: int) -> bytes:
-    return _epoch_bytes(note.holder) + _varint(_zigzag(version - note.at)) + note.device.encode()
+def _tombstone_bytes(tombstone: SignedOut | Retired, version: int) -> bytes:
+    return _epoch_bytes(tombstone.holder) + _varint(_zigzag(version - tombstone.at)) + tombstone.device.encode()
 
 
-def _read_note(content: bytes, version: int) -> tuple[str, str, int]:
-    """Device, holder, when."""
+def _read_tombstone(content: bytes, version: int) -> tuple[str, str, int]:
+    """(device, holder, time)."""
     age, at = _read_varint(content, EPOCH_BYTES)
     return content[at:].decode(), _epoch(content[:EPOCH_BYTES]), version - _unzigzag(age)
 
 
 def _custom_bytes(custom: Custom, version: int) -> bytes:
-    """Whether it ends, its end, the emoji with its length, the text."""
+    """Has an end (0 or 1), the end, length of the emoji, emoji, text."""
     emoji = custom.emoji.encode()
     ends = b"\0" if custom.until is None else b"\1" + _varint(_zigzag(version - custom.until))
     return ends + _varint(len(emoji)) + emoji + custom.text.encode()
@@ -233,7 +232,7 @@ def _read_custom(content: bytes, version: int) -> Custom:
 
 @lru_cache(maxsize=1024)
 def _epoch(content: bytes) -> str:
-    """There are as many as there are nodes, and they stand in every record."""
+    """Cached: there are as many epochs as nodes, and nearly every record contains one."""
     return urlsafe_b64encode(content).decode()
 
 
@@ -268,9 +267,9 @@ def _unzigzag(value: int) -> int:
 def _varint(value: int) -> bytes:
     if value < 1 << 7:
         return _ONE_BYTE[value]
-    if value < 1 << 14:  # seconds
+    if value < 1 << 14:  # times up to 8 s ago
         return bytes((value & 127 | 128, value >> 7))
-    if value < 1 << 21:  # a quarter of an hour
+    if value < 1 << 21:  # up to 17 min ago
         return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
     out = bytearray()
     while value >= 128:
@@ -285,7 +284,7 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
     if value < 128:
         return value, at + 1
     value &= 127
-    for shift in range(7, _WIDEST, 7):
+    for shift in range(7, _MAX_BITS, 7):
         at += 1
         byte = data[at]
         value |= (byte & 127) << shift
@@ -301,7 +300,7 @@ def _read_whole_varint(content: bytes) -> int:
     return value
 
 
-_WIDEST = 63
-"""Bits of a number: any time and any duration, and no more."""
+_MAX_BITS = 63
+"""Bits of a number: enough for any time or duration."""
 
 _ONE_BYTE = tuple(bytes((value,)) for value in range(128))

@@ -1,8 +1,5 @@
-"""What can become of a session in a record: its person rests, its connection is lost, it is removed.
-
-Why it comes to that is not known here: time (`timeline`), its holder (`reconcile`) and people (`edits`) all lead here.
-Another thing that a loss or idleness does to the record is the reason to change this module.
-"""
+"""State changes of a session in a record: it becomes idle, is lost (enters grace), or is removed. The causes are elsewhere:
+time (`timeline`), the holding node (`reconcile`), requests (`edits`)."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from herenow.core.inputs import Timings
 from herenow.core.model import Idle, Presence, Session
 from herenow.core.values import replace
 
-_ACTS = Idle.NO  # an attribute of an enum is slow to get
+_NOT_IDLE = Idle.NO  # looking up an enum attribute is slow
 
 
 def find(sessions: Sequence[Session], device: str, holder: str) -> Session | None:
@@ -27,19 +24,20 @@ def idle_limit(presence: Presence, timings: Timings) -> int:
 
 
 def idled(sessions: tuple[Session, ...], since: int) -> tuple[Session, ...]:
-    """Who has not acted after `since` is idle."""
-    idle = [s for s in sessions if s.idle is _ACTS and s.active_at <= since]
+    """`sessions`, with `TIMED_OUT` set on each active one whose last activity is at or before `since`."""
+    idle = [s for s in sessions if s.idle is _NOT_IDLE and s.active_at <= since]
     return tuple(replace(s, idle=Idle.TIMED_OUT) if s in idle else s for s in sessions) if idle else sessions
 
 
 def lost(presence: Presence, device: str, holder: str, seen_at: int, at: int) -> Presence:
-    """A live session falls into grace; beside a live one of the same device it is simply no longer there."""
+    """Move a live session into grace, or remove it if its device has another live session. `seen_at`: its last sign of life.
+    No effect on a session that is absent or in grace: a running grace is never restarted."""
     session = find(presence.sessions, device, holder)
     if session is None or not session.live:
         return presence
     seen_at = max(session.seen_at, seen_at)
     if any(s.live and s.device == device and s is not session for s in presence.sessions):
-        sessions = tuple(_heir(s, session) for s in presence.sessions if s is not session)
+        sessions = tuple(_with_activity_of(s, session) for s in presence.sessions if s is not session)
     else:
         in_grace = replace(session, seen_at=seen_at, lost_at=at)
         sessions = tuple(in_grace if s is session else s for s in presence.sessions)
@@ -47,14 +45,14 @@ def lost(presence: Presence, device: str, holder: str, seen_at: int, at: int) ->
 
 
 def seen(presence: Presence, at: int) -> Presence:
-    """Evidence of life, which others may know of unless the user hides."""
+    """Raise `last_seen` to `at`, or to `shown_at` if that is later. No effect while the user is hidden."""
     if presence.hidden:
         return presence
     return replace(presence, last_seen=later(presence.last_seen, max(at, presence.shown_at or 0)))
 
 
-def _heir(session: Session, gone: Session) -> Session:
-    """The device's other session knows what its person last did through this one."""
+def _with_activity_of(session: Session, gone: Session) -> Session:
+    """Give the later activity of a removed session to the remaining session of the same device."""
     if session.device != gone.device or gone.active_at <= session.active_at:
         return session
     idle = session.idle if session.idle is Idle.SAID else gone.idle

@@ -1,22 +1,19 @@
-"""What "online" means, and how one presence becomes the next. This, and the modules it calls, is all that knows.
+"""The state machine of presence. `settle` computes the next record of a user from the stored record, the sessions that the
+node holds, the requested edits and the time. It also returns the change to announce and the time of the next call.
 
-Answers: given a record, what its node truly holds, and what somebody asked for, what is the record at `now`, is there
-a change to announce, and when must somebody look again?
-Does not know: clocks, stores, nodes, viewers. Time is an argument; every rule is a row or a property in the tests.
+How it works. A record contains everything that a status depends on, so the status is a function of the record. Time enters
+only as events with a due time (`timeline.next_due`): a grace ends, a REST session times out, a device becomes idle, a mode
+or a custom status ends, an arrival may be shown, a tombstone expires. `settle` applies them in the order of their times,
+together with the losses that the node reports, until one of them changes what others see. That is one change and one commit;
+`Outcome.more` asks the caller to settle again for the remaining events. So a grace that ended while no node was running
+still yields "offline, then online", each with its true time.
 
-How it works. A record says everything a status depends on, so a status is a function of the record. Time enters only
-as events that have a due time (`next_due`): a grace ends, a REST session dies, a device falls idle, a mode or a custom
-status ends, an arrival may be shown, a note is forgotten. `settle` lets them happen in their order and at their own
-times, together with the losses the node reports, until one of them changes what others see: that is one change, one
-commit, and the caller comes again for the rest. So a grace that ended while everybody slept still yields "offline, then
-online", with true times.
-
-Order within one settle, where it stands, and why:
-  1. `evidence`: fresher stamps of what the node holds (activity in the same millisecond as the idle timer wins over it)
+Order of the steps, by module, and why:
+  1. `evidence`: later times of held sessions (activity in the same millisecond as the idle timer wins over it)
   2. `timeline`: due events and reported losses, in the order of their times
-  3. `edits`: what users asked for (a sign-out before the losses it causes, so it skips the grace)
-  4. `reconcile`: sessions of this node that it no longer holds, then those it holds and the record does not know yet
-After each step the status is updated (`status`), so that one that freezes is the right one.
+  3. `edits`: requested changes (a sign-out comes before the losses that it causes, so it skips the grace)
+  4. `reconcile`: recorded sessions that this node no longer holds, then held sessions that the record lacks
+The status is updated after each step (`status`), because it freezes when the last live session is lost.
 """
 
 from __future__ import annotations
@@ -31,34 +28,36 @@ from herenow.core.status import update_status
 from herenow.core.timeline import apply_due, next_due, next_event, reported_losses, with_history, with_loss
 from herenow.core.values import Value, replace
 
-_AUTO = Mode.AUTO  # an attribute of an enum is slow to get
+_AUTO = Mode.AUTO  # looking up an enum attribute is slow
 
 __all__ = ["Change", "Edit", "Held", "Outcome", "Timings", "droppable", "settle", "wake_at"]
 
 
 class Change(Value, frozen=True):
-    """An announced difference: what others saw before and see now."""
+    """A difference to announce: the public view before and after."""
 
     before: View
     after: View
 
 
 class Outcome(Value, frozen=True):
+    """Result of `settle`. `presence` is the input record itself if nothing changed."""
+
     presence: Presence
     change: Change | None
     wake_at: int | None
     news: bool
-    """Somebody (another viewer, the user's own devices, another holder) must hear of it: it belongs into the log."""
+    """A viewer, the user's own devices or another holder must learn of it: it belongs into the log."""
     unsaved: bool
-    """Last seen, mode or custom status differ: the ledger must hear of it."""
+    """Last seen, mode or custom status differ: the ledger must be updated."""
     applied: bool = True
-    """The edits are part of this presence."""
+    """The edits are part of `presence`."""
     more: bool = False
-    """Settle again after the commit: something else happens after this change."""
+    """Call `settle` again after the commit: more events follow."""
     signed_out: tuple[str, ...] = ()
-    """Held devices that were signed out elsewhere: close them, never assert them again."""
+    """Held devices that were signed out elsewhere: close them and do not assert them again."""
     refused: tuple[str, ...] = ()
-    """Held devices for which the user has no session left."""
+    """Held devices beyond `max_sessions`."""
 
 
 def settle(
@@ -71,8 +70,9 @@ def settle(
     edits: Sequence[Edit] = (),
     settled: bool = True,
 ) -> Outcome:
-    """The one decision. `held` is everything this node holds of the user (with `epoch` as holder) and the REST beats
-    it received; `settled` says whether a session missing from the record was removed on purpose (promise P6)."""
+    """Compute the record at `now`. `held`: all sessions of the user that this node holds (with `epoch` as holder) or has
+    lost since the last commit, and the REST heartbeats it received. `settled` False: the shard lost data, so a session that
+    is missing from the record was not necessarily ended on purpose (promise P6)."""
     seen = public(record)
     presence = with_history(apply_evidence(record, held, now, timings), held)
     losses = reported_losses(held)
@@ -85,8 +85,8 @@ def settle(
             presence = with_loss(presence, loss, at, timings)
         presence = update_status(presence, at)
         if public(presence) != seen:
-            rest = bool(edits or losses or held) or _has_session_of(epoch, presence)
-            return _outcome(record, presence, now, timings, seen, applied=not edits, more=rest)
+            more = bool(edits or losses or held) or _has_session_of(epoch, presence)
+            return _outcome(record, presence, now, timings, seen, applied=not edits, more=more)
 
     if edits:
         for edit in edits:
@@ -103,12 +103,12 @@ def settle(
 
 
 def wake_at(presence: Presence, timings: Timings) -> int | None:
-    """When this record must be settled again though nothing happens."""
+    """When to settle this record again if nothing else happens; None: never."""
     return next_due(presence, timings)
 
 
 def droppable(presence: Presence) -> bool:
-    """May this record leave the store once the ledger has it? Not while it says more than the ledger could."""
+    """True if only last seen and settings are left in the record: the store may drop it once the ledger has them."""
     return not (presence.sessions or presence.custom or presence.signed_out or presence.extra) and (
         presence.mode is _AUTO and presence.erased_at is None
     )
@@ -144,13 +144,13 @@ def _outcome(
     chose = _choices(presence) != _choices(record)
     shows = public(presence)
     change = Change(seen, shows) if shows != seen else None
-    forgotten = presence.chosen != record.chosen  # with all that was chosen
+    forgotten = presence.chosen != record.chosen  # `erase` reset it
     chosen = version if chose and not forgotten else presence.chosen
     return Outcome(
         presence=replace(presence, version=version, chosen=chosen),
         change=change,
         wake_at=due,
-        news=change is not None or chose or _devices_hear_of_it(record, presence),
+        news=change is not None or chose or _concerns_devices(record, presence),
         unsaved=chose or record.last_seen != presence.last_seen,
         applied=applied,
         more=more,
@@ -167,10 +167,10 @@ def _choices(presence: Presence) -> tuple[Mode, int | None, Custom | None]:
     return presence.mode, presence.mode_until, presence.custom
 
 
-def _devices_hear_of_it(record: Presence, presence: Presence) -> bool:
-    """The user's own devices, who is shown the truth, or a holder whose session was signed out."""
+def _concerns_devices(record: Presence, presence: Presence) -> bool:
+    """True if the user's own devices, viewers of the truth, or a holder with a new tombstone must be informed."""
     if record.status is not presence.status or record.platforms != presence.platforms:
         return True
     if devices(record) != devices(presence):
         return True
-    return any(note not in record.signed_out for note in presence.signed_out)
+    return any(tombstone not in record.signed_out for tombstone in presence.signed_out)

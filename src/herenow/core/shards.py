@@ -1,9 +1,5 @@
-"""Which shard does a user belong to?
-
-One rule for every engine and every node, because a user written by one and read by another must be found. It does not
-know what a shard is kept in. It can never change for a store that holds something: the number of shards is one of the
-terms that `Engine.open` compares.
-"""
+"""The shard of a user: one rule for all engines and nodes. It must never change for a store that has data. The number of
+shards is one of the terms that `Engine.open` compares."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""What happens by itself, and when: what falls due in a record, and the losses that a node reports.
-
-Each happens at its own time, also when somebody looks later. Something else that ends or begins by the clock is the
-reason to change this module: a row in `next_due` and a line in `apply_due`.
-"""
+"""Events by the clock: what falls due in a record, and the losses that a node reports. Each takes effect at its own time,
+also when it is processed later. A new kind of event is a row in `next_due` and a line in `apply_due`."""
 
 from __future__ import annotations
 
@@ -16,16 +13,15 @@ from herenow.core.status import platforms_of, shown, update_status
 from herenow.core.values import replace
 
 REMEMBER_SIGN_OUT = 600_000
-"""Milliseconds a sign-out (or a deletion) is kept for a holder that missed it: a node frozen for longer has lost its
-sockets anyway."""
+"""Milliseconds to keep tombstones and deletions for holders that missed them; a node frozen for longer has no sockets."""
 
-_ACTS = Idle.NO  # an attribute of an enum is slow to get
+_NOT_IDLE = Idle.NO  # looking up an enum attribute is slow
 
 
 def next_event(
     presence: Presence, losses: Sequence[Held], now: int, timings: Timings
 ) -> tuple[int, Held | None] | None:
-    """The earliest of what is due and what was lost, if it is not in the future."""
+    """The earliest due event or loss as (time, the loss or None); None: nothing is due yet."""
     due = next_due(presence, timings)
     if losses and (due is None or _lost_at(losses[0]) <= due):
         return min(_lost_at(losses[0]), now), losses[0]
@@ -33,6 +29,7 @@ def next_event(
 
 
 def next_due(presence: Presence, timings: Timings) -> int | None:
+    """The earliest time at which something in the record falls due; None: never."""
     dues: list[int] = []
     live = presence.live
     for session in presence.sessions:
@@ -40,7 +37,7 @@ def next_due(presence: Presence, timings: Timings) -> int | None:
             dues.append(session.lost_at + timings.grace)
         elif session.holder == UNLEASED:
             dues.append(session.seen_at + timings.dead_after)
-        if live and session.idle is _ACTS:  # frozen while all are in grace: no idleness falls due then
+        if live and session.idle is _NOT_IDLE:  # while all are in grace the status is frozen, idleness too
             dues.append(session.active_at + idle_limit(presence, timings))
     if live and presence.arriving_until is not None:
         dues.append(presence.arriving_until)
@@ -48,16 +45,15 @@ def next_due(presence: Presence, timings: Timings) -> int | None:
         dues.append(presence.mode_until)
     if presence.custom is not None and presence.custom.until is not None:
         dues.append(presence.custom.until)
-    for note in presence.signed_out:
-        dues.append(note.at + REMEMBER_SIGN_OUT)
+    for tombstone in presence.signed_out:
+        dues.append(tombstone.at + REMEMBER_SIGN_OUT)
     if presence.erased_at is not None:
         dues.append(presence.erased_at + REMEMBER_SIGN_OUT)
     return min(dues) if dues else None
 
 
 def apply_due(presence: Presence, at: int, timings: Timings) -> Presence:
-    """Everything that is due at this instant happens."""
-    presence = _sessions_at(presence, at, timings)
+    presence = _apply_due_to_sessions(presence, at, timings)
     if presence.mode_until is not None and presence.mode_until <= at:
         showing = presence.mode is Mode.INVISIBLE
         presence = replace(presence, mode=Mode.AUTO, mode_until=None)
@@ -67,9 +63,9 @@ def apply_due(presence: Presence, at: int, timings: Timings) -> Presence:
     if presence.live and presence.arriving_until is not None and presence.arriving_until <= at:
         presence = replace(presence, arriving_until=None, platforms=platforms_of(presence))
     if presence.signed_out:
-        notes = tuple(n for n in presence.signed_out if n.at + REMEMBER_SIGN_OUT > at)
-        presence = replace(presence, signed_out=notes)
-    if presence.retired:  # whenever something else is due: nobody is told of it
+        tombstones = tuple(t for t in presence.signed_out if t.at + REMEMBER_SIGN_OUT > at)
+        presence = replace(presence, signed_out=tombstones)
+    if presence.retired:  # dropped with other events: it is not visible, so it needs no due time
         presence = replace(presence, retired=still_expected(presence.retired, at))
     if presence.erased_at is not None and presence.erased_at + REMEMBER_SIGN_OUT <= at:
         presence = replace(presence, erased_at=None)
@@ -77,11 +73,11 @@ def apply_due(presence: Presence, at: int, timings: Timings) -> Presence:
 
 
 def still_expected(retired: Sequence[Retired], at: int) -> tuple[Retired, ...]:
-    """Those whose nodes may come back with them."""
+    """The retired sessions whose nodes may still come back."""
     return tuple(r for r in retired if r.at + REMEMBER_SIGN_OUT > at)
 
 
-def _sessions_at(presence: Presence, at: int, timings: Timings) -> Presence:
+def _apply_due_to_sessions(presence: Presence, at: int, timings: Timings) -> Presence:
     for session in presence.sessions:
         if session.lost_at is not None:
             if session.lost_at + timings.grace <= at:
@@ -95,20 +91,20 @@ def _sessions_at(presence: Presence, at: int, timings: Timings) -> Presence:
 
 
 def reported_losses(held: Sequence[Held]) -> list[Held]:
-    """In the order of their times. Once a device is back and stands in the record, its loss before that is history."""
+    """Lost sessions by `lost_at`, without losses that are history because the device is back and committed."""
     if not held:
         return []
-    back = _back(held)
+    back = _returned(held)
     losses = [h for h in held if h.lost_at is not None and (h.device, h.holder) not in back]
     losses.sort(key=_lost_at)
     return losses
 
 
 def with_history(presence: Presence, held: Sequence[Held]) -> Presence:
-    """Who left and is back, and stands in the record, before it heard of a loss: nothing happened, but they were seen."""
+    """Raise `last_seen` for devices that left, came back and were committed before the record got the loss."""
     if len(held) < 2:
         return presence
-    back = _back(held)
+    back = _returned(held)
     for h in held:
         if h.lost_at is not None and (h.device, h.holder) in back:
             session = find(presence.sessions, h.device, h.holder)
@@ -117,29 +113,32 @@ def with_history(presence: Presence, held: Sequence[Held]) -> Presence:
     return presence
 
 
-def _back(held: Sequence[Held]) -> set[tuple[str, str]]:
+def _returned(held: Sequence[Held]) -> set[tuple[str, str]]:
     return {(h.device, h.holder) for h in held if h.lost_at is None and h.asserted}
 
 
 def with_loss(presence: Presence, loss: Held, at: int, timings: Timings) -> Presence:
+    """Apply a reported loss. If the record ended the session already, it may still learn a later sign of life."""
     session = find(presence.sessions, loss.device, loss.holder)
     if loss.holder == UNLEASED and session is not None and session.seen_at > loss.seen_at:
-        return presence  # another node got a later beat
+        return presence  # another node received a later heartbeat
     if session is None or not session.live:
-        if not _came_and_went(presence, loss):
+        if not _returned_and_lost(presence, loss):
             return _seen_later(presence, session, loss, timings)
         presence = update_status(joined(presence, loss, at, timings), at)
     return lost(presence, loss.device, loss.holder, loss.seen_at, at)
 
 
 def _seen_later(presence: Presence, session: Session | None, loss: Held, timings: Timings) -> Presence:
-    """Others took its node for dead and ended it, by what they knew: the node itself knows until when it lived.
+    """Apply a loss of a session that other nodes have ended, because they took its node for dead. The node knows a later
+    sign of life than they did:
 
         n2   cut off ────── the device leaves ─────────── is back: it was seen until then
         n1        └─ retires n2: last seen at its last renewal
 
-    A grace that runs goes on as it is. Of a session that is gone we do not know whether the user hid meanwhile, unless
-    nothing was chosen since; and what `online_delay` never showed was never seen."""
+    A running grace continues unchanged. If the session is gone, `last_seen` is raised only if the user was visible then for
+    certain: `online_delay` was over, nothing was chosen since, no sign-out, no deletion.
+    """
     if session is not None:
         if loss.seen_at <= session.seen_at:
             return presence
@@ -147,14 +146,14 @@ def _seen_later(presence: Presence, session: Session | None, loss: Held, timings
         sessions = tuple(later_seen if s is session else s for s in presence.sessions)
         return seen(replace(presence, sessions=sessions), loss.seen_at)
     shown = bool(loss.asserted_by) and loss.seen_at >= loss.since + timings.online_delay
-    noted = any((n.device, n.holder) == (loss.device, loss.holder) for n in presence.signed_out)
-    if not shown or noted or presence.erased_at is not None or loss.seen_at <= presence.chosen:
+    signed_out = any((t.device, t.holder) == (loss.device, loss.holder) for t in presence.signed_out)
+    if not shown or signed_out or presence.erased_at is not None or loss.seen_at <= presence.chosen:
         return presence
     return seen(presence, loss.seen_at)
 
 
-def _came_and_went(presence: Presence, loss: Held) -> bool:
-    """A return within grace that was lost again before anybody settled: only the second grace may fire."""
+def _returned_and_lost(presence: Presence, loss: Held) -> bool:
+    """True if the device returned within grace and was lost again before this was settled: only the second grace counts."""
     return any(s.device == loss.device and s.lost_at is not None and s.lost_at <= loss.since for s in presence.sessions)
 
 

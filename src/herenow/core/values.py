@@ -1,8 +1,7 @@
-"""Small frozen values, and new ones from old ones, fast.
+"""Small frozen values that are cheap to create.
 
-Answers: how does a value that is made a million times a minute cost next to nothing? A decision makes about ten of them:
-as frozen dataclasses, whose fields are assigned one by one in Python, they were a third of what it cost. These are made,
-compared and copied in C. None of them can be part of a cycle, so the garbage collector need not know them.
+A decision creates about ten. As frozen dataclasses, whose fields are assigned one by one in Python, they were a third of its
+cost; msgspec creates, compares and copies them in C. They are never part of a cycle, so garbage collection skips them.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 
 
 class Value(Struct, frozen=True, gc=False):
-    """To be derived from with `frozen=True`, for plain fields that refer to nothing but other values."""
+    """Derive from it with `frozen=True`. Fields may refer to other values only."""
 
 
 __all__ = ["Value", "replace"]

@@ -1,14 +1,12 @@
-"""Who may see what of whom: ordered rules over facts, the first that applies decides.
+"""Access rules: what a viewer sees of a target. Rules over facts, in order; the first that applies decides.
 
-Answers: given the facts about (viewer, target), what kind of view does the viewer get, by which rule, and what of a
-presence does that view show?
-Does not know where facts come from, nor what a view looks like on the wire.
-Adding a rule is one function, its place in `RULES`, and its rows in the tests.
+`judge` maps facts about (viewer, target) to a scope, the kind of view, and the name of the rule. `seen` projects a presence
+through a scope. A new rule is one function, its place in `RULES`, and its rows in the tests.
 
-Hidden is offline. Who is hidden from a viewer by a block or by the visibility `nobody` looks like somebody who signed
-out at that moment, so the ledger keeps, with the block and with the preference, the last seen that was public then
-(`last_seen_if_gone`). That frozen view is a scope of its own, which no later record changes. Hiding takes away from what
-the viewer would otherwise get and adds nothing: a stranger stays a stranger, a bucket stays a bucket.
+Hidden looks like offline. A target that is hidden from a viewer, by a block or by the visibility `nobody`, looks as if it
+had signed out at that moment. Therefore the ledger keeps, with the block or the preference, the last seen that was public
+then (`last_seen_if_gone`). This frozen view is a scope of its own, which no later record changes. Hiding only takes away
+from what the viewer would see otherwise: a stranger still sees nothing, and a bucket does not become a time.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ _OFFLINE = Status.OFFLINE
 
 
 class Visibility(IntEnum):
-    """To whom a user shows their presence. The numbers are stored in the ledger: never renumber."""
+    """To whom a user is visible. The numbers are stored in the ledger: never renumber."""
 
     CONTACTS = 0
     EVERYONE = 1
@@ -40,21 +38,21 @@ class Visibility(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What a user decided about being seen. All defaults: somebody who never decided anything."""
+    """A user's choices about being seen. All defaults: the user never chose."""
 
     visibility: Visibility = Visibility.CONTACTS
     share_last_seen: bool = True
     public: bool = False
-    """Anybody at all may read their public profile."""
+    """Anyone may read the user's public profile, without a token."""
     hidden_at: int | None = None
-    """Since when nobody sees them; None: their visibility is another."""
+    """When the visibility became `nobody`; None: it is another."""
     hidden_last_seen: int | None = None
-    """What their last seen was for others at that moment; None: they had never been seen."""
+    """The user's public last seen at that moment; None: never seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreferencesEdit:
-    """What of a user's preferences changes; None: that stays."""
+    """Changes of a user's preferences; None: unchanged."""
 
     visibility: Visibility | None = None
     share_last_seen: bool | None = None
@@ -63,17 +61,17 @@ class PreferencesEdit:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One of two blocked the other, whichever it was. As it concerns one of them who looks at the other."""
+    """A block between two users, in either direction, as it concerns one of them as the viewer of the other."""
 
     last_seen: int | None = None
-    """What the viewer knew of the target's last seen at that moment."""
+    """The target's last seen as the viewer knew it when the block began."""
     lifted_at: int | None = None
-    """It is over since then, and matters only to who has been hidden by something else ever since."""
+    """When the block ended. A lifted block matters only while the target has been hidden in another way ever since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known about a viewer and a target. All defaults: two strangers."""
+    """Facts about a viewer and a target. All defaults: two strangers."""
 
     same_user: bool = False
     service: bool = False
@@ -85,9 +83,9 @@ class Facts:
     block: Block | None = None
     target: Preferences = Preferences()
     viewer_shares: bool = True
-    """The viewer lets others see their last seen: who does not, gets none."""
+    """The viewer shares their own last seen. A viewer that does not gets no times of others."""
     invisible: bool = False
-    """The target chose not to be seen. The record itself says so, so this changes no scope, only the rule's name."""
+    """The target's mode is invisible. The record hides it already, so this changes the rule's name and not the scope."""
 
     @property
     def related(self) -> bool:
@@ -95,7 +93,7 @@ class Facts:
 
     @property
     def may_look(self) -> bool:
-        """Whether the viewer would get more than a stranger does, if nothing were hidden."""
+        """True if the viewer would get more than a stranger, were nothing hidden."""
         return self.related or self.target.visibility is Visibility.EVERYONE
 
     @property
@@ -105,27 +103,27 @@ class Facts:
 
 class Kind(Enum):
     TRUTH = "truth"
-    """Also what is hidden from others: the user's own devices, the operator's services."""
+    """Nothing is hidden: for the user's own devices and the operator's services."""
     SHOWN = "shown"
-    """What the target shows; an invisible target shows that it signed out when it hid."""
+    """The public view; an invisible target is shown as signed out when it became invisible."""
     FROZEN = "frozen"
-    """As somebody who signed out when they hid from this viewer."""
+    """The target is shown as signed out when it was hidden from this viewer."""
     NONE = "none"
-    """As somebody who was never here."""
+    """The target is shown as never seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewScope:
-    """The kinds of view. Viewers with the same scope of a target see the same bytes."""
+    """The kind of view that a viewer has of a target. Viewers with the same scope of a target get the same bytes."""
 
     kind: Kind
     blurred: bool = False
-    """Times are not told; a bucket stands for the last seen."""
+    """Without times; a bucket replaces the last seen."""
     last_seen: int | None = None
-    """Of a frozen scope: what there is to see."""
+    """Of a frozen scope: the last seen to show."""
 
     _hash: int = field(init=False, repr=False, compare=False, default=0)
-    """Made once: bodies are kept by scope, and asked for by the thousand."""
+    """Computed once: encoded statuses are cached by scope and read very often."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.kind, self.blurred, self.last_seen)))
@@ -140,13 +138,13 @@ class ViewScope:
 
     @property
     def word(self) -> str:
-        """As the contract calls it; `truth` is for those from whom nothing is hidden."""
+        """Its name in the REST contract; `truth` is for viewers from which nothing is hidden."""
         if self.kind is Kind.SHOWN:
             return "blurred" if self.blurred else "full"
         return "truth" if self.kind is Kind.TRUTH else "offline"
 
 
-_TRUTH, _SHOWN, _FROZEN = Kind.TRUTH, Kind.SHOWN, Kind.FROZEN  # an attribute of an enum is slow to get
+_TRUTH, _SHOWN, _FROZEN = Kind.TRUTH, Kind.SHOWN, Kind.FROZEN  # looking up an enum attribute is slow
 
 ViewScope.TRUTH = ViewScope(Kind.TRUTH)
 ViewScope.FULL = ViewScope(Kind.SHOWN)
@@ -188,7 +186,7 @@ def _nobody(facts: Facts) -> ViewScope | None:
     target, block = facts.target, facts.block
     if target.visibility is not Visibility.NOBODY:
         return None
-    if block is not None and _hid_before(target, block):
+    if block is not None and _was_hidden_when_lifted(target, block):
         return _frozen(block.last_seen, facts)
     return _frozen(target.hidden_last_seen, facts)
 
@@ -238,8 +236,8 @@ def _frozen(last_seen: int | None, facts: Facts) -> ViewScope:
     return ViewScope(Kind.FROZEN, blurred=facts.blurred, last_seen=last_seen)
 
 
-def _hid_before(target: Preferences, block: Block) -> bool:
-    """A block that was lifted while nobody saw the target anyway: for this viewer the hiding goes on, and began with it."""
+def _was_hidden_when_lifted(target: Preferences, block: Block) -> bool:
+    """True if the target was hidden when the block was lifted: for this viewer the hiding goes on, since the block began."""
     return block.lifted_at is not None and target.hidden_at is not None and target.hidden_at <= block.lifted_at
 
 
@@ -247,8 +245,7 @@ def _hid_before(target: Preferences, block: Block) -> bool:
 
 
 def seen(presence: Presence, scope: ViewScope, today: int | None = None) -> View:
-    """The one projection: every exit shows a presence through this. `today` (see `day_of`) is what buckets are counted
-    from; scopes that are not blurred can do without it."""
+    """The view of a presence through a scope; all output passes here. `today` (`day_of`) is required for blurred scopes."""
     kind = scope.kind
     if kind is _SHOWN:
         view = public(presence)
@@ -262,35 +259,34 @@ def seen(presence: Presence, scope: ViewScope, today: int | None = None) -> View
 
 
 def coarse(scope: ViewScope) -> ViewScope:
-    """The same without times, for those who ask about somebody too popular to be told of each change. Who may know the
-    truth, may know it exactly."""
+    """The scope without times, for users with so many viewers that changes are polled. `TRUTH` keeps its times."""
     if scope.blurred or scope.kind is Kind.TRUTH:
         return scope
     return ViewScope(scope.kind, blurred=True, last_seen=scope.last_seen)
 
 
 def seen_by_oneself(presence: Presence) -> OwnView:
-    """What only the user's own devices get."""
+    """The view for the user's own devices only."""
     return own(presence)
 
 
 def status_in_public(presence: Presence) -> Status:
-    """For whoever counts: the hidden count as what they look like. As `public` says, without making a view."""
+    """The status that others see, without building a view (`public`): hidden users count as offline."""
     return _OFFLINE if presence.hidden else presence.status
 
 
 def may_hear_typing(presence: Presence, scope: ViewScope) -> bool:
-    """Typing says "online" as loudly as a status does: the hidden type for nobody."""
+    """True if a viewer with this scope may get typing notices. They reveal presence, so hidden users send none."""
     return scope.kind is Kind.SHOWN and not presence.hidden
 
 
 def day_of(now: int) -> int:
-    """The day, in UTC: what the ages of buckets are counted in."""
+    """The UTC day number, the unit of the ages of buckets."""
     return now // DAY
 
 
 def bucket_of(last_seen: int, today: int) -> Bucket:
-    """Counted in whole days, for every bucket's end is told to whoever watches: it must not tell the time of day."""
+    """The bucket of a last seen. Watchers see buckets change: ages are whole days, to not reveal the time of day."""
     age = today - day_of(last_seen)
     for bucket, days in _WITHIN:
         if age <= days:
@@ -312,18 +308,17 @@ def _without_times(view: View, today: int | None) -> View:
 
 
 def last_seen_if_gone(presence: Presence, now: int) -> int | None:
-    """What a permitted viewer would see as last seen if the user signed out now: the moment itself for who is here, what
-    it was before for who is offline or hidden already."""
+    """The last seen for permitted viewers if the user signed out now: `now` for a visible live user, otherwise unchanged."""
     if public(presence).status is Status.OFFLINE or not presence.live:
         return presence.last_seen
     return max(now, presence.last_seen or 0)
 
 
 def last_seen_when_blocked(presence: Presence, facts: Facts, now: int) -> int | None:
-    """What the viewer of these facts knows of the target's last seen at the moment one of them blocks the other. A hiding
-    that is there already began earlier, and its view goes on: also when it ends before the block does."""
+    """The target's last seen to freeze for this viewer when one of them blocks the other. If the target is hidden from the
+    viewer already, the value frozen then is kept, also if that hiding ends before the block does."""
     scope = judge(replace(facts, same_user=False, service=False)).scope
-    if scope.kind is Kind.NONE:  # strangers know nothing; if they become related, the target is hidden since now
+    if scope.kind is Kind.NONE:  # strangers see nothing now; if they become related, this is shown
         scope = judge(replace(facts, same_user=False, service=False, contact=True)).scope
     if scope.kind is Kind.FROZEN:
         return scope.last_seen
@@ -331,8 +326,7 @@ def last_seen_when_blocked(presence: Presence, facts: Facts, now: int) -> int | 
 
 
 def earliest(blocks: Iterable[tuple[int, Block]]) -> Block | None:
-    """Of what stands between two users, each with the time it began: the earlier counts; one that was lifted only if none
-    is in force."""
+    """The block that counts between two users, from (start, block) pairs: the first in force, else the one lifted last."""
     found = list(blocks)
     in_force = [each for each in found if each[1].lifted_at is None]
     if in_force:
@@ -341,12 +335,12 @@ def earliest(blocks: Iterable[tuple[int, Block]]) -> Block | None:
 
 
 def outlasts_a_block(target: Preferences) -> bool:
-    """Whether a block that is lifted now must be remembered: the target stays hidden, and so since the block."""
+    """True if a block must be remembered when it is lifted: the target stays hidden, for the viewer since the block."""
     return target.visibility is Visibility.NOBODY
 
 
 def edited(before: Preferences, edit: PreferencesEdit, now: int, last_seen: int | None) -> Preferences:
-    """`last_seen`: the user's own in public, if they were gone now."""
+    """The preferences after an edit. `last_seen`: `last_seen_if_gone` of the user."""
     after = before if edit.visibility is None else _with_visibility(before, edit.visibility, now, last_seen)
     if edit.share_last_seen is not None:
         after = replace(after, share_last_seen=edit.share_last_seen)
@@ -354,7 +348,7 @@ def edited(before: Preferences, edit: PreferencesEdit, now: int, last_seen: int 
 
 
 def _with_visibility(before: Preferences, visibility: Visibility, now: int, last_seen: int | None) -> Preferences:
-    """Who hides again while hidden has been hidden since the first time."""
+    """Set the visibility, and for `nobody` when hiding began. Hiding again while hidden keeps the first time."""
     if visibility is before.visibility:
         return before
     if visibility is Visibility.NOBODY:

@@ -1,17 +1,17 @@
-"""Calls that are made at about the same time become one call for all of them.
+"""Merges calls that are made at about the same time into one call.
 
-A caller asks about a key. The key is put into the open batch; when the batch is sent, one call of `work` answers all its
-keys, and every caller gets the answer to its own key, or the error. A key that is asked twice is in the batch once. A key
-never joins a batch that is under way: its answer may be from before the change that made the caller ask.
+A caller asks for a key, which joins the open batch. One call of `work` answers all keys of a batch, and each caller gets the
+answer to its key, or the error. A key that is asked twice is in the batch once. A key never joins a batch that is under way:
+that answer may be older than the change that made the caller ask.
 
 An open batch is sent
 
 - after `delay` seconds; 0: in the next iteration of the loop, with everything that was asked in this one;
 - but not within `spacing` seconds of the previous batch;
-- and not for `patience` seconds while another batch is under way, unless that one comes back;
+- and not for `patience` seconds while another batch is under way, unless that one is answered before;
 - in any case when it has `most` keys.
 
-A batch runs in a task of its own: a caller that is cancelled takes nothing from the others.
+A batch runs in a task of its own: cancelling one caller does not affect the others.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Batcher(Generic[Key, Answer]):
         spacing: float = 0.0,
         patience: float = 0.0,
     ) -> None:
-        """`work` answers at most `most` keys, each with a value or an exception. If it raises a `HerenowError` instead,
-        that is the answer to every key. Any other error is logged with `name`, and the answer is `Unavailable`."""
+        """`work` answers at most `most` keys, each with a value or an exception. A `HerenowError` that it raises is the
+        answer to every key. Any other error is logged with `name`, and the answer is `Unavailable`."""
         self._work = work
         self._name = name
         self._most = most
@@ -55,17 +55,17 @@ class Batcher(Generic[Key, Answer]):
         """Keys that wait for an answer."""
 
     async def ask(self, key: Key) -> Answer:
-        """Raises the exception that is the answer."""
+        """Return the answer to one key, or raise it if it is an exception."""
         answers = await self._join(key).waiter()
         answer = answers[key]
         if isinstance(answer, HerenowError):
-            raise answer.with_traceback(None)  # perhaps shared: it would gather the tracebacks of all callers
+            raise answer.with_traceback(None)  # may be shared: it would collect the tracebacks of all callers
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     async def ask_all(self, keys: Iterable[Key]) -> dict[Key, Answer | Exception]:
-        """The answer to each key, which may be an exception."""
+        """Return the answer to each key, which may be an exception."""
         joined: dict[_Batch[Key, Answer], list[Key]] = {}
         for key in keys:
             joined.setdefault(self._join(key), []).append(key)
@@ -95,7 +95,7 @@ class Batcher(Generic[Key, Answer]):
         batch = self._open
         if batch is None:
             batch = self._open = _Batch()
-            self._plan(batch, self._patience if self._under_way else 0.0)
+            self._schedule(batch, self._patience if self._under_way else 0.0)
         if key not in batch.keys:
             batch.keys[key] = None
             self.waiting += 1
@@ -105,7 +105,7 @@ class Batcher(Generic[Key, Answer]):
                     self._send(batch)
         return batch
 
-    def _plan(self, batch: _Batch[Key, Answer], wait: float) -> None:
+    def _schedule(self, batch: _Batch[Key, Answer], wait: float) -> None:
         loop = asyncio.get_running_loop()
         if self._spacing:
             # Never more than the spacing: the previous batch may have been sent on a loop with another time.
@@ -117,7 +117,7 @@ class Batcher(Generic[Key, Answer]):
             self._send(batch)
 
     def _send(self, batch: _Batch[Key, Answer]) -> None:
-        """The batch stays open until its task starts, which is in the next iteration of the loop."""
+        """Start the task of a batch. The batch accepts keys until the task runs, in the next iteration of the loop."""
         batch.sent = True
         if batch.timer is not None:
             batch.timer.cancel()
@@ -134,22 +134,22 @@ class Batcher(Generic[Key, Answer]):
             answers = await self._work(tuple(batch.keys))
         except HerenowError as error:
             answers = dict.fromkeys(batch.keys, error)
-        self._settle(batch, answers)
+        self._finish_batch(batch, answers)
 
     def _ended(self, batch: _Batch[Key, Answer]) -> None:
-        if not batch.answered:  # by cancellation, perhaps before it started, or by a mistake
+        if not batch.answered:  # cancelled, perhaps before it started, or failed unexpectedly
             if self._open is batch:
                 self._open = None
-            self._settle(batch, dict.fromkeys(batch.keys, Unavailable(f"{self._name} was given up")))
+            self._finish_batch(batch, dict.fromkeys(batch.keys, Unavailable(f"{self._name} was given up")))
 
-    def _settle(self, batch: _Batch[Key, Answer], answers: Answers[Key, Answer]) -> None:
+    def _finish_batch(self, batch: _Batch[Key, Answer], answers: Answers[Key, Answer]) -> None:
         batch.answer(answers)
         self._under_way.discard(batch)
         self.waiting -= len(batch.keys)
         if self._patience and self._open is not None and not self._open.sent:
             assert self._open.timer is not None
             self._open.timer.cancel()
-            self._plan(self._open, 0.0)
+            self._schedule(self._open, 0.0)
 
 
 class _Batch(Generic[Key, Answer]):

@@ -1,4 +1,4 @@
-"""A service that does not answer is left alone for a while, so that callers fail at once instead of waiting for it.
+"""A circuit breaker: a service that does not answer is not called for a while, so that callers fail at once.
 
 After some failures in a row the circuit is open: no call is allowed for a pause that doubles with every further failure.
 After the pause one call is allowed as a trial. One success closes the circuit. The time is an argument, in seconds.
@@ -11,8 +11,7 @@ from herenow.kit.retry import Backoff
 
 class CircuitBreaker:
     def __init__(self, failures: int, backoff: Backoff) -> None:
-        """`failures`: in a row, after which the circuit is open. `backoff`: the pauses; the longest is also how late it is
-        noticed that the service is back."""
+        """`failures` in a row open the circuit. `backoff`: the pauses before trials."""
         self._limit = failures
         self._backoff = backoff
         self._failures = 0
@@ -20,7 +19,7 @@ class CircuitBreaker:
         self._trial = False
 
     def allows(self, now: float) -> bool:
-        """Whether a call may be made now. A caller that is allowed one reports how it went."""
+        """Whether a call may be made now. The caller must then report `succeeded`, `failed` or `abandoned`."""
         if self._failures < self._limit:
             return True
         if self._trial or now < self._open_until:
@@ -39,5 +38,5 @@ class CircuitBreaker:
             self._open_until = now + self._backoff.pause(self._failures - self._limit + 1)
 
     def abandoned(self) -> None:
-        """The call was allowed, but says nothing about the service: it was cancelled, for instance."""
+        """The call ended without information about the service: it was cancelled, for instance."""
         self._trial = False

@@ -1,10 +1,9 @@
 """The one module that reads a clock, and a clock that follows the clock of a shared store.
 
-Times that are stored or compared between processes must come from one clock. Every process measures its distance from the
-store's clock now and then (`follow`) and moves towards it gently, so that durations stay right and time never goes back,
-whatever the machine's clock does. When the store's clock is set, all processes notice it with their next measurement and
-run a little faster or slower until they are there. A process jumps only when nothing of it is compared with others yet:
-when it starts, or returns after it was given up.
+Times that are stored or compared between processes must come from one clock. Each process measures its distance from the
+store's clock at intervals (`follow`) and then runs slightly faster or slower until the distance is gone. So durations stay
+right and time never goes back, whatever the clock of the machine or the store does. A process jumps only while none of its
+times is compared with others: when it starts, or returns after its lease was lost.
 """
 
 from __future__ import annotations
@@ -15,14 +14,13 @@ from math import trunc
 from typing import Protocol
 
 SLEW = 0.005
-"""How much faster or slower than real time the clock may run while it follows: two minutes are off by 0.6 s at most. A step
-of a minute is made up for in three hours and a half."""
+"""Deviation from real time while the clock follows: at most 0.6 s in two minutes. A step of one minute takes 3.3 hours."""
 
 CLOSE_ENOUGH = 10
-"""Milliseconds of distance that are not followed: less than a measurement takes. It also keeps reading the clock cheap."""
+"""Milliseconds of distance that are ignored: less than the error of a measurement. It also keeps reading the clock cheap."""
 
 SURE = 1.0
-"""Seconds within which the store must answer for its answer to be a measurement."""
+"""Seconds: an answer of the store that took longer is no measurement."""
 
 
 class Clock(Protocol):
@@ -39,7 +37,7 @@ def wall_clock() -> int:
 
 
 class NodeClock:
-    """A monotonic clock with an offset that is moved towards the store's time."""
+    """A monotonic clock with an offset that moves towards the store's time."""
 
     __slots__ = ("_behind", "_measured", "_monotonic", "_now", "_now_until", "_offset")
 
@@ -50,7 +48,7 @@ class NodeClock:
         self.start_at(wall_clock() if start is None else start)
 
     def now(self) -> int:
-        """Called very often: within one millisecond, all callers get the same integer object."""
+        """Epoch milliseconds of the store's clock. Within one millisecond, all callers get the same integer object."""
         monotonic = self._monotonic()
         if monotonic < self._now_until:
             return self._now
@@ -63,7 +61,7 @@ class NodeClock:
         return self._monotonic()
 
     def start_at(self, cluster_time: int) -> None:
-        """Jump. Only when no time of this process was compared with others yet."""
+        """Set the clock at once. Only while no time of this process is compared with others."""
         self._measured = self._monotonic()
         self._offset = cluster_time - self._measured * 1000
         self._behind = 0.0
@@ -71,12 +69,12 @@ class NodeClock:
         self._now_until = self._measured
 
     def catch_up(self, cluster_time: int) -> None:
-        """Jump forward, never back. For a process that was away; a machine that slept has lost monotonic time too."""
+        """Set the clock forward, never back, after the process was away: monotonic time may stop while a machine sleeps."""
         if cluster_time > self.now():
             self.start_at(cluster_time)
 
     def follow(self, store_time: int, asked: float) -> None:
-        """Take a measurement: run faster or slower until the distance is gone. `asked`: monotonic time of the question."""
+        """Run faster or slower until the difference from `store_time` is gone. `asked`: monotonic time of the request."""
         monotonic = self._monotonic()
         if monotonic - asked > SURE:
             return

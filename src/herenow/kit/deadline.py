@@ -1,7 +1,7 @@
 """Deadlines for calls to a store that may hang. Without an answer, a read is `Unavailable` and a write `UnknownOutcome`.
 
-A call that answers without waiting, as one to a store in memory does, pays for no timer: the call is run up to its first
-wait, and only then gets one. A timer costs more than such a call itself.
+A call that never waits, as to a store in memory, gets no timer, which would cost more than the call: each call runs up to
+its first wait, and only then gets a timer.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 from herenow.errors import Unavailable, UnknownOutcome
 
 DEADLINE = 2.0
-"""Seconds for one call, unless the caller says otherwise."""
+"""Seconds for one call, by default."""
 
 Answer = TypeVar("Answer")
 
 
 async def read_within(call: Coroutine[Any, Any, Answer], deadline: float = DEADLINE) -> Answer:
-    """For calls that change nothing: raises `Unavailable` after `deadline` seconds."""
+    """Await a call that changes nothing; raise `Unavailable` after `deadline` seconds."""
     try:
         return await _within(deadline, call)
     except TimeoutError:
@@ -28,7 +28,7 @@ async def read_within(call: Coroutine[Any, Any, Answer], deadline: float = DEADL
 
 
 async def write_within(call: Coroutine[Any, Any, Answer], deadline: float = DEADLINE) -> Answer:
-    """For calls that change something: raises `UnknownOutcome` after `deadline` seconds."""
+    """Await a call that changes something; raise `UnknownOutcome` after `deadline` seconds."""
     try:
         return await _within(deadline, call)
     except TimeoutError:
@@ -47,15 +47,15 @@ async def _within(deadline: float, call: Coroutine[Any, Any, Answer]) -> Answer:
 
 @types.coroutine
 def resume(call: Coroutine[Any, Any, Answer], waits_for: object) -> Generator[Any, Any, Answer]:
-    """Run the rest of a coroutine whose first step was made by hand and yielded `waits_for`."""
+    """Run the remaining steps of a coroutine whose first step was made by `send` and yielded `waits_for`."""
     while True:
         try:
             try:
-                told = yield waits_for
-            except BaseException as error:  # noqa: BLE001 - it goes where it belongs
+                sent = yield waits_for
+            except BaseException as error:  # noqa: BLE001 - passed on to the coroutine
                 waits_for = call.throw(error)
             else:
-                waits_for = call.send(told)
+                waits_for = call.send(sent)
         except StopIteration as done:
             answer: Answer = done.value
             return answer

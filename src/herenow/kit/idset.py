@@ -1,8 +1,8 @@
-"""A set of ids in little memory, for sets that are kept long: a sorted tuple.
+"""A compact set of ids, for sets that are kept long: a sorted tuple.
 
-It takes 8 bytes an id, where a set or dictionary of fifty takes 30 or more. Because it is immutable, several owners may
-share one. A search for one id takes 0.3 µs among fifty; a search for many (`among`) makes a temporary set of all ids, which
-takes as long as a few searches.
+It takes 8 bytes an id; a set or dictionary of fifty takes 30 or more. It is immutable, so several owners may share one.
+Finding one id among fifty takes 0.3 µs; finding many (`among`) builds a temporary set, which takes as long as a few
+searches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Ids = tuple[str, ...]
 NO_IDS: Ids = ()
 
 MANY = 8
-"""Ids in one search from which on a temporary set is faster."""
+"""Number of wanted ids from which on a temporary set is faster."""
 
 
 def holds(ids: Ids, wanted: str) -> bool:
@@ -25,12 +25,12 @@ def holds(ids: Ids, wanted: str) -> bool:
 
 
 def among(ids: Ids, wanted: Collection[str]) -> frozenset[str]:
-    """A set to be asked whether these ids are there; for other ids its answer means nothing."""
+    """A set for membership tests of `wanted` in `ids`. It may contain ids that are not in `wanted`."""
     return frozenset(ids if len(wanted) >= MANY else [each for each in wanted if holds(ids, each)])
 
 
 def having(ids: Ids, others: Collection[str]) -> Ids:
-    """With these ids added, none of which is there yet, each named once."""
+    """`ids` with these added. None of them may be in `ids` or be named twice."""
     if not others:
         return ids  # the same object, which may be shared
     if len(others) != 1:
@@ -41,7 +41,7 @@ def having(ids: Ids, others: Collection[str]) -> Ids:
 
 
 def lacking(ids: Ids, others: Collection[str]) -> Ids:
-    """Without these ids, whether they are there or not."""
+    """`ids` without these; ids that are not there are ignored."""
     if len(others) >= MANY:
         gone = frozenset(others)
         return tuple([each for each in ids if each not in gone])

@@ -1,12 +1,9 @@
-"""So much work in one iteration of the event loop, and no more: the rest waits for the next iterations.
+"""A budget of work per iteration of the event loop; the remaining work waits for the next iterations.
 
-Work that arrives all at once (thousands of reconnecting clients, each with hundreds of subscriptions) takes seconds. Done
-as it arrives, it is all ready in the same iteration of the loop, and nothing else runs until it is done: no lease is
-renewed, no socket is read, and every time limit has passed when it is next looked at. With a budget, everything else in the
-process gets its turn between two portions.
-
-Work is admitted in the order in which it asked. While the budget lasts and nothing waits, it is admitted at once.
-A coroutine asks with `take`, a plain function with `run`; both may be used on one budget.
+Work that arrives all at once (thousands of reconnecting clients, each with hundreds of subscriptions) takes seconds. Without
+a budget all of it runs in one iteration, and nothing else does: no lease is renewed, no socket is read, all time limits
+pass. Work is admitted in the order of requests: at once while the budget lasts and nothing waits. A coroutine requests with
+`take`, a plain function with `run`; both may use one budget.
 """
 
 from __future__ import annotations
@@ -21,18 +18,18 @@ class LoopBudget:
     __slots__ = ("_budget", "_on_error", "_spent", "_waiting")
 
     def __init__(self, budget: int, on_error: Callable[[Exception], object] | None = None) -> None:
-        """`budget`: units of work per iteration. What a unit is, the caller decides. `on_error`: told what work that had
-        to wait raised, while that error is handled; None: the loop's exception handler is told."""
+        """`budget`: units of work per iteration; the caller defines a unit. `on_error` gets the exceptions of work that had
+        to wait, while they are handled; None: the loop's exception handler gets them."""
         self._budget = budget
-        self._on_error = on_error or _tell_loop
+        self._on_error = on_error or _report_to_loop
         self._spent = 0
         """In this iteration."""
         self._waiting: deque[tuple[int, Callable[[], bool]]] = deque()
-        """Units, and the function that starts the work; it returns False if nobody wants it any more."""
+        """Units, and the function that starts the work; it returns False if the work was cancelled."""
 
     async def take(self, units: int = 1) -> None:
-        """Return when this much may be done; the caller does it before it next awaits. Work that is larger than the whole
-        budget gets an iteration to itself."""
+        """Wait until so many units may be done; the caller does them before it next awaits. Work larger than the budget gets
+        an iteration of its own."""
         if self._waiting or not self._has_room(units):
             admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((units, partial(_admit, admitted)))
@@ -41,8 +38,7 @@ class LoopBudget:
             self._spend(units)
 
     def run(self, work: Callable[[], object], units: int = 1) -> None:
-        """Call `work` now, or in a later iteration. What it raises later goes to `on_error`, and the work behind it is done
-        all the same."""
+        """Call `work` now or in a later iteration. Errors of a later call go to `on_error` and stop no other work."""
         if self._waiting or not self._has_room(units):
             self._waiting.append((units, partial(_call, work)))
         else:
@@ -50,7 +46,7 @@ class LoopBudget:
             work()
 
     def finish(self) -> None:
-        """Do everything that waits now, whatever it takes."""
+        """Do all waiting work now, whatever time it takes."""
         while self._waiting:
             self._start()
 
@@ -85,7 +81,7 @@ def _admit(admitted: asyncio.Future[None]) -> bool:
     return True
 
 
-def _tell_loop(error: Exception) -> None:
+def _report_to_loop(error: Exception) -> None:
     context = {"message": "work under a loop budget failed", "exception": error}
     asyncio.get_running_loop().call_exception_handler(context)
 

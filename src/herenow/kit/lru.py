@@ -1,11 +1,10 @@
-"""Bounded caches: a mapping that never holds more than a given number of entries.
+"""Bounded caches: mappings that evict the oldest-written entries beyond a given size.
 
-When an entry too many is written, the entries that were written longest ago are removed. Reading an entry does not change
-its place, so that a read costs as much as a read of a dictionary; `Lru.use` is the read that does.
+Reading an entry does not make it newer, so that a read is as cheap as one of a dictionary; `Lru.use` is the read that does.
 
-`Lru` is a dictionary and removes a hundredth of its entries at a time. Removed one by one, each removal would step over
-the places of all entries removed before it; an `OrderedDict` does not, but takes twice the memory (150 instead of 77 bytes
-an entry). `ExpiringLru` is for entries that also end at a time of their own. The time is an argument, in any unit.
+`Lru` is a dictionary and evicts a hundredth of its entries at a time: evicting one by one would skip over the places of all
+entries evicted before. An `OrderedDict` has no such cost, but takes twice the memory (150 instead of 77 bytes an entry).
+`ExpiringLru` is for entries with an expiry time. The time is an argument, in any unit.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 PORTION = 100
-"""A full `Lru` removes this part of its entries: 50 000 entries lose 500 in 25 µs, once in 500 writes."""
+"""A full `Lru` evicts 1/PORTION of its entries: 50 000 entries lose 500 in 25 µs, once in 500 writes."""
 
 
 class Lru(dict[Key, Value]):
-    """Write with `put` and `put_all`: the other ways to write to a dictionary do not keep the bound."""
+    """Write with `put` and `put_all` only: other ways of writing to a dictionary do not keep the bound."""
 
     __slots__ = ("_size",)
 
@@ -31,7 +30,7 @@ class Lru(dict[Key, Value]):
         self._size = size
 
     def put(self, key: Key, value: Value) -> None:
-        """The entry becomes the newest one."""
+        """Store the entry as the newest one."""
         if key in self:
             del self[key]
         self[key] = value
@@ -39,13 +38,13 @@ class Lru(dict[Key, Value]):
             self._evict()
 
     def put_all(self, entries: Mapping[Key, Value]) -> None:
-        """As the dictionary's `update`: keys that are there keep their place."""
+        """Store entries; keys that are present keep their place, as with `dict.update`."""
         self.update(entries)
         if len(self) > self._size:
             self._evict()
 
     def use(self, key: Key) -> Value | None:
-        """Read the entry and make it the newest one."""
+        """Read the entry and make it the newest."""
         value = self.get(key)
         if value is not None:
             del self[key]
@@ -59,7 +58,7 @@ class Lru(dict[Key, Value]):
 
 
 class ExpiringLru(Generic[Key, Value]):
-    """Each entry is there until its own time, unless it has to give way before."""
+    """Entries expire at their own times; the oldest is evicted earlier if there are too many."""
 
     __slots__ = ("_entries", "_size")
 
@@ -68,7 +67,7 @@ class ExpiringLru(Generic[Key, Value]):
         self._entries: OrderedDict[Key, tuple[float, Value]] = OrderedDict()
 
     def __len__(self) -> int:
-        """Entries that have ended but were not removed yet are counted."""
+        """Includes expired entries that were not removed yet."""
         return len(self._entries)
 
     def get(self, key: Key, now: float) -> Value | None:
@@ -76,12 +75,12 @@ class ExpiringLru(Generic[Key, Value]):
         return None if entry is None or entry[0] <= now else entry[1]
 
     def peek(self, key: Key) -> Value | None:
-        """Without regard to the time: an entry that has ended may still be there."""
+        """Return the entry even if it has expired."""
         entry = self._entries.get(key)
         return None if entry is None else entry[1]
 
     def put(self, key: Key, value: Value, until: float) -> None:
-        """The entry becomes the newest one. It is read as absent from `until` on."""
+        """Store the entry as the newest one. It expires at `until`."""
         entries = self._entries
         entries[key] = until, value
         entries.move_to_end(key)
@@ -95,8 +94,7 @@ class ExpiringLru(Generic[Key, Value]):
         self._entries.clear()
 
     def expire(self, now: float) -> None:
-        """Remove the oldest entries up to the first one that has not ended. That one may keep ended entries behind it,
-        but not for longer than it lasts itself."""
+        """Remove expired entries, oldest-written first. Stops at the first valid one; expired ones behind it remain."""
         entries = self._entries
         while entries:
             key = next(iter(entries))
@@ -105,6 +103,6 @@ class ExpiringLru(Generic[Key, Value]):
             del entries[key]
 
     def items(self) -> Iterator[tuple[Key, Value]]:
-        """Oldest first, without regard to the time; call `expire` before."""
+        """All entries, oldest-written first, including expired ones that `expire` has not removed."""
         for key, (_, value) in list(self._entries.items()):
             yield key, value

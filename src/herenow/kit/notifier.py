@@ -1,8 +1,7 @@
-"""`Notifier`: wakes all tasks that wait for something new, at no cost to the writers.
+"""`Notifier`: wakes all waiting tasks, at no cost to the writers.
 
-Every waiter holds one future; `notify` completes them all. Nothing is queued and no task is made: however often `notify` is
-called before a waiter runs again, that waiter wakes once and looks for itself. Waiting uses the loop's own time only, so it
-works on a loop whose time is moved by a test.
+Each waiter holds one future; `notify` completes them all. Nothing is queued and no task is created: however often `notify`
+is called before a waiter runs, it wakes once and reads what is new. Waits use the loop's time only, so simulated loops work.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class Notifier:
                 _wake(woken)
 
     async def wait(self, until: float) -> bool:
-        """True after a `notify`, False when the loop's time reached `until` first (infinity: no time-out)."""
+        """Wait for `notify`. False if the loop's time reaches `until` first (infinity: no time-out)."""
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         self._waiting[woken] = None

@@ -1,7 +1,5 @@
-"""Repeat a call that failed, with a pause before each attempt that grows from one failure to the next.
-
-`Backoff` is the sequence of pauses and nothing else, for callers that have a loop of their own; `retry` is the loop.
-"""
+"""Repeat a failed call, with a growing pause before each attempt. `Backoff` is the sequence of pauses, for callers with a
+loop of their own; `retry` is the loop."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from herenow.errors import Unavailable, UnknownOutcome
 T = TypeVar("T")
 
 DOUBLINGS = 30
-"""More would leave the range of a float sooner or later, and no pause is that long."""
+"""More would overflow a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +25,10 @@ class Backoff:
     longest: float | None = None
     """None: every pause is `first`."""
     jitter: float = 0.0
-    """The part of each pause, 0 to 1, that is left to chance: callers that failed together do not come back together."""
+    """The random part of each pause, 0 to 1, so that callers that failed together do not retry together."""
 
     def pause(self, failures: int) -> float:
-        """After so many failures in a row, at least one."""
+        """Seconds to wait after so many failures in a row (1 or more)."""
         pause = self.first
         if self.longest is not None:
             pause = min(pause * 2.0 ** min(failures - 1, DOUBLINGS), self.longest)
@@ -45,8 +43,8 @@ async def retry(
     attempts: int | None = None,
     on_error: Callable[[Exception], object] | None = None,
 ) -> T:
-    """Return the result of the first call that succeeds. `on_error` is told of every failure that is followed by another
-    attempt. Raises an error that is not among `errors`, and the error of the last of `attempts` (None: no limit)."""
+    """Return the result of the first call that succeeds. `on_error` gets each error that is followed by another attempt.
+    Raises errors not among `errors`, and the error of the last of `attempts` (None: no limit)."""
     failures = 0
     while True:
         try:

@@ -1,8 +1,7 @@
-"""One timer for thousands of waits that all have the same time limit.
+"""One timer for thousands of waits with the same time limit.
 
-A timer for each wait costs as much as what is waited for, and nearly all of them are cancelled. Here the waits stand in a
-queue, in the order in which they end, and one timer is set for the first. A wait that is over leaves the queue when it gets
-to its head: with the next wait, or with the timer.
+A timer per wait costs as much as the work that is waited for, and nearly all are cancelled. Here waits are queued in the
+order in which they end, with one timer for the first. A finished wait is removed when it reaches the head of the queue.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ class SharedTimeout:
         return len(self._waiting)
 
     async def wait_for(self, answer: asyncio.Future[None]) -> None:
-        """Wait for `answer`, at most `seconds`; raises `TimeoutError` after that. The answer itself gets the error, so only
-        one caller may wait for it."""
+        """Wait for `answer`, or raise `TimeoutError` after `seconds`. The future itself gets the error: one waiter only."""
         if not answer.done():
             self._drop_done()
             loop = asyncio.get_running_loop()
@@ -35,7 +33,7 @@ class SharedTimeout:
         await answer
 
     def close(self) -> None:
-        """Every wait that is under way ends now, with `TimeoutError`."""
+        """End all waits with `TimeoutError`."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,8 +1,7 @@
-"""`SingleFlight`: callers that want the same thing at the same time share one attempt.
+"""`SingleFlight`: concurrent callers that want the same thing share one attempt.
 
-The first caller starts it; all that come meanwhile wait for it and get its result or its failure. It goes on when one of
-them is cancelled, and ends when `end` is called. After a failure all callers get that failure for a moment before the next
-attempt, so that a thousand callers a second are not a thousand attempts.
+The first caller starts it; all callers until its end get its result or its error. It goes on if callers are cancelled, and
+ends when `end` is called. For a moment after a failure all callers get that failure, without another attempt.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[T]):
-    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]], name: str, breath: float) -> None:
-        """`breath`: seconds between a failure and the next attempt."""
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]], name: str, pause: float) -> None:
+        """`pause`: seconds between a failure and the next attempt."""
         self._work = work
         self._name = name
-        self._breath = breath
+        self._pause = pause
         self._task: asyncio.Task[T] | None = None
         self._failed: Unavailable | None = None
         self._again_at = float("-inf")
@@ -48,4 +47,4 @@ class SingleFlight(Generic[T]):
         error = None if task.cancelled() else task.exception()  # perhaps no caller is left to retrieve it
         if isinstance(error, Unavailable):
             self._failed = error
-            self._again_at = task.get_loop().time() + self._breath
+            self._again_at = task.get_loop().time() + self._pause

@@ -1,7 +1,4 @@
-"""Tasks have an owner, a name and an end.
-
-A `Tasks` owns tasks: it keeps a reference to each, logs the error of one that fails, and cancels them all at the end.
-"""
+"""`Tasks` owns tasks: it keeps a reference to each, logs the error of one that fails, and cancels them all at the end."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ import structlog
 
 from herenow.errors import HerenowError
 
-BREATH = 0.1
-"""Seconds at least between a failure and the next try."""
+SHORTEST_PAUSE = 0.1
+"""Seconds: the shortest pause after a failure."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,8 +34,8 @@ class Tasks:
     def every(
         self, seconds: float, work: Callable[[], Awaitable[object]], name: str, *, after_failure: float | None = None
     ) -> asyncio.Task[Any]:
-        """Call `work` again and again, whatever it raises, `seconds` from one start to the next; after a call that took
-        longer, the next starts at once. After a failure it starts `after_failure` seconds later, if that is sooner."""
+        """Call `work` periodically, whatever it raises: `seconds` from one start to the next, or at once after a call that
+        took longer. After a failure the next call is `after_failure` seconds later, if that is sooner."""
         return self.spawn(self._repeat(seconds, after_failure, work, name), name)
 
     async def _repeat(
@@ -52,11 +49,11 @@ class Tasks:
             except Exception as error:
                 log.warning("task.failed", task=name, error=repr(error), exc_info=not _expected(error))
                 sooner = due if after_failure is None else loop.time() + after_failure
-                due = max(min(due, sooner), loop.time() + BREATH)
+                due = max(min(due, sooner), loop.time() + SHORTEST_PAUSE)
             await asyncio.sleep(max(0.0, due - loop.time()))
 
     async def end(self) -> None:
-        """Cancel all tasks and wait for them, also for tasks that they spawn while they are cancelled."""
+        """Cancel all tasks and wait for them, including tasks that they spawn meanwhile."""
         while tasks := list(self._tasks):
             for task in tasks:
                 task.cancel()

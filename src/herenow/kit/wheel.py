@@ -1,8 +1,8 @@
-"""A timer wheel: a function is called for each of very many things at about a time of its own, without a timer for each.
+"""A timer wheel: calls a function for very many things, each at about its own time, without a timer for each.
 
-Things lie in buckets by the time they were put for; `turn` opens the buckets whose time has come. The wheel is lazy: a thing
-whose time was put off meanwhile stays where it is, and is put back when its bucket is opened. To put something off therefore
-costs nothing. Cost: about half a microsecond per due entry, nothing for the others.
+Things are kept in slots by time; `turn` handles the slots that are due. The wheel is lazy: a thing that was postponed stays
+in its slot and is put into a later one when that slot is due. Postponing therefore costs nothing. A due entry costs about
+half a microsecond, others nothing.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ Thing = TypeVar("Thing")
 
 
 class Wheel(Generic[Thing]):
-    """`look(thing, now)` returns when to call it again (ms), or None to drop the thing."""
+    """`on_due(thing, now)` is called when a thing is due. It returns the next time (ms), or None to drop the thing."""
 
-    __slots__ = ("_buckets", "_look", "_opened", "_width")
+    __slots__ = ("_on_due", "_opened", "_slots", "_width")
 
-    def __init__(self, look: Callable[[Thing, int], int | None], width: int = 250) -> None:
-        self._look = look
+    def __init__(self, on_due: Callable[[Thing, int], int | None], width: int = 250) -> None:
+        self._on_due = on_due
         self._width = width
-        self._buckets: dict[int, list[Thing]] = {}
+        self._slots: dict[int, list[Thing]] = {}
         self._opened: int | None = None
-        """The newest bucket that was opened."""
+        """The newest slot that was handled."""
 
     def __len__(self) -> int:
-        return sum(map(len, self._buckets.values()))
+        return sum(map(len, self._slots.values()))
 
     def put(self, thing: Thing, at: int) -> None:
-        bucket = -(-at // self._width)  # rounded up: never opened before `at`
-        if self._opened is not None and bucket <= self._opened:
-            bucket = self._opened + 1
-        self._buckets.setdefault(bucket, []).append(thing)
+        slot = -(-at // self._width)  # rounded up: never due before `at`
+        if self._opened is not None and slot <= self._opened:
+            slot = self._opened + 1
+        self._slots.setdefault(slot, []).append(thing)
 
     def turn(self, now: int) -> None:
         newest = now // self._width
         if self._opened is None:
-            self._opened = min((newest, *self._buckets)) - 1
+            self._opened = min((newest, *self._slots)) - 1
         due = range(self._opened + 1, newest + 1)
-        buckets = due if len(due) <= len(self._buckets) else sorted(b for b in self._buckets if b in due)
+        slots = due if len(due) <= len(self._slots) else sorted(s for s in self._slots if s in due)
         self._opened = max(newest, self._opened)
-        for bucket in buckets:
-            for thing in self._buckets.pop(bucket, ()):
-                again = self._look(thing, now)
+        for slot in slots:
+            for thing in self._slots.pop(slot, ()):
+                again = self._on_due(thing, now)
                 if again is not None:
                     self.put(thing, again)

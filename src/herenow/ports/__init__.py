@@ -1,6 +1,6 @@
-"""Protocols of what lies outside the process: the engine (hot state), the ledger (durable facts), the source of relations.
+"""Protocols of the systems outside the process: engine (live store), ledger (database), source of relations.
 
-`RelationRow` is defined by `wire`, which parses it, and is re-exported here because `Ledger.apply` takes it.
+`RelationRow` is defined by `wire`, which parses it, and re-exported here because `Ledger.apply` takes it.
 """
 
 from herenow.ports.engine import (

@@ -1,7 +1,4 @@
-"""The durable facts' port: `Ledger`, its values and its promises.
-
-The contract suite (`herenow_testing.contracts.ledger`) checks them for every ledger.
-"""
+"""The port to the database: `Ledger`, its values and its promises, which `herenow_testing.contracts.ledger` checks."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from herenow.wire.relation_rows import RelationRow
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a user chose, as of `version`: written only where it is greater than the one stored."""
+    """A user's mode and custom status as of `version`. Written only over a lower version."""
 
     user: str
     version: int
@@ -28,7 +25,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """Everything the ledger knows of a user that a presence starts from. All defaults: a stranger."""
+    """The facts from which a presence starts. All defaults: an unknown user."""
 
     last_seen: int | None = None
     choice: Choice | None = None
@@ -37,36 +34,36 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True)
 class BlockRow:
-    """`blocker` blocks `blocked` since `at`, and neither sees the other. What each of them knew of the other's last seen
-    at that moment is kept with it. `lifted_at`: it is over, and remembered for who is still hidden otherwise."""
+    """`blocker` blocks `blocked` since `at`: neither sees the other. Keeps the last seen of each as the other knew it at
+    that moment. `lifted_at`: the block has ended, and is kept because one of them is still hidden in another way."""
 
     blocker: str
     blocked: str
     at: int
     blocker_seen: int | None = None
-    """The blocker's last seen, as the other one knew it."""
+    """The blocker's last seen, as `blocked` knew it."""
     blocked_seen: int | None = None
     lifted_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerFacts:
-    """What the ledger knows about one user and some others."""
+    """The ledger's facts about one user and some others."""
 
     relations: Sequence[Relation]
-    """In the order asked; empty where they were not asked for."""
+    """In the order of the others; empty if not requested."""
     blocks: Sequence[BlockRow]
     mates: Set[str]
-    """Who shares a room with the one; empty where that was not asked for."""
+    """Those of the others that share a room with the user; empty if not requested."""
     preferences: Mapping[str, Preferences]
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerChange:
-    """A row of the change table: something about these two (or this one) has changed; read it again.
-    kind: `relation` (a, b: an edge or a block), `relations` (user a with everybody, and in every room), `member`
-    (room a, user b), `members` (room a, everybody), `preferences` (user a), `void` (user a: tokens were revoked, or the
-    user was deleted), `everything` (the ledger went back in time; all that was read from it may be wrong)."""
+    """A row of the change table: facts about `a` (and `b`) have changed; read them again. kind: `relation` (a, b: an edge or
+    a block), `relations` (user a with all users, and in all rooms), `member` (room a, user b), `members` (room a, all
+    members), `preferences` (user a), `void` (user a: tokens were revoked, or the user was deleted), `everything` (the
+    database went back in time; all that was read from it may be wrong)."""
 
     kind: str
     a: str
@@ -80,25 +77,25 @@ class Void:
     user: str
     before: int
     until: int
-    """When the row may be forgotten: every token that could be meant has expired by then."""
+    """When the row may be deleted: every token that it concerns has expired by then."""
     erased: int | None = None
-    """When the user was deleted; None: they were not. What is from before is not remembered again."""
+    """When the user was deleted; None: not deleted. Facts from before that are not stored again."""
 
 
 class Ledger(Relations, Protocol):
-    """Durable facts. Every method raises `Unavailable` when the database cannot be used; writes are transactions, and raise
-    `UnknownOutcome` where one may have been committed all the same: doing it again is harmless.
-    Every write of relations or preferences adds to the change table in the same transaction."""
+    """The database. Every method raises `Unavailable` if it cannot be used. Writes are transactions; one that may have been
+    committed all the same raises `UnknownOutcome`, and can be repeated without harm. Every write of relations or preferences
+    adds to the change table in the same transaction."""
 
     async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]: ...
 
     @property
     def id(self) -> str:
-        """Random, made when the ledger was created: nodes that share a store must share a ledger."""
+        """Random, made when the ledger was created: nodes that share a live store must share a ledger."""
 
     async def open(self) -> None:
-        """Connect; create an empty ledger, migrate an SQLite one; refuse a newer schema, and an older one of a database
-        that others may be using (`ConfigurationError`)."""
+        """Connect. Creates an empty ledger and migrates SQLite. Raises `ConfigurationError` for a newer schema, and for an
+        older one of a database that other nodes may be using."""
 
     async def close(self) -> None: ...
 
@@ -108,105 +105,103 @@ class Ledger(Relations, Protocol):
     async def migrate(self) -> None:
         """Bring the schema up to date. Works without `open`."""
 
-    # What a presence starts from, and what it leaves
+    # The start and the end of a presence
 
     async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
-        """Only users of whom something is known."""
+        """The facts known of these users; users of which nothing is known are left out."""
 
     async def save_last_seen(self, rows: Mapping[str, int]) -> None:
-        """Upserts that keep the maximum."""
+        """Upsert; the later time is kept."""
 
     async def save_choices(self, rows: Sequence[Choice]) -> None:
-        """Upserts where the version is greater."""
+        """Upsert; the choice with the higher version is kept."""
 
     async def chosen(self, after: str, limit: int) -> list[Choice]:
-        """Choices other than the defaults, of users whose id sorts after this one, in the order of ids: for a walk."""
+        """A page of choices other than the defaults, of users with ids after `after`, sorted by id."""
 
     async def set_idle_after(self, user: str, idle_after: int | None) -> None: ...
 
-    # The kill -9 rule of the embedded engine: who was visibly here when the process last stamped its run?
+    # After kill -9 of the embedded engine: the users that were visible get the time of the last stamp as last seen
 
     async def open_marks(self, run: str, here: Iterable[str], gone: Iterable[str]) -> None:
-        """Mark users as visibly here in this run, take the mark from others."""
+        """Flag the users `here` as visible in this run, and clear the flag of `gone`."""
 
     async def stamp_run(self, run: str, at: int) -> None: ...
 
     async def end_run(self, run: str) -> None:
-        """A run that ends by itself and has written everybody's last seen: its marks and its stamp are removed."""
+        """Remove the flags and the stamp of a run that stopped normally and has saved all last seens."""
 
     async def close_runs(self) -> int:
-        """At start of an embedded node: everybody left open by an earlier run gets its last stamp as last seen
-        (maximum kept), all marks and runs are removed. Answers how many users that were."""
+        """When an embedded node starts: users still flagged by an earlier run get its last stamp as last seen (the maximum
+        is kept); all flags and runs are removed. Returns the number of these users."""
 
     # The graph
 
     async def apply(self, rows: Sequence[RelationRow]) -> int:
-        """Put or remove edges, all or nothing; answers how many changed something."""
+        """Add or remove edges, all or nothing; returns how many rows changed something."""
 
     async def follows(self, a: str, b: str) -> bool: ...
 
     async def contact(self, a: str, b: str, now: int) -> tuple[bool, int | None]:
-        """(in contact, until)."""
+        """(in contact, until); `until` None: no end."""
 
-    # Void tokens, deleted users
+    # Revoked tokens, deleted users
 
     async def void(self, row: Void) -> None:
-        """Each column keeps its maximum; a change `void` is told where that is something new."""
+        """Store the row; each column keeps its maximum. Adds a change `void` if something is new."""
 
     async def erase(self, row: Void) -> list[LedgerChange]:
-        """`void`, and in the same transaction everything else that is known of the user goes: last seen, choices,
-        preferences, open marks, edges of every kind. Answers what it told about that. As long as the row stands,
-        `save_last_seen`, `save_choices` and `close_runs` leave out what is from `erased` or earlier: somebody may
-        still be about to write it."""
+        """`void`, and in the same transaction delete all facts about the user: last seen, choices, preferences, flags of
+        runs, edges of every kind. Returns the changes that it added. While the row exists, `save_last_seen`, `save_choices`
+        and `close_runs` ignore values from `erased` or earlier, which another node may still be writing."""
 
     async def voids(self, after: str, limit: int) -> list[Void]:
-        """Of users whose id sorts after this one, in the order of ids: for a walk."""
+        """A page of `Void` rows of users with ids after `after`, sorted by id."""
 
     async def void_of(self, user: str) -> Void | None: ...
 
     async def forget_voids(self, now: int) -> None:
-        """Those whose `until` is at or before `now`."""
+        """Delete the rows with `until` at or before `now`."""
 
     async def share_rooms(self, user: str, others: Sequence[str]) -> set[str]:
-        """Those of the others who are members of a room that the user is a member of."""
+        """Those of `others` that are members of a room of the user."""
 
-    # What users decided about being seen
+    # Preferences and blocks
 
     async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
-        """Only users who decided something; everybody else has the defaults."""
+        """The preferences of these users; users with the defaults are left out."""
 
     async def set_preferences(self, user: str, edit: PreferencesEdit, now: int, last_seen: int | None) -> Preferences:
-        """Merge, and answer the result (`core.visibility.edited`). `last_seen`: the user's in public now."""
+        """Apply the edit and return the result (`core.visibility.edited`). `last_seen`: the user's public last seen now."""
 
     async def blocked(self, user: str) -> list[str]:
-        """Whom this user blocks, sorted by id; lifted ones are none."""
+        """Users that this user blocks, sorted by id, without lifted blocks."""
 
     async def blocks(self, user: str, others: Sequence[str]) -> list[BlockRow]:
-        """Those between the user and any of the others, whoever placed them, lifted ones too; in no order."""
+        """Blocks between the user and any of the others, in either direction, lifted ones too, unsorted."""
 
     async def block(self, row: BlockRow) -> bool:
-        """False, and nothing changed: it stands there already. One that was lifted is written over."""
+        """Store a block; overwrites a lifted one. Returns False and changes nothing if it is in force already."""
 
     async def unblock(self, blocker: str, blocked: str, lifted_at: int | None) -> bool:
-        """Remove it, or keep it as lifted at that time. False: there was none in force."""
+        """Remove the block; if `lifted_at` is given, keep it as lifted instead. Returns False if none was in force."""
 
     async def pair_facts(
         self, user: str, others: Sequence[str], users: Sequence[str], now: int, *, related: bool, rooms: bool
     ) -> LedgerFacts:
-        """`between` (where `related`), `blocks` and `share_rooms` (where `rooms`) of the one and the others, and the
-        `preferences` of `users`, as one question: everybody who begins to look asks it."""
+        """`between` (if `related`), `blocks` and `share_rooms` (if `rooms`) of the user and the others, and the
+        `preferences` of `users`, in one query: every subscribe needs them."""
 
-    # What changed
+    # The change table
 
     async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
-        """Add rows to the change table: something changed that is kept elsewhere, and every node must look again."""
+        """Add rows to the change table for facts that are kept elsewhere: every node must read them again."""
 
     async def changes_head(self) -> int:
-        """The id of the newest row there ever was. What is read after this call is at least as new."""
+        """The highest id that any row ever had. Facts that are read after this call are at least as new."""
 
     async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
-        """Rows after this id and the id to go on with. Rows become visible in the order of their ids, whoever writes them:
-        whoever has read up to one has missed none before it."""
+        """Rows of the change table after this id, and the next id to pass. They become visible in order: none is missed."""
 
     async def forget_changes(self, before: int) -> None:
-        """Trim the change table: rows with an id at or below `before`."""
+        """Delete rows of the change table with ids at or below `before`."""

@@ -1,4 +1,4 @@
-"""The port to the source of relations: who is connected with whom, and how the source reports its health."""
+"""The port to the source of relations: which users are connected, and the health of the source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What connects two users, without direction: both follow each other; they have an open conversation."""
+    """The connection of two users, without direction: they follow each other; they have an open conversation."""
 
     mutual_follow: bool = False
     contact: bool = False
@@ -19,25 +19,25 @@ class Relation:
 
 
 STRANGERS, MUTUAL, IN_CONTACT = Relation(), Relation(mutual_follow=True), Relation(contact=True)
-"""What nearly all pairs are. A source that answers with these very ones saves everybody the comparing."""
+"""Nearly all pairs. A source that returns these very objects saves the callers a comparison."""
 
 
 @dataclass(slots=True)
 class SourceHealth:
-    """What a source of relations says of itself, for metrics and `readyz`. Written by the source, read by the node."""
+    """State of a source of relations, for metrics and `readyz`. Written by the source, read by the node."""
 
     errors: Counter[str] = field(default_factory=Counter)
     """Failures by kind."""
     trouble: str | None = None
-    """A sentence while it does not answer."""
+    """A sentence, while the source does not answer."""
 
 
 class Relations(Protocol):
-    """Tells which users are connected. By default the ledger's tables; docs/relations-callback.md has others."""
+    """A source of relations: by default the ledger's tables; docs/relations-callback.md has others."""
 
     async def between(self, viewer: str, targets: Sequence[str], now: int) -> Sequence[Relation | None]:
-        """In the order asked. An edge whose end is at or before `now` is no edge. None: nothing can be said of this one,
-        and the others do not suffer for it; `Unavailable`: of none of them."""
+        """The relation to each target, in the order of `targets`. An edge that ends at or before `now` is none. None: no
+        answer for this target; `Unavailable`: no answer for any."""
 
     async def contacts(self, user: str, now: int) -> list[str]:
         """All mutual followers and DM contacts, sorted by id."""

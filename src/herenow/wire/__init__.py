@@ -1,4 +1,1 @@
-"""What travels between a client and a node: frames in, frames out, and the codes both sides know.
-
-Pure: no clock, no I/O, no asyncio. Time is an argument, in epoch milliseconds.
-"""
+"""The protocol between client and node: frames, REST shapes, codes. Pure: no clock, no I/O. Times are epoch milliseconds."""

@@ -1,9 +1,8 @@
 """The bodies of REST answers, defined once: the server encodes and documents them, the Python client decodes them.
 
 A class name is the name of the schema in the OpenAPI document, and so public (`api.description.openapi` has the exceptions).
-A field with a fixed set of words is a `str`
-whose schema lists them: an older client must be able to read a word that a newer server adds. Nothing here knows which
-endpoint answers with which shape. A change of the REST contract is the reason to change this module.
+A field with a fixed set of words is a `str` whose schema lists them: an older client must be able to read a word that a
+newer server adds.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class BadBeat(Struct, frozen=True):
 class BatchAnswer(Struct, frozen=True):
     accepted: Count
     dropped: Count
-    """Too soon after the one before, or about nothing that is there."""
+    """Too soon after the previous one, or activity of a user without a live session."""
     errors: list[BadBeat]
 
 
@@ -78,11 +77,11 @@ class ModeAnswer(Struct, frozen=True):
 class PreferencesAnswer(Struct, frozen=True):
     visibility: Annotated[str, _words("everyone", "contacts", "nobody")]
     share_last_seen: bool
-    """False: nobody gets exact times of one's last seen, and one gets none of others."""
+    """False: others get no exact times of this user's last seen, and this user gets none of theirs."""
     idle_after: float | None
     """Seconds; null: the server's default."""
     public: bool
-    """Whether anybody at all may read `GET /public/{user}`."""
+    """Whether anyone may read `GET /public/{user}`."""
 
 
 class Blocked(Struct, frozen=True):
@@ -96,7 +95,7 @@ class BlockList(Struct, frozen=True):
 class UserPage(Struct, frozen=True):
     users: list[StatusAnswer]
     cursor: str | None
-    """Where to go on; null: that was all. A page may be empty before the end."""
+    """For the next page; null: this was the last. A page may be empty before the end."""
 
 
 class FactsShape(Struct, frozen=True):
@@ -104,7 +103,7 @@ class FactsShape(Struct, frozen=True):
 
     same_user: bool
     blocked: bool
-    """Either by the other."""
+    """In either direction."""
     mutual_follow: bool
     contact: bool
     shares_room: bool
@@ -134,12 +133,12 @@ class TruthShape(Struct, frozen=True):
     last_seen: int | None
     because: Annotated[str, _words("no_session", "all_in_grace", "mode", "active", "idle")]
     device_id: str | None
-    """The device that made it so, if one did."""
+    """The device that decided the status, if one did."""
     mode: str
     mode_until: int | None
     hidden: bool
     look_at: int | None
-    """When something of it ends or falls due by itself."""
+    """When the status next changes by itself."""
     sessions: list[SessionShape]
 
 
@@ -151,7 +150,7 @@ class Explanation(Struct, frozen=True):
     facts: FactsShape
     truth: TruthShape
     shown: StatusAnswer
-    """What the viewer gets."""
+    """The status that the viewer gets."""
 
 
 class Follow(Struct, frozen=True):
@@ -173,7 +172,7 @@ class Member(Struct, frozen=True):
 class Imported(Struct, frozen=True):
     rows: Count
     changed: Count
-    """Those that were not so before."""
+    """Rows that changed something."""
 
 
 class Revoked(Struct, frozen=True):

@@ -1,10 +1,8 @@
-"""Which codes may a client meet, and what should it do about one? The only table of them.
+"""All codes that a client may get, and whether to retry: the only table of them.
 
-A code is public and never reused: a meaning that changes gets a new name, a code that is no longer sent stays here.
-`ProtocolError`, `presence.error`, denials and problem+json all take their words from this table; the reference page
-is generated from it. Sentences for a particular case are written where the case is found, not here.
-
-A new way to refuse something is the only reason to change this module.
+A code is public and never reused: a meaning that changes gets a new name, and a code that is no longer sent stays here.
+`ProtocolError`, `presence.error`, denials and problem+json use this table, and the reference page is generated from it.
+Sentences for a particular case are written where the case is found.
 """
 
 from __future__ import annotations
@@ -32,11 +30,11 @@ class Where(Flag):
 class Code(msgspec.Struct, frozen=True):
     name: str
     http: int
-    """The HTTP status beside it, wherever there is one."""
+    """The HTTP status that comes with it, where there is one."""
     where: Where
     meaning: str
     retry: bool = False
-    """Whether the same request may succeed later without being changed."""
+    """Whether the same request may succeed later."""
 
 
 class Close(IntEnum):
@@ -60,7 +58,7 @@ class CloseCode(msgspec.Struct, frozen=True):
     code: Close
     meaning: str
     retry: bool
-    """Whether the client may simply connect again (with back-off)."""
+    """Whether the client may connect again (with back-off)."""
 
 
 _WS = Where.WEBSOCKET
@@ -70,7 +68,7 @@ _STREAM = Where.STREAM
 _BOTH = _WS | _REST
 
 _TABLE = (
-    # What was sent cannot be read. The first four, on a WebSocket, count as malformed frames.
+    # Unreadable input. On a WebSocket the first four count as malformed frames.
     Code("bad_json", 400, _BOTH, "This is not JSON, or JSON that could be read in two ways."),
     Code("unknown_type", 400, _WS, "There is no frame of this type."),
     Code("bad_shape", 400, _BOTH, "A field is missing, has the wrong type, or does not belong here."),
@@ -78,7 +76,7 @@ _TABLE = (
     Code("body_too_large", 413, _REST, "The body is larger than the server takes."),
     Code("uri_too_long", 414, _REST, "The address is longer than the server takes; POST carries long lists."),
     Code("unsupported_media_type", 415, _REST, "The body is not of a content type that this endpoint takes."),
-    # A value is not allowed.
+    # Invalid values.
     Code("invalid_id", 400, _BOTH, "What should name a device, room or user is not a valid id."),
     Code("invalid_user_id", 400, _BOTH | _DENIAL, "What should name a user is not a valid id."),
     Code("invalid_instant", 400, _BOTH, "An instant is neither epoch milliseconds nor RFC 3339 with a zone."),
@@ -97,7 +95,7 @@ _TABLE = (
     Code("out_of_range", 400, _REST, "A number is outside of what is allowed."),
     Code("empty_item", 400, _REST, "A list has an empty item."),
     Code("relations_elsewhere", 409, _REST, "This node does not keep such relations; their source is elsewhere."),
-    # There is too much of something.
+    # Limits.
     Code("too_many_ids", 400, _REST, "More ids than one request may ask for."),
     Code("too_many_rows", 400, _REST, "More rows than one request may carry."),
     Code("too_many_rooms", 400, _WS, "This connection has as many rooms open as it may; close one first."),
@@ -110,7 +108,7 @@ _TABLE = (
     Code("too_many_sessions", 429, _BOTH, "This user has as many sessions as allowed; end one, or wait.", retry=True),
     Code("too_many_connections", 429, _BOTH, "This user has as many connections here as allowed.", retry=True),
     Code("polling_too_fast", 429, _REST, "Bulk reads without a live session are limited.", retry=True),
-    # Not for you, or not there.
+    # Permissions, and things that do not exist.
     Code("not_a_member", 403, _BOTH, "Not a member of this room, or there is no such room."),
     Code("not_mutual_followers", 403, _DENIAL, "This user may not be watched: no relation, or no such user."),
     Code("forbidden", 403, _REST, "This endpoint needs a token with the scope service."),
@@ -118,7 +116,7 @@ _TABLE = (
     Code("not_found", 404, _REST, "There is nothing at this address."),
     Code("device_unknown", 404, _REST, "The user has no such device."),
     Code("method_not_allowed", 405, _REST, "This address does not answer to this method."),
-    # Who are you? Over a WebSocket these come with close code 4401, except in answer to presence.refresh.
+    # Authentication. Over a WebSocket these come with close code 4401, except in answer to presence.refresh.
     Code("token_missing", 401, _BOTH, "A token is required."),
     Code("token_malformed", 401, _BOTH, "The token is not a JSON Web Token."),
     Code("token_algorithm", 401, _BOTH, "The token is signed with an algorithm that is not accepted."),
@@ -128,7 +126,7 @@ _TABLE = (
     Code("token_revoked", 401, _BOTH | _STREAM, "The token was issued before the user's tokens were revoked."),
     Code("token_unknown_key", 401, _BOTH, "The token is signed with a key that its issuer does not publish."),
     Code("token_other_user", 401, _WS, "The fresh token is for another user than the connection."),
-    # The server's side.
+    # Failures of the server.
     Code("not_ready", 503, _REST | _STREAM, "The node is starting or draining.", retry=True),
     Code(
         "keys_unavailable",
@@ -164,6 +162,6 @@ CODES: Mapping[str, Code] = MappingProxyType({code.name: code for code in _TABLE
 CLOSES: Mapping[int, CloseCode] = MappingProxyType({row.code: row for row in _CLOSES})
 
 MALFORMED = frozenset({"bad_json", "unknown_type", "bad_shape", "binary_frame"})
-"""What a client that speaks the protocol never causes; on a WebSocket these are counted, other refusals are not."""
+"""Codes that a correct client never causes; only these are counted on a WebSocket."""
 
 DENIALS = frozenset(code.name for code in _TABLE if Where.DENIAL in code.where)

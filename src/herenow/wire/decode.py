@@ -1,7 +1,6 @@
-"""Which frame do these bytes hold? Read strictly, refused with a code, and for nearly all of them looked up.
+"""Decodes client frames: strictly, and for the most common ones by looking up their exact bytes.
 
-Fields that are not known are ignored. What a frame asks for is not looked at: `frame.command(now)` does that. A stricter
-or faster way to read is the reason to change this module; a new kind of frame is none.
+Unknown fields are ignored. Values are checked later, by `frame.command(now)`.
 """
 
 from __future__ import annotations
@@ -22,10 +21,8 @@ COMMON_LENGTH = 80  # bytes; no key of COMMON is longer, so that large frames ne
 
 
 def decode_frame(payload: bytes) -> Frame:
-    """The frame, not yet understood: `frame.command(now)` checks its values.
-
-    Raises `ProtocolError` with `bad_json`, `bad_shape` or `unknown_type`, and nothing else, whatever the bytes are.
-    """
+    """The frame, with unchecked values: `frame.command(now)` checks them. Raises `ProtocolError` (`bad_json`, `bad_shape`,
+    `unknown_type`) and nothing else, whatever the bytes are."""
     frame = _decoder.decode(payload)
     if not _is_frame_id(frame.id):
         raise ProtocolError("bad_shape", f"The id of a frame has at most {MAX_ID} characters.")
@@ -33,7 +30,7 @@ def decode_frame(payload: bytes) -> Frame:
 
 
 def readable_id(payload: bytes) -> FrameId:
-    """The `id` of a frame that could not be decoded, if it can be read all the same."""
+    """The `id` of a frame that could not be decoded; None if there is none."""
     if is_too_deep(payload):
         return None
     try:
@@ -51,7 +48,7 @@ def _is_frame_id(value: object) -> bool:
 
 
 def _misfit(value: object, why: str) -> ProtocolError:
-    """Why JSON that fits no frame does not: a type we do not know, or a shape that is not its type's."""
+    """The error for JSON that fits no frame: an unknown type, or the wrong shape for its type."""
     if not isinstance(value, dict) or not isinstance(value.get("type"), str):
         return ProtocolError("bad_shape", "A frame is a JSON object with a type, which is a string.")
     kind = value["type"]
@@ -73,15 +70,15 @@ def _common() -> dict[bytes, Command]:
 
 
 def _spellings(frame: dict[str, str]) -> tuple[bytes, bytes]:
-    """As JavaScript writes it, and as Python does."""
+    """The bytes of a frame as JavaScript writes them, and as Python does."""
     return json.dumps(frame, separators=(",", ":")).encode(), json.dumps(frame).encode()
 
 
 TYPES = frozenset(str(kind.__struct_config__.tag) for kind in typing.get_args(Frame))
 COMMON = _common()
-"""The frames that make up nearly all traffic, by their exact bytes."""
+"""Commands of the frames that are nearly all of the traffic, by their exact bytes."""
 
 BEATS = {payload: command.activity for payload, command in COMMON.items() if isinstance(command, HeartbeatCommand)}
-"""The beats among them: one costs a look into a dict, and no command is looked at."""
+"""The activities of the heartbeats in COMMON: handling one costs a dictionary lookup and creates no command."""
 
 _decoder: StrictDecoder[Frame] = StrictDecoder(msgspec.json.Decoder(Frame), _misfit)

@@ -1,14 +1,13 @@
-"""How does a frame look as a server-sent event? Its type is the event's name, its bytes are the data.
+"""A frame as a server-sent event: its type is the event's name, its bytes are the data.
 
-JSON has no raw line breaks, so that one `data:` line is enough. No event has an `id:`: presence is state, there is
-nothing to go on from, and a client that comes back gets a snapshot. The format of the HTML standard is the reason to
-change this module.
+JSON has no raw line breaks, so one `data:` line is enough. Events have no `id:`, because there is nothing to resume: a
+client that reconnects gets a snapshot.
 """
 
 from __future__ import annotations
 
 STILL_HERE = b":\n\n"
-"""A comment: nothing to a client, a sign of life to every proxy on the way."""
+"""A comment: ignored by clients, keeps proxies from closing the connection."""
 
 _TYPE_AT = len(b'{"type":"')
 
@@ -19,5 +18,5 @@ def event(frame: bytes) -> bytes:
 
 
 def retry(milliseconds: int) -> bytes:
-    """How long a client that has lost its stream waits before it comes back."""
+    """Tells a client how long to wait before it reconnects."""
     return b"retry: %d\n\n" % milliseconds

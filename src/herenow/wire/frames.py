@@ -1,11 +1,8 @@
-"""What may a client want, and in which words? Frames as they are sent, and the small command values they become.
+"""Frames that a client may send, and the commands they become.
 
-Two steps with a seam between them. Decoding (`reading`) gives a frame: typed by msgspec, fields we do not know ignored,
-so that newer clients can talk to older nodes. Understanding gives a command: ids, instants and words checked, the
-alternative forms of one wish made alike. Who asks and whether they may is not known here.
-
-Where nothing is left to check after decoding, frame and command are one type. A new kind of client frame is the reason to
-change this module.
+Two steps. Decoding (`decode`) gives a frame, typed by msgspec; unknown fields are ignored, so that newer clients work with
+older nodes. `frame.command(now)` gives a command: ids, instants and words are checked, and alternative forms of one request
+become the same command. Where nothing is left to check, frame and command are one type. Permissions are not checked here.
 """
 
 from __future__ import annotations
@@ -35,13 +32,13 @@ class HeartbeatCommand(Struct, frozen=True):
 
 
 class Targets(Struct, frozen=True):
-    """Whom a subscribe or unsubscribe names: once each, in the order of their first mention."""
+    """The users that a subscribe or unsubscribe names: each once, in the order of first mention."""
 
     targets: tuple[str, ...] = ()
     invalid: tuple[tuple[str, str], ...] = ()
-    """(what was sent, cut to MAX_ECHO; the reason): denied one by one, the others go on."""
+    """(what was sent, cut to MAX_ECHO; the reason). Denied one by one; the valid targets are processed."""
     single: bool = False
-    """Asked by `target_user_id`: answered with one frame."""
+    """Sent as `target_user_id`: the answer is one frame."""
     contacts: bool = False
     id: FrameId = None
 
@@ -56,7 +53,7 @@ class Unsubscribe(Targets, frozen=True):
 
 class SetPresence(Struct, frozen=True):
     mode: Mode | None = None
-    """None: not mentioned, stays as it is."""
+    """None: not mentioned, unchanged."""
     until: int | None = None
     has_custom: bool = False
     custom: Custom | None = None
@@ -111,7 +108,7 @@ class Refresh(_Frame, frozen=True, kw_only=True, tag="presence.refresh"):
     def command(self, _now: int) -> Refresh:
         return self
 
-    def __repr__(self) -> str:  # a token must not reach a log by way of a traceback
+    def __repr__(self) -> str:  # a token must not get into a log through a traceback
         return f"Refresh(token=…, id={self.id!r})"
 
 
@@ -128,7 +125,7 @@ class _TargetsFrame(_Frame, frozen=True):
     contacts: bool = False
 
     def named(self) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...], bool, bool, FrameId]:
-        """The fields of `Targets`."""
+        """Check the frame and return the fields of `Targets`."""
         single = self.target_user_id is not UNSET
         several = self.target_user_ids is not UNSET
         if single + several + self.contacts != 1:

@@ -1,10 +1,7 @@
-"""What may be an id, asked once for everything that enters: frames, REST, tokens, imports.
+"""The syntax of ids, checked once for everything that enters: frames, REST, tokens, imports.
 
-The question is only whether a value can name a user, device or room, and as which string. Whether such a
-user exists is not known here. Nothing is repaired: two spellings that look alike must not silently become
-one person, so an id that is not in NFC is refused rather than normalised.
-
-A change of the id syntax in the protocol is the only reason to change this module.
+Nothing is repaired: two spellings that look alike must not become one user, so an id that is not in NFC is refused instead
+of normalised. Whether a user with that id exists is not known here.
 """
 
 import re
@@ -16,7 +13,7 @@ from herenow.errors import ProtocolError
 
 MAX_BYTES = 128  # of UTF-8; from the protocol
 
-# The common case in one look: printable ASCII without space and comma.
+# The common case: printable ASCII without space and comma.
 _PLAIN = re.compile(r"[!-+\--~]{1,128}")
 
 _PLAIN_LIST = re.compile(r"[!-+\--~]{1,128}(?:,[!-+\--~]{1,128})*")
@@ -27,10 +24,7 @@ _REFUSED_CATEGORIES = frozenset({"Cc", "Cs", "Zs", "Zl", "Zp"})
 
 
 def parse_id(value: object) -> str:
-    """The id as a string; an integer becomes its decimal string.
-
-    Raises `ProtocolError` with code `invalid_id` for anything else.
-    """
+    """The id as a string; an integer becomes its decimal string. Raises `ProtocolError` (`invalid_id`) for anything else."""
     match value:
         case bool():
             raise _invalid("a boolean is not an id; use a string or an integer")
@@ -43,9 +37,9 @@ def parse_id(value: object) -> str:
 
 
 def are_plain(ids: Sequence[object]) -> TypeGuard[Sequence[str]]:
-    """Whether all of these are ids of the common kind, in one look: False says nothing, ask `parse_id` then."""
+    """True if all are common ids, by one regular expression. False means nothing: check each with `parse_id`."""
     try:
-        joined = ",".join(ids)  # type: ignore[arg-type]  # that is what we ask
+        joined = ",".join(ids)  # type: ignore[arg-type]  # checked by the except
     except TypeError:
         return False
     return _PLAIN_LIST.fullmatch(joined) is not None and joined.count(",") == len(ids) - 1

@@ -1,9 +1,7 @@
-"""What may a user choose and a device say? The words and texts that enter, read the same from frames and from REST.
+"""Checks words and texts that users and devices send, alike for frames and REST.
 
-Each function takes what a JSON decoder produced and returns a value of the core, or raises `ProtocolError` with a
-sentence that says what is allowed. What is done with the value is not known here.
-
-A new mode, platform or activity, or another limit for custom statuses, would be a reason to change this module.
+Each function takes a decoded JSON value and returns a value of the core, or raises `ProtocolError` with a sentence about
+what is allowed.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ MAX_EMOJI_BYTES = 64  # of UTF-8; it sits in the hot record
 
 
 class Activity(Enum):
-    """What a beat may say about the person at the device."""
+    """The activity that a heartbeat may report."""
 
     ACTIVE = "active"
     IDLE = "idle"
@@ -32,9 +30,9 @@ _PLATFORMS = {platform.word: platform for platform in Platform}
 _ACTIVITIES = {activity.value: activity for activity in Activity}
 _CUSTOM_KEYS = frozenset({"text", "emoji", "expires_at"})
 
-# Control characters (category Cc), the two separators that break a line as they do, what turns the direction of the
-# text around it (embeddings, overrides, isolates: "user is \u202egnp.exe"), and lone surrogates, which cannot be sent
-# on. Joiners and variation selectors are no control characters: emoji are built with them.
+# Control characters (category Cc); the two separators that break a line; characters that reverse the direction of the text
+# around them (embeddings, overrides, isolates: "user is \u202egnp.exe"); lone surrogates, which cannot be encoded. Joiners
+# and variation selectors are allowed: emoji are built with them.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _FORBIDDEN_SENTENCE = "has no control, line separator, bidirectional override or lone surrogate characters"
 
@@ -47,7 +45,7 @@ def parse_mode(word: object) -> Mode:
 
 
 def parse_platform(word: object) -> Platform:
-    """Absent (None or empty) is `other`: a client need not know what it runs on."""
+    """Parse a platform; None or empty is `other`, because a client need not know its platform."""
     if word is None or word == "":
         return Platform.OTHER
     platform = _PLATFORMS.get(word) if isinstance(word, str) else None
@@ -57,7 +55,7 @@ def parse_platform(word: object) -> Platform:
 
 
 def parse_activity(word: object) -> Activity | None:
-    """None: a bare beat."""
+    """Parse the activity of a heartbeat; None: it reports none."""
     if word is None:
         return None
     activity = _ACTIVITIES.get(word) if isinstance(word, str) else None
@@ -67,7 +65,7 @@ def parse_activity(word: object) -> Activity | None:
 
 
 def parse_custom(value: object, now: int) -> Custom | None:
-    """A custom status from `{"text", "emoji", "expires_at"}`; None, from null, clears it."""
+    """Parse a custom status from `{"text", "emoji", "expires_at"}`; None, from null, clears it."""
     if value is None:
         return None
     if not isinstance(value, dict):
@@ -84,7 +82,7 @@ def parse_custom(value: object, now: int) -> Custom | None:
 
 
 def _string(value: object, field: str) -> str:
-    """Null is as good as absent, so that what the server sends can be sent back."""
+    """A string field; null counts as absent, so that clients can send back what they received."""
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -1,9 +1,6 @@
-"""Which moment does a client mean? One reading for frames and REST alike.
+"""Parses instants, alike for frames and REST: integers of epoch milliseconds, or RFC 3339 text with a zone.
 
-An instant is an integer of epoch milliseconds or RFC 3339 text with a zone. A time without a zone is refused instead
-of guessed: the guess would be wrong by hours for most of the world. `now` is an argument; no clock is read here.
-
-A new spelling of instants, or another horizon for ends, would be a reason to change this module.
+A time without a zone is refused: a guess would be wrong by hours for most users. `now` is an argument; no clock is read.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ _DATE_TIME = re.compile(
 
 
 def parse_instant(value: object, field: str) -> int:
-    """Epoch milliseconds; fractions of one are cut off. Raises `invalid_instant`."""
+    """Parse into epoch milliseconds; fractions are cut off. Raises `ProtocolError` (`invalid_instant`)."""
     if isinstance(value, bool):
         raise _invalid(field, "a boolean is no instant")
     if isinstance(value, int):
@@ -36,7 +33,7 @@ def parse_instant(value: object, field: str) -> int:
 
 
 def parse_until(value: object, field: str, now: int) -> int | None:
-    """When something ends; None: never. Raises `instant_in_past` and `instant_too_far` besides."""
+    """Parse the time at which something ends; None: no end. Also raises `instant_in_past` and `instant_too_far`."""
     if value is None:
         return None
     instant = parse_instant(value, field)
@@ -54,7 +51,7 @@ def _from_text(text: str, field: str) -> int:
         raise _invalid(field, "this text is not RFC 3339, such as 2026-01-31T09:30:00Z")
     if match["zone"] is None:
         raise _invalid(field, "this one has no zone: end it with Z or an offset such as +02:00")
-    if match["hour"] == "24":  # ISO 8601 and newer versions of Python know it, RFC 3339 does not
+    if match["hour"] == "24":  # valid in ISO 8601 and newer versions of Python, but not in RFC 3339
         raise _no_such_moment(field)
     try:
         moment = datetime.fromisoformat(text.upper())

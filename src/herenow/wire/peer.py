@@ -1,11 +1,8 @@
-"""How far may a connection go wrong? One connection's side of the protocol, without the connection.
+"""Protocol state of one connection, without the connection: messages in, commands or rejections out.
 
-Bytes go in; a command or a rejection comes out, never an exception, whatever the bytes are. What a client that speaks
-the protocol cannot send (bad JSON, unknown type, wrong shape, binary) is answered and counted, and beyond LIMIT within
-a minute the connection is to be closed. A command that is merely refused, here or later, does not count.
-
-The caller sends the frame of a rejection and then closes, if it says so. Other reasons to close a connection (life,
-tokens, limits) live with the socket.
+No bytes cause an exception. Frames that a correct client never sends (bad JSON, unknown type, wrong shape, binary) are
+answered and counted; more than LIMIT within a minute close the connection. A well-formed command that is refused does not
+count. The caller sends the frame of a rejection, and closes if it has a close code.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ WINDOW = 60_000  # ms
 
 
 class Rejection(Struct, frozen=True):
-    """An answer that ends the matter."""
+    """A refused message: the error frame that answers it."""
 
     frame: bytes
     code: str
@@ -34,16 +31,16 @@ class Rejection(Struct, frozen=True):
 
 
 class Peer:
-    """Feed it every message of one connection, in order of receipt."""
+    """Pass it every message of one connection, in the order of receipt."""
 
     __slots__ = ("_malformed_at",)
 
     def __init__(self) -> None:
-        # Receipt times of the last malformed frames. Most connections never have one and pay for none.
+        # Receipt times of the last malformed frames; None saves memory on most connections, which never have one.
         self._malformed_at: deque[int] | None = None
 
     def receive(self, payload: bytes, now: int) -> Command | Rejection:
-        """A text message."""
+        """Handle a text message."""
         if len(payload) <= COMMON_LENGTH:
             known = COMMON.get(payload)
             if known is not None:
@@ -58,7 +55,7 @@ class Peer:
             return self._reject(error, frame.id, now)
 
     def binary(self, now: int) -> Rejection:
-        """A binary message; its content does not matter."""
+        """Handle a binary message; its content does not matter."""
         return self._reject(ProtocolError("binary_frame", "Frames are JSON in text messages."), None, now)
 
     def _reject(self, error: ProtocolError, frame_id: FrameId, now: int) -> Rejection:

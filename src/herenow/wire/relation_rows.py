@@ -1,10 +1,10 @@
-"""How the graph is written down for an import: lines of CSV or of JSON, each one edge.
+"""The import format of relations: lines of CSV or JSON, one edge each.
 
     kind,a,b[,until]        {"kind": "contact", "a": "ana", "b": "bob", "until": 1790000000000}
 
-`follow`: a follows b; `contact`: a and b are in contact, perhaps until a time; `room`: b is a member of room a.
-A line is a row or an error that knows its line number; who reads decides whether to stop. Files, batches and
-the ledger are not known here, so the command and the REST endpoint share every rule.
+`follow`: a follows b; `contact`: a and b are in contact, perhaps until a time; `room`: b is a member of room a. Each line
+gives a row, or an error with its line number; the caller decides whether to stop. Command and REST endpoint share these
+rules.
 """
 
 import csv
@@ -26,8 +26,7 @@ KEYS = ("kind", "a", "b", "until")
 
 @dataclass(frozen=True, slots=True)
 class RelationRow:
-    """A row of an import or of `POST /relations`. kind `follow`: a follows b; `contact`: a and b are in contact
-    (until); `room`: b is a member of room a. `remove` takes the edge away."""
+    """A row of an import or of `POST /relations`; the kinds are above. `remove`: delete the edge."""
 
     kind: str
     a: str
@@ -38,7 +37,7 @@ class RelationRow:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A line that is no row, counted from 1, and why."""
+    """A line that is not a row; lines count from 1."""
 
     line: int
     code: str
@@ -46,7 +45,7 @@ class BadRow:
 
 
 def parse_csv(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
-    """Rows of `kind,a,b[,until]`; a first line with these names is skipped, and so are empty lines."""
+    """Rows of `kind,a,b[,until]`. Empty lines and a header line are skipped."""
     for number, line in _numbered(lines):
         try:
             cells = _cells(_text(line))
@@ -58,7 +57,7 @@ def parse_csv(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
 
 
 def parse_ndjson(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
-    """Rows of one JSON object per line; empty lines are skipped."""
+    """Rows of one JSON object per line. Empty lines are skipped."""
     for number, line in _numbered(lines):
         try:
             yield _row(_object(line))
@@ -67,7 +66,7 @@ def parse_ndjson(lines: Iterable[bytes]) -> Iterator[RelationRow | BadRow]:
 
 
 def relations_elsewhere(kind: str, source: str) -> str:
-    """Why a row of this kind is not taken: another source than the ledger is asked."""
+    """The error message for a row of a kind that does not come from the ledger but from another source."""
     what = {"follow": "follows", "contact": "contacts", "room": "rooms"}[kind]
     if source == "open":
         return f"Everybody sees everybody here (relations = open); there are no {what} to keep."
@@ -139,7 +138,7 @@ def _id(fields: Mapping[str, object], key: str, code: str) -> str:
 
 
 def _until(value: object) -> int | None:
-    """When a contact ends, in the past too: then it is over. CSV knows only text, so digits are milliseconds."""
+    """The end of a contact; a past one means that it has ended. CSV has only text, so digits are milliseconds."""
     if value is None or value == "":
         return None
     if isinstance(value, str) and re.fullmatch("[0-9]{1,15}", value):
@@ -148,7 +147,7 @@ def _until(value: object) -> int | None:
 
 
 def _no_repetition(pairs: list[tuple[str, object]]) -> None:
-    # msgspec keeps the last of two equal keys, and an edge that another reader sees elsewhere is somebody's privacy.
+    # msgspec keeps the last of two equal keys. Another parser may read another edge: that would be a breach of privacy.
     if len(dict(pairs)) != len(pairs):
         raise _invalid("A key is repeated in the line.")
 

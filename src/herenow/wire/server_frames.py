@@ -1,9 +1,6 @@
-"""What does a server say? The frames and answers of `shapes`, read from the other side.
+"""Decodes the frames of a server, for clients: the Python SDK and tests. The counterpart of `shapes`; change both together.
 
-For clients: the Python SDK and tests. Fields that are not known here are ignored, and so is a frame of an unknown type:
-an older client goes on talking to a newer server. What is done with a frame is not known here.
-
-A change of what the server says is the reason to change this module, together with `shapes`.
+Unknown fields and frames of unknown type are ignored, so that an older client works with a newer server.
 """
 
 from __future__ import annotations
@@ -43,8 +40,6 @@ class SelfFrame(SelfShape, frozen=True, tag_field="type", tag="presence.self"):
 
 
 class AnyDeniedFrame(Struct, frozen=True, tag_field="type", tag="presence.subscribe.denied"):
-    """One denial, or a list of them."""
-
     target_user_id: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     denied: tuple[Denied, ...] = ()
@@ -71,7 +66,7 @@ ServerFrame: TypeAlias = (
 
 
 def read_frame(payload: bytes | str) -> ServerFrame | None:
-    """None: it is not of our time, or not a frame at all."""
+    """Decode a frame of a server; None if its type is unknown, or if it is not a frame."""
     try:
         return _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError):

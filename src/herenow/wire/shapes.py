@@ -1,11 +1,8 @@
-"""How does what leaves a node look? The encoders of every frame and status shape.
+"""Encoders of every frame and status that leaves a node.
 
-A status is encoded once per distinct view and sent to many, each time with another `as_of`. Therefore its *body* is
-left open at the end: bodies are compared for equality and cached, and closing one is a concatenation. The same bodies
-serve REST, so that a value cannot look different there.
-
-Who may see a value, and whether it is worth sending, is decided before. The structs say the contract; a change of the
-contract is the reason to change this module.
+A status is encoded once per distinct view and sent to many, each time with another `as_of`. Therefore its *body* lacks the
+end: bodies are compared and cached, and `as_of` is appended. REST uses the same bodies, so a value looks the same there. The
+structs are the contract.
 """
 # ruff: noqa: A002 - the protocol calls it `id`
 
@@ -140,7 +137,7 @@ SERVER_TYPES = frozenset(
 
 
 def status_body(user_id: str, view: View, *, stale: bool = False) -> bytes:
-    """A status, deliberately unclosed: equal bodies are equal values. `with_as_of` closes it."""
+    """Encode a status without its end: equal bodies are equal values. `with_as_of` completes it."""
     shape = StatusShape(
         user_id,
         _STATUSES[view.status],
@@ -155,17 +152,17 @@ def status_body(user_id: str, view: View, *, stale: bool = False) -> bytes:
 
 
 def with_delivery(body: bytes, delivery: str) -> bytes:
-    """Still unclosed: changes of this person do not reach the viewer at once."""
+    """Add the field `delivery` to an open body: changes of this user do not reach the viewer at once."""
     return b'%b,"delivery":"%b"' % (body, delivery.encode())
 
 
 def with_as_of(body: bytes, as_of: int) -> bytes:
-    """The complete status, as REST answers it."""
+    """Complete a body: the status as in REST."""
     return body + closing_as_of(as_of)
 
 
 def closing_as_of(as_of: int) -> bytes:
-    """What completes a body; the same for all that were true at the same moment."""
+    """The end of a body; the same for all statuses of one moment."""
     return b',"as_of":%d}' % as_of
 
 
@@ -174,14 +171,14 @@ def status_frame(body: bytes, as_of: int, id: FrameId = None) -> bytes:
 
 
 def statuses_frame(bodies: Iterable[bytes], as_of: int, id: FrameId = None) -> bytes:
-    """Several statuses that were all true at the same moment."""
+    """A frame of several statuses of the same moment."""
     closing = b',"as_of":%d}' % as_of
     joined = (closing + b",").join(bodies)
     return b'{"type":"presence.statuses","statuses":[%b%b]%b}' % (joined, joined and closing, _id_field(id))
 
 
 def dated_statuses_frame(statuses: Sequence[tuple[bytes, int]], id: FrameId = None) -> bytes:
-    """Several statuses, each with its moment: mostly the same one for all."""
+    """A frame of several statuses, each with its moment; mostly all the same."""
     moments = {as_of for _, as_of in statuses}
     if len(moments) == 1:
         return statuses_frame([body for body, _ in statuses], moments.pop(), id)
@@ -189,7 +186,7 @@ def dated_statuses_frame(statuses: Sequence[tuple[bytes, int]], id: FrameId = No
 
 
 def closed_statuses_frame(statuses: Iterable[bytes], id: FrameId = None) -> bytes:
-    """Several statuses, each already closed by `with_as_of` with a moment of its own."""
+    """A frame of several statuses, each completed by `with_as_of`."""
     return b'{"type":"presence.statuses","statuses":[%b]%b}' % (b",".join(statuses), _id_field(id))
 
 
@@ -197,7 +194,7 @@ def closed_statuses_frame(statuses: Iterable[bytes], id: FrameId = None) -> byte
 
 
 def self_body(view: OwnView) -> bytes:
-    """What `GET /presence/me` answers and `presence.self` says: complete, for it has no `as_of`."""
+    """The body of `GET /presence/me` and `presence.self`: complete, because it has no `as_of`."""
     return _encode(
         SelfShape(
             _STATUSES[view.status],
@@ -236,7 +233,7 @@ def denied_frame(target_user_id: str, reason: str, id: FrameId = None) -> bytes:
 
 
 def denied_list_frame(denied: Iterable[tuple[str, str]], id: FrameId = None) -> bytes:
-    """(target, reason) of each."""
+    """`denied`: (target, reason) pairs."""
     return _encode(DeniedListFrame(tuple(Denied(target, reason) for target, reason in denied), _echo(id)))
 
 
@@ -245,7 +242,7 @@ def unsubscribed_frame(targets: Iterable[str], id: FrameId = None) -> bytes:
 
 
 def typing_frame(user_id: str, *, to: str | None = None, room: str | None = None, expires_in: float) -> bytes:
-    """`user_id` types to a user or in a room, for so many seconds; 0: no longer."""
+    """`user_id` is typing to a user or in a room for so many seconds; 0: has stopped."""
     return _encode(
         TypingNoticeFrame(user_id, _seconds(expires_in), UNSET if to is None else to, UNSET if room is None else room)
     )

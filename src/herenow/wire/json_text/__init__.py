@@ -1,1 +1,1 @@
-"""JSON before its meaning: how deep it may be nested (`nesting`, without msgspec), and strict decoding (`strict_json`)."""
+"""Generic JSON checks: maximum nesting (`nesting`, without msgspec) and strict decoding (`strict_json`)."""

@@ -1,7 +1,7 @@
-"""How deeply may JSON be nested? 64 levels, on every version of Python.
+"""The maximum nesting of JSON: 64 levels, on every version of Python.
 
-The interpreter has a limit of its own, but it differs between Python versions and with the depth of the call stack. This
-module imports no JSON library, so that a command that only signs a token does not load one.
+The interpreter's own limit differs between versions and with the depth of the call stack. This module imports no JSON
+library, so that a command that only signs a token does not load one.
 """
 
 from __future__ import annotations
@@ -13,11 +13,8 @@ MAX_DEPTH = 64
 
 
 def is_too_deep(payload: bytes) -> bool:
-    """True if arrays and objects are nested deeper than `MAX_DEPTH`; brackets inside strings do not count.
-
-    A short payload costs one comparison, most others two counts of a byte; only a payload with more than `MAX_DEPTH`
-    opening brackets is scanned. The answer is exact for JSON; for other bytes it may be either, and a parser refuses them.
-    """
+    """True if arrays and objects are nested deeper than `MAX_DEPTH`; brackets in strings do not count. Exact for JSON; other
+    bytes may give either, and a parser refuses them. Only payloads with more than `MAX_DEPTH` brackets are scanned."""
     # 65 levels take 130 bytes.
     if len(payload) <= 2 * MAX_DEPTH or payload.count(b"[") + payload.count(b"{") <= MAX_DEPTH:
         return False

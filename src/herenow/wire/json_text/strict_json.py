@@ -1,9 +1,7 @@
-"""Is this JSON, and can it be read in one way only? For frames and for the bodies of requests.
+"""Strict JSON decoding, for frames and request bodies: JSON that can be read in one way only.
 
-msgspec decides what is JSON and whether it has the shape; here that becomes one error with a code. An object that repeats
-a key is refused: two readers of it may see two wishes. JSON that is nested too deeply (`nesting`) is refused before it is
-parsed. What is wrong with a shape is said by whoever knows the shape. Another thing that two readers of one JSON may
-disagree about is the reason to change this module.
+msgspec parses and checks the shape; failures become one error with a code. An object with a repeated key is refused, because
+two parsers may read different values. JSON that is nested too deeply (`nesting`) is refused before it is parsed.
 """
 
 from __future__ import annotations
@@ -28,14 +26,13 @@ class StrictDecoder(Generic[T]):
         *,
         repeated_keys: bool = False,
     ) -> None:
-        """`misfit` makes the error of JSON that has not the shape: what it says, and why it does not fit.
-        `repeated_keys`: they are not looked for, as in a batch of thousands."""
+        """`misfit(value, reason)` makes the error for JSON of the wrong shape. `repeated_keys`: they are allowed."""
         self._decoder = decoder
         self._misfit = misfit
         self._repeated_keys = repeated_keys
 
     def decode(self, payload: bytes) -> T:
-        """Raises `ProtocolError` (`bad_json`, or as `misfit` says), and nothing else, whatever the bytes are."""
+        """Decode any bytes. Raises `ProtocolError` (`bad_json`, or as `misfit` returns) and nothing else."""
         if is_too_deep(payload):
             raise _too_deep()
         try:
@@ -50,13 +47,13 @@ class StrictDecoder(Generic[T]):
 
 
 def _lowered(error: Exception) -> str:
-    """What msgspec says, for the middle of a sentence."""
+    """The error message of msgspec with its first letter in lower case, for the middle of a sentence."""
     sentence = str(error)
     return sentence if sentence[:2].isupper() else sentence[:1].lower() + sentence[1:]  # "JSON is malformed"
 
 
 def _read(payload: bytes) -> object:
-    """A wrong field may stand before the place where the JSON breaks off."""
+    """Parse a payload of the wrong shape as plain JSON; it may be broken after the wrong field."""
     try:
         return msgspec.json.decode(payload)
     except (ValueError, RecursionError) as error:
@@ -64,8 +61,8 @@ def _read(payload: bytes) -> object:
 
 
 def _refuse_repeated_keys(text: str) -> None:
-    # msgspec keeps the last of two equal keys and cannot be told otherwise. A second reading costs 2 µs for a small
-    # frame; beats do not come here.
+    # msgspec keeps the last of two equal keys, and has no option for this. Parsing again takes 2 µs for a small frame;
+    # heartbeats do not come here.
     _key_checker.raw_decode(text.lstrip())
 
 
