@@ -11,6 +11,8 @@ from types import ModuleType
 import pytest
 from tests.faults.misfortunes import MISFORTUNES
 
+from herenow.node.people import Channel, Connection, LocalSession, Outbox, Person, RecordState
+from herenow.node.people.people import Watchers
 from herenow.wire.decode import TYPES
 from herenow.wire.shapes import SERVER_TYPES
 
@@ -95,6 +97,17 @@ def test_situations_that_are_told_on_a_real_store_too_say_so() -> None:
     scenes = (ROOT / "tests" / "cluster" / "test_situations_on_redis.py").read_text(encoding="utf-8")
     told = {found.upper() for found in re.findall(r"    test_\w+\.test_([a-j]\d+)_\w+,", scenes)}
     assert set(rows) == told
+
+
+def test_the_objects_page_lists_every_field() -> None:
+    page = (ROOT / "docs" / "objects.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## `(\w+)`(.+?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    classes = (Person, RecordState, Watchers, LocalSession, Connection, Channel, Outbox)
+    for each in classes:
+        listed = {
+            name for row in re.findall(r"^\| (`.+?) \|", sections[each.__name__], re.M) for name in row.split("`")
+        }
+        assert not [field for field in each.__slots__ if field not in listed], each.__name__
 
 
 def collected(path: str) -> set[str]:

@@ -46,7 +46,7 @@ def test_of_two_that_start_at_once_the_first_wins_for_both(tmp_path, monkeypatch
     drafted = secrets_kept._new_secret
 
     def the_other_is_faster():
-        secrets_kept._keep(winner, tmp_path / "herenow.secret")
+        secrets_kept._write(winner, tmp_path / "herenow.secret")
         return drafted()
 
     monkeypatch.setattr(secrets_kept, "_new_secret", the_other_is_faster)

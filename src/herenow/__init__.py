@@ -1,3 +1,3 @@
-"""herenow answers one question for any application: who is here now, and who may know it?"""
+"""herenow is a presence server: it answers which users are here now, and which users may see that."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""What the operator who started a server waits for: where it listens, and what it stands on."""
+"""The lines that a server prints when it is ready: its address, engine and ledger."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def announcement(settings: Settings, url: str) -> list[str]:
         f"  WebSocket  {url.replace('http', 'ws', 1)}/ws/presence",
         f"  engine     {without_password(settings.engine)}",
         f"  ledger     {without_password(settings.ledger)}",
+        f"  dashboard  {url}/dashboard",
     ]
-    lines.append(f"  dashboard  {url}/dashboard")
     if settings.relations != "ledger":
         lines.append(f"  relations  {without_password(settings.relations)}")
     if settings.workers > 1:

@@ -12,9 +12,9 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import structlog
 import uvloop
@@ -22,22 +22,20 @@ import uvloop
 from herenow.announcement import announcement, reaper_announcement
 from herenow.api.application import make_app
 from herenow.api.ops.stats_collect import encode_report
-from herenow.core.limits import FanoutLimits, Rate
-from herenow.core.settle import Timings
 from herenow.demo import Demo
 from herenow.engines import make_engine
 from herenow.errors import ConfigurationError
 from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger
 from herenow.logs import configure_logging
-from herenow.node import Node, NodeSettings, Reaping, make_context
-from herenow.ports import Engine, Ledger, SourceHealth
+from herenow.node import Node, Reaping, make_context
+from herenow.ports import Engine, SourceHealth
 from herenow.relations import SourceOptions, open_relations
 from herenow.secret import resolve_secret
 from herenow.settings import Settings, agreed_terms
 from herenow.transport.auth import Auth, Expected, key_source
 from herenow.transport.http import Listener
-from herenow.transport.server import WebSocketServer, WebSocketSettings
+from herenow.transport.server import WebSocketServer
 from herenow.transport.websocket import Sockets, descriptors_allowed, sockets_within
 from herenow.workers.worker import Worker
 
@@ -80,7 +78,7 @@ async def _reap(settings: Settings, reaping: Reaping) -> None:
     ledger = open_ledger(settings.ledger)
     await ledger.open()
     try:
-        node = Node(make_context(engine_of(settings), ledger, replace(node_settings(settings), reaping=reaping)))
+        node = Node(make_context(engine_of(settings), ledger, settings, reaping=reaping))
         await node.start(agreed_terms(settings, ledger.id, secret))
         _say(reaper_announcement(settings, reaping.shards))
         await stop.wait()
@@ -146,9 +144,9 @@ async def running(
     await ledger.open()
     try:
         clock, health = NodeClock(), SourceHealth()
-        async with open_relations(relations_options(settings, ledger, clock.now, health)) as relations:
+        async with open_relations(SourceOptions(settings, ledger, clock.now, health)) as relations:
             node = Node(
-                make_context(engine_of(settings), ledger, node_settings(settings), clock=clock),
+                make_context(engine_of(settings), ledger, settings, clock=clock),
                 relations=relations,
                 relations_health=health,
                 on_epoch=_ignore if worker is None else worker.use,
@@ -162,7 +160,7 @@ async def running(
                 expected=expected(settings),
             )
             sockets = Sockets(sockets_within(descriptors_allowed()))
-            websockets = WebSocketServer(node, auth, sockets, websocket_settings(settings))
+            websockets = WebSocketServer(node, auth, sockets, settings)
             guests = Demo(node, secret, listener.url, expected(settings)) if demo and secret else None
             app = make_app(
                 node,
@@ -210,19 +208,6 @@ def _take_part(worker: Worker, node: Node, auth: Auth) -> None:
     worker.report = lambda: encode_report(node, auth)
 
 
-def relations_options(
-    settings: Settings, ledger: Ledger, now: Callable[[], int], health: SourceHealth
-) -> SourceOptions:
-    secret = settings.relations_secret
-    return SourceOptions(
-        where=settings.relations,
-        ledger=ledger,
-        secret="" if secret is None else secret.get_secret_value(),
-        now=now,
-        health=health,
-    )
-
-
 def _calm_the_collector() -> None:
     """Ten thousand sockets are millions of objects that live long: walking them again and again finds nothing. What was
     made so far stays for good, and young objects are looked at less often."""
@@ -237,47 +222,8 @@ def engine_of(settings: Settings) -> Engine:
     )
 
 
-def node_settings(settings: Settings) -> NodeSettings:
-    return NodeSettings(
-        timings=Timings(
-            idle_after=settings.idle_after_ms,
-            dead_after=settings.dead_after_ms,
-            grace=settings.grace_ms,
-            online_delay=settings.online_delay_ms,
-            max_sessions=settings.max_sessions_per_user,
-        ),
-        node_lease=settings.node_lease,
-        beat_min=settings.beat_min_ms,
-        typing_for=settings.typing_for,
-        typing_min=settings.typing_min,
-        stuck_after=settings.stuck_after,
-        crowds=FanoutLimits(settings.pace_above, settings.push_ceiling),
-        flush_every=settings.flush_every,
-        ledger_flush=settings.ledger_flush,
-        max_subscriptions=settings.max_subscriptions,
-        max_connections_per_user=settings.max_connections_per_user,
-        token_max_ttl=settings.token_max_ttl,
-        rooms_relate=settings.rooms_relate,
-        polling=Rate(every=settings.poll_every_ms, burst=settings.poll_burst),
-        relations_ttl=settings.relations_ttl if settings.asks_the_application else None,
-        reaping=Reaping() if settings.reap == "on" else Reaping(shards=frozenset()),
-        embedded=settings.engine_in_memory,
-    )
-
-
 def expected(settings: Settings) -> Expected:
     return Expected(settings.jwt_issuer, settings.jwt_audience)
-
-
-def websocket_settings(settings: Settings) -> WebSocketSettings:
-    return WebSocketSettings(
-        beat_every=settings.beat_every,
-        max_frame=settings.max_frame,
-        max_subscriptions=settings.max_subscriptions,
-        max_bulk=settings.max_bulk,
-        origins=frozenset(settings.origins),
-        trusted_proxies=settings.trusted_networks,
-    )
 
 
 def _say(line: str) -> None:

@@ -1,9 +1,9 @@
-"""Which secret signs tokens here? The configured one, or one that is made on first use and kept.
+"""The secret that signs tokens: the configured one, or one that is generated on first use and stored in a file.
 
-The kept one lies beside the ledger, because it must live exactly as long: a new ledger is a new installation, a
-copied one takes its secret along. A ledger in memory ends with the process, and so does its secret. For one in a
-database server it is kept in the current folder: whoever may read the database need not be able to speak for any user.
-Whoever reads the file can, so a file that others may read is refused.
+The file is next to the ledger, because it must live exactly as long: a new ledger is a new installation, and a copied
+ledger takes its secret along. With a ledger in memory the secret is not stored. With a database server the file is in the
+current folder, so that read access to the database does not allow signing tokens for any user. The file does allow that,
+so a file that other users of the machine may read is refused.
 """
 
 import os
@@ -17,10 +17,7 @@ from herenow.settings.model import MIN_SECRET_BYTES, POSTGRESQL
 
 
 def resolve_secret(settings: Settings) -> str:
-    """The secret in force; makes and keeps one if none is configured.
-
-    Raises `ConfigurationError` when the kept one cannot be used.
-    """
+    """The configured secret, or the stored one, generated if missing. Raises `ConfigurationError` if it is unusable."""
     if settings.secret is not None:
         return settings.secret.get_secret_value()
     path = secret_path(settings)
@@ -28,8 +25,8 @@ def resolve_secret(settings: Settings) -> str:
         return _new_secret()
     try:
         if not path.exists():
-            _keep(_new_secret(), path)
-        return _kept(path)
+            _write(_new_secret(), path)
+        return _read(path)
     except OSError as error:
         raise ConfigurationError(
             f"The secret beside the ledger, {str(path)!r}, cannot be used ({error.strerror}): "
@@ -38,7 +35,7 @@ def resolve_secret(settings: Settings) -> str:
 
 
 def secret_path(settings: Settings) -> Path | None:
-    """Where a generated secret is kept: herenow.db → herenow.secret. None: nowhere, the ledger is in memory."""
+    """The file of a generated secret: herenow.db → herenow.secret. None for a ledger in memory."""
     if settings.ledger.startswith(POSTGRESQL):
         return Path("herenow.secret")
     ledger = settings.ledger_path
@@ -49,7 +46,7 @@ def _new_secret() -> str:
     return secrets.token_urlsafe(MIN_SECRET_BYTES)
 
 
-def _kept(path: Path) -> str:
+def _read(path: Path) -> str:
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise ConfigurationError(f"Others may read the secret {str(path)!r}: run chmod 600 on it.")
     secret = path.read_text(encoding="utf-8", errors="replace").strip()
@@ -60,8 +57,8 @@ def _kept(path: Path) -> str:
     return secret
 
 
-def _keep(secret: str, path: Path) -> None:
-    """Write it so that nobody ever sees half of it, and of two that start at once the first wins for both."""
+def _write(secret: str, path: Path) -> None:
+    """Write the file atomically. If two processes start at the same time, the first one's secret wins for both."""
     draft = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -18,10 +18,11 @@ from herenow.core.settle import Timings
 from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.kit.clock import NodeClock
 from herenow.ledgers import open_ledger
-from herenow.node import Node, NodeSettings, make_context
+from herenow.node import Node, make_context
 from herenow.ports import RelationRow
 from herenow.settings import Settings
 from herenow.transport.auth import Auth, mint
+from herenow_testing.world.settings import node_settings
 
 SECRET = "a secret of the tests that is long enough"
 NOW = 1_800_000_000_000
@@ -122,7 +123,7 @@ async def serving(
     context = make_context(
         engine or MemoryEngine(MemoryStore(4, clock=lambda: hands.ms)),
         ledger,
-        NodeSettings(timings=timings or Timings(), node_lease=1e6, ledger_flush=0.01, polling=polling),
+        node_settings(timings=timings or Timings(), node_lease=1e6, ledger_flush=0.01, polling=polling),
         clock=NodeClock(NOW, hands.monotonic),
     )
     node = Node(context, relations=make_relations(ledger) if make_relations else None)

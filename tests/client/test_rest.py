@@ -54,6 +54,7 @@ def _whole_interface(url: str) -> None:
         assert not backend.follows("bo", "ana")
         backend.follow("bo", "ana")
         assert bo.get("ana").status == "offline"
+        assert isinstance(bo.get("ana"), Presence)
         assert ana.heartbeat("phone", platform="mobile", activity="active").device_id == "phone"
         assert bo.get("ana").platforms == ("mobile",)
         assert [each.user_id for each in bo.get_many(["ana", "bo", "ana"])] == ["ana", "bo"]
@@ -272,7 +273,7 @@ def test_help_shows_what_a_caller_gets():
     assert inspect.iscoroutinefunction(AsyncRest.get_many)
     assert not inspect.iscoroutinefunction(Rest.get_many)
     for client in (Rest, AsyncRest):
-        assert client.get_many.__doc__ == "In the order asked, each once."
+        assert client.get_many.__doc__ == "The presences of many users, in the given order, without duplicates."
         assert inspect.signature(client.get_many).return_annotation == "list[Presence]"
 
 

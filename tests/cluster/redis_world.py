@@ -139,6 +139,6 @@ class Handle(RedisEngine):
     async def tail(self, cursors, wait):
         loop = asyncio.get_running_loop()
         until = loop.time() + wait
-        while not (parts := await self._logs.look(cursors)) and (left := until - loop.time()) > MOMENT:
+        while not (parts := await self._logs.read_now(cursors)) and (left := until - loop.time()) > MOMENT:
             await asyncio.sleep(min(LOOK_EVERY, left))
         return parts

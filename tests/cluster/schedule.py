@@ -12,14 +12,14 @@ from random import Random
 from herenow.core.model import Custom, Mode, Platform
 from herenow.core.settle import Timings
 from herenow.errors import HerenowError
-from herenow.node import NodeSettings
 from herenow.wire.codes import Close
 from herenow_testing.checker.checker import Checker
 from herenow_testing.faults.faulty_engine import Fault, Rule
+from herenow_testing.world.settings import node_settings
 from herenow_testing.world.world import Gone, World
 
 TIMINGS = Timings(idle_after=25_000, dead_after=20_000, grace=8_000)
-SETTINGS = NodeSettings(timings=TIMINGS, node_lease=6.0, beat_min=1_000, embedded=False)
+SETTINGS = node_settings(timings=TIMINGS, node_lease=6.0, beat_min=1.0, embedded=False)
 NODES = ("n1", "n2", "n3")
 VIEWERS = ("vera", "vito", "vlad")
 SHARDS = 4
@@ -37,7 +37,7 @@ class Schedule:
         self._rng = Random(f"schedule {seed}")
         # Half of the worlds have nobody idle: there, nothing happens by itself that would cover a mistake.
         timings = TIMINGS if seed % 2 == 0 else replace(TIMINGS, idle_after=600_000)
-        settings = replace(SETTINGS, timings=timings)
+        settings = node_settings(SETTINGS, timings=timings)
         self.world = World(shards=SHARDS, seed=seed, settings=settings, store=store)
         self.world.pong_every = 5.0
         self.checker = Checker(self.world, VIEWERS)

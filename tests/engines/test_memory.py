@@ -283,13 +283,13 @@ async def test_offers_and_drops_do_not_pile_up_either(store, engine):
 
 @pytest.mark.looptime
 async def test_a_burst_of_commits_wakes_a_reader_once_and_makes_no_task(engine, monkeypatch):
-    looks, look = [], engine._news
+    looks, look = [], engine._new_parts
 
     def counted(cursors):
         looks.append(cursors)
         return look(cursors)
 
-    monkeypatch.setattr(engine, "_news", counted)
+    monkeypatch.setattr(engine, "_new_parts", counted)
     waiting = asyncio.create_task(engine.tail(await engine.heads(), 60))
     await asyncio.sleep(1)
     node = await joined(engine)

@@ -118,7 +118,7 @@ async def test_while_a_server_is_away_a_thousand_callers_are_a_few_attempts_to_r
         with pytest.raises(Unavailable):
             await engine.load(["ana"])
     took = asyncio.get_running_loop().time() - began
-    assert 1 <= len(attempts) <= 2 + took / redis_server.BREATH
+    assert 1 <= len(attempts) <= 2 + took / redis_server.ATTEMPT_INTERVAL
 
 
 # Forgetting
@@ -292,7 +292,7 @@ async def test_a_planned_failover_is_heard_of_and_the_old_master_is_not_written_
 
 
 async def test_a_sentinel_that_vanished_without_a_word_is_listened_to_again(group, monkeypatch):
-    monkeypatch.setattr(sentinel, "LISTEN_QUIET", 0.2)
+    monkeypatch.setattr(sentinel, "PING_AFTER", 0.2)
     vanishing = group.sentinels[0]
 
     def listening():
@@ -308,7 +308,7 @@ async def test_a_sentinel_that_vanished_without_a_word_is_listened_to_again(grou
 
 
 async def test_a_quiet_sentinel_is_not_left(group, monkeypatch):
-    monkeypatch.setattr(sentinel, "LISTEN_QUIET", 0.05)
+    monkeypatch.setattr(sentinel, "PING_AFTER", 0.05)
     asked = []
     send = RedisConnection.send
 

@@ -7,7 +7,7 @@ from herenow.engines import make_engine
 from herenow.engines.redis.client import packed
 from herenow.engines.redis.codec import field_of
 from herenow.engines.redis.keys import Keys, ShardKeys, bucket_of
-from herenow.engines.redis.reads import Header, Words, read_of, shard_reads
+from herenow.engines.redis.reads import CommandBuilder, Header, read_of, shard_reads
 from herenow_testing.contracts.engine import NOW, TERMS
 
 
@@ -27,7 +27,7 @@ from herenow_testing.contracts.engine import NOW, TERMS
     ],
 )
 def test_a_shard_counts_as_settled_only_if_it_was_all_the_while(before, after, settled):
-    question = read_of([], ShardKeys("herenow", 0), Words(1, 10))
+    question = read_of([], ShardKeys("herenow", 0), CommandBuilder(1, 10))
     question.take([before, after])
     assert question.settled is settled
 
@@ -52,7 +52,7 @@ async def test_a_shard_that_was_settled_again_can_be_told_from_one_that_always_w
 @pytest.mark.parametrize("buckets", [1, 10, 11, 1000])
 def test_a_question_is_sent_as_the_library_would_pack_it(users, namespace, buckets):
     shards = Keys(namespace, 4).shards
-    asked, wanted = shard_reads(users, shards, Words(4, buckets))
+    asked, wanted = shard_reads(users, shards, CommandBuilder(4, buckets))
     assert len(asked) == len({shard_of(user, 4) for user in users})
     assert wanted.fields == [field_of(user) for user in users]
     for question in asked:

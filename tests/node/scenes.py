@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from herenow.core.settle import Timings
+from herenow_testing.world.settings import node_settings
 
 
 async def meet(world, name="n1"):
@@ -19,7 +20,7 @@ async def meet(world, name="n1"):
 
 def with_timings(world, **timings):
     """Milliseconds; the rest as by default."""
-    world.settings = replace(world.settings, timings=replace(Timings(), **timings))
+    world.settings = node_settings(world.settings, timings=replace(Timings(), **timings))
 
 
 class Stalled:

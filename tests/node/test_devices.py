@@ -1,13 +1,13 @@
 """Scenarios C: several devices, tabs and platforms of one user."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from tests.node.scenes import meet, with_timings
 
 from herenow.core.model import Mode, Platform
 from herenow.wire.codes import Close
+from herenow_testing.world.settings import node_settings
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -185,7 +185,7 @@ async def test_a_device_on_two_nodes_is_one_row_and_survives_the_loss_of_either(
 
 
 async def test_connections_per_user_are_counted_per_node(world):
-    world.settings = replace(world.settings, max_connections_per_user=1)
+    world.settings = node_settings(world.settings, max_connections_per_user=1)
     n1, n2 = await world.start_all("n1", "n2")
     first, second = world.client("ana", "d1"), world.client("ana", "d2")
     await first.connect(n1)

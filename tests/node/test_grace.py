@@ -10,10 +10,11 @@ from herenow.core.record import encode
 from herenow.core.settle import Timings
 from herenow.core.shards import shard_of
 from herenow.engines.memory import MemoryEngine, MemoryStore
-from herenow.node import Node, NodeSettings, make_context
+from herenow.node import Node, make_context
 from herenow.node.people import Connection
 from herenow.ports import Offer
 from herenow_testing.world.memory_ledger import MemoryLedger
+from herenow_testing.world.settings import node_settings
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -181,7 +182,7 @@ async def test_b7_ten_thousand_graces_in_one_second_delay_nobody_else():
     """In real time, because it is about work: who comes in between waits for a few of the ten thousand, not for all."""
     store = MemoryStore(16)
     await leave_behind(store, store.clock() + 500)
-    node = Node(make_context(MemoryEngine(store), MemoryLedger(), NodeSettings(embedded=False, ledger_flush=60)))
+    node = Node(make_context(MemoryEngine(store), MemoryLedger(), node_settings(embedded=False, ledger_flush=60)))
     await node.start({})
     told: list[bytes] = []
 

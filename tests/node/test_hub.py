@@ -16,7 +16,7 @@ from herenow.core.values import replace
 from herenow.core.visibility import ViewScope
 from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.kit.clock import NodeClock
-from herenow.node import NodeSettings, make_context
+from herenow.node import make_context
 from herenow.node.delivery import viewer_sets
 from herenow.node.delivery.channels import Channels, watched_by
 from herenow.node.delivery.flush import WIDEST_TICK
@@ -24,6 +24,7 @@ from herenow.node.delivery.hub import Hub
 from herenow.node.people import Outbox
 from herenow_testing.world.manual_clock import START
 from herenow_testing.world.memory_ledger import MemoryLedger
+from herenow_testing.world.settings import node_settings
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -60,7 +61,7 @@ class Stage:
         context = make_context(
             MemoryEngine(MemoryStore(2)),
             MemoryLedger(),
-            NodeSettings(crowds=crowds or FanoutLimits()),
+            node_settings(crowds=crowds or FanoutLimits()),
             clock=NodeClock(START, monotonic=asyncio.get_running_loop().time),
         )
         self.people = context.people

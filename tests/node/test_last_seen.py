@@ -1,7 +1,5 @@
 """Scenarios H, and the kill rule of the embedded engine."""
 
-from dataclasses import replace
-
 import pytest
 from tests.node.scenes import Stalled, meet
 
@@ -9,6 +7,7 @@ from herenow.core.model import Custom, Mode
 from herenow.core.shards import shard_of
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow_testing.faults.faulty_engine import Fault, Rule
+from herenow_testing.world.settings import node_settings
 from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -211,7 +210,7 @@ async def test_a_last_seen_that_the_store_lost_is_not_brought_back_to_who_was_de
 
 def embedded(ledger=None):
     world = World(ledger=ledger)
-    world.settings = replace(world.settings, embedded=True)
+    world.settings = node_settings(world.settings, embedded=True)
     return world
 
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from herenow.core.limits import FanoutLimits
 from herenow.core.model import Mode
 from herenow.core.visibility import PreferencesEdit, Visibility
-from herenow.node import NodeSettings
+from herenow_testing.world.settings import node_settings
 from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -23,7 +23,7 @@ TURN = 0.05
 @pytest.fixture
 async def world():
     with capture_logs() as logs:
-        world = World(settings=NodeSettings(embedded=False, crowds=FanoutLimits(pace_above=2, push_ceiling=5)))
+        world = World(settings=node_settings(embedded=False, crowds=FanoutLimits(pace_above=2, push_ceiling=5)))
         yield world
         await world.close()
     assert not [line for line in logs if line["event"] in ("task.died", "decide.failed") or line.get("exc_info")]

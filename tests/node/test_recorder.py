@@ -1,7 +1,5 @@
 """What must outlive the store gets into the ledger, whoever dies on the way."""
 
-from dataclasses import replace
-
 import pytest
 from structlog.testing import capture_logs
 from tests.node.scenes import meet
@@ -10,6 +8,7 @@ from herenow.core.model import Mode
 from herenow.core.shards import shard_of
 from herenow.node.records import ledger_writer
 from herenow_testing.faults.faulty_engine import Fault, Rule
+from herenow_testing.world.settings import node_settings
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -49,10 +48,10 @@ async def test_last_seen_is_written_when_a_session_ends_not_when_offline_is_anno
 
 
 async def test_a_mark_is_taken_up_after_its_recorder_died(world):
-    world.settings = replace(world.settings, ledger_flush=30.0)
+    world.settings = node_settings(world.settings, ledger_flush=30.0)
     n1, ana, _ = await meet(world)
     await n1.node.sessions.set_mode("bob", Mode.AWAY, None)
-    world.settings = replace(world.settings, ledger_flush=1.0)
+    world.settings = node_settings(world.settings, ledger_flush=1.0)
     ana.close()
     await world.sleep(1)
     n1.kill()
@@ -188,14 +187,14 @@ async def test_one_shard_that_lets_nobody_go_keeps_no_other_from_the_ledger(worl
 
 
 async def test_one_shard_that_does_not_answer_keeps_no_mark_of_another_from_being_taken_up(world):
-    world.settings = replace(world.settings, ledger_flush=300.0)
+    world.settings = node_settings(world.settings, ledger_flush=300.0)
     other = next(user for user in map("u{}".format, range(60)) if shard_of(user, 4) == 3)
     node, [client] = await crowd(world, other)
     client.close()
     await world.sleep(1)
     node.kill()
     assert marks(world) == [other]
-    world.settings = replace(world.settings, ledger_flush=1.0)
+    world.settings = node_settings(world.settings, ledger_flush=1.0)
     with world.faults.during(Rule(Fault.UNAVAILABLE, shard=0, calls=("unsaved",))):
         await world.start("n2")
         await world.sleep(20)

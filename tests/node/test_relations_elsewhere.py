@@ -1,7 +1,6 @@
 """Relations that the ledger does not keep, under moved time: aged, renewed, in doubt, and looked at again."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from herenow.node.viewing.subscriptions import MUTED
 from herenow.ports import LedgerChange, Relation
 from herenow.relations import OpenRelations
 from herenow_testing.world.memory_ledger import MemoryLedger
+from herenow_testing.world.settings import node_settings
 from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -68,7 +68,7 @@ def app():
 @pytest.fixture
 async def world(app):
     world = World(relations=app)
-    world.settings = replace(world.settings, relations_ttl=TTL)
+    world.settings = node_settings(world.settings, relations="https://app.example", relations_ttl=TTL)
     yield world
     await world.close()
 

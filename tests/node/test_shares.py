@@ -1,7 +1,5 @@
 """Who reaps what: disjoint shares while all live, no gap when one dies, and never two changes out of one."""
 
-from dataclasses import replace
-
 import pytest
 from tests.node.scenes import meet
 
@@ -37,10 +35,6 @@ async def seated(world, node):
     await bob.watch(*CROWD)
     await world.sleep(5)
     return crowd, bob
-
-
-def with_reaping(world, **reaping):
-    return replace(world.settings, reaping=Reaping(**reaping))
 
 
 async def test_nodes_reap_disjoint_shares_that_are_all_there_is(world):
@@ -118,7 +112,7 @@ async def test_a_reaper_that_stands_still_with_its_lease_is_stood_in_for(world):
 
 
 async def test_a_node_told_not_to_reap_leaves_everything_to_others(world):
-    idle = await world.start("idle", settings=with_reaping(world, shards=frozenset()))
+    idle = await world.start("idle", reaping=Reaping(shards=frozenset()))
     n2 = await world.start("n2")
     crowd, bob = await seated(world, idle)
     assert own(n2) == {0, 1, 2, 3}
@@ -131,7 +125,7 @@ async def test_a_node_told_not_to_reap_leaves_everything_to_others(world):
 
 
 async def test_a_node_told_not_to_reap_notices_a_loss_as_soon_as_any_other(world):
-    idle = await world.start("idle", settings=with_reaping(world, shards=frozenset()))
+    idle = await world.start("idle", reaping=Reaping(shards=frozenset()))
     await world.sleep(4)
     world.store.empty(2)
     await world.sleep(0.6)
@@ -140,8 +134,8 @@ async def test_a_node_told_not_to_reap_notices_a_loss_as_soon_as_any_other(world
 
 async def test_dedicated_reapers_stand_before_nodes_that_also_serve(world):
     n1 = await world.start("n1")
-    await world.start("low", settings=with_reaping(world, shards=frozenset({0, 1}), first=True))
-    high = await world.start("high", settings=with_reaping(world, shards=frozenset({2, 3, 99}), first=True))
+    await world.start("low", reaping=Reaping(shards=frozenset({0, 1}), first=True))
+    high = await world.start("high", reaping=Reaping(shards=frozenset({2, 3, 99}), first=True))
     await world.sleep(0.1)
     assert dict(n1.node.cluster.assignment.delays()) == {LATE: (0, 1, 2, 3)}
     assert dict(high.node.cluster.assignment.delays()) == {NEVER: (0, 1), 0: (2, 3)}

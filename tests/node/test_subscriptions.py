@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 from tests.node.scenes import Stalled, meet
@@ -14,6 +13,7 @@ from herenow.node.people import REMEMBER_RELEASED
 from herenow.node.viewing.subscriptions import BUDGET
 from herenow.ports import LedgerChange, RelationRow
 from herenow_testing.faults.faulty_engine import Fault, Rule
+from herenow_testing.world.settings import node_settings
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -161,7 +161,7 @@ async def test_f4_who_disconnects_is_interested_in_nobody(world):
 
 
 async def test_f5_over_the_cap_is_refused_target_by_target_and_the_rest_go_on(world):
-    world.settings = replace(world.settings, max_subscriptions=2)
+    world.settings = node_settings(world.settings, max_subscriptions=2)
     node = await world.start("n1")
     await world.befriend("bob", "ana", "cy", "dee")
     ana, bob = world.client("ana"), world.client("bob")
@@ -347,7 +347,7 @@ async def test_unsubscribing_from_contacts_includes_those_who_were(world):
 
 
 async def test_the_cap_holds_when_two_subscriptions_are_read_at_once(world):
-    world.settings = replace(world.settings, max_subscriptions=2)
+    world.settings = node_settings(world.settings, max_subscriptions=2)
     node = await world.start("n1")
     for friend in ("ana", "carla", "dora"):
         await world.befriend("bob", friend)

@@ -1,7 +1,5 @@
 """What a back end does to a user, on one node and on several: disconnect, revoke, delete (J7)."""
 
-from dataclasses import replace
-
 import pytest
 from tests.node.scenes import Stalled, meet
 
@@ -11,6 +9,7 @@ from herenow.errors import ProtocolError, Unavailable, UnknownOutcome
 from herenow.node.people import Person
 from herenow.ports import LedgerChange, RelationRow, Remembered
 from herenow_testing.faults.faulty_engine import Fault, Rule
+from herenow_testing.world.settings import node_settings
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -204,7 +203,7 @@ async def test_rows_missed_by_a_node_that_was_cut_off_for_long_are_read_when_it_
 
 
 async def test_old_rows_go_when_every_token_they_mean_has_expired(world):
-    n1 = await world.start("n1", settings=replace(world.settings, token_max_ttl=600.0))
+    n1 = await world.start("n1", settings=node_settings(world.settings, token_max_ttl=600.0))
     await n1.run(n1.node.admin.revoke("ana", world.now))
     await world.sleep(605)
     assert n1.node.admin.revocations.is_void("ana", 0)
@@ -455,7 +454,7 @@ async def test_a_beat_that_passed_the_door_before_the_deletion_does_not_bring_th
 
 
 async def test_on_an_embedded_node_a_kill_right_after_a_deletion_leaves_no_last_seen(world):
-    world.settings = replace(world.settings, embedded=True)
+    world.settings = node_settings(world.settings, embedded=True)
     node, ana, bob = await meet(world)
     await world.sleep(3)
     assert any("ana" in run.open for run in world.ledger.runs.values())

@@ -12,6 +12,7 @@ from herenow.core.model import Custom, Mode
 from herenow.core.visibility import DAY, PreferencesEdit, Visibility
 from herenow.errors import ProtocolError, Unavailable
 from herenow.ports import RelationRow
+from herenow_testing.world.settings import node_settings
 from herenow_testing.world.world import World
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
@@ -308,7 +309,7 @@ async def test_invisible_and_blocked_is_hidden_since_the_first_of_them(world):
 
 async def test_shared_rooms_count_only_where_the_operator_says_so(world):
     node, ana, bob = await meet(world)
-    open_house = World(shards=4, settings=replace(world.settings, rooms_relate=True))
+    open_house = World(shards=4, settings=node_settings(world.settings, shares_room="on"))
     eve = open_house.client("eve")
     try:
         there = await open_house.start("n1")

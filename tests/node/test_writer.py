@@ -9,7 +9,7 @@ from herenow.core.shards import shard_of
 from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.errors import Unavailable, UnknownOutcome
 from herenow.kit.clock import NodeClock
-from herenow.node import NodeSettings, make_context
+from herenow.node import make_context
 from herenow.node.records.record_events import RecordEvents
 from herenow.node.records.writer import BATCH, Writer
 from herenow.ports import Batch, Conflict, Fenced, Write, Written
@@ -17,6 +17,7 @@ from herenow_testing.contracts.engine import record, user_of, users_of
 from herenow_testing.faults.faulty_engine import Fault, Faults, FaultyEngine, Rule
 from herenow_testing.world.manual_clock import START
 from herenow_testing.world.memory_ledger import MemoryLedger
+from herenow_testing.world.settings import node_settings
 
 pytestmark = pytest.mark.looptime(noop_cycles=0)
 
@@ -30,7 +31,7 @@ class Desk:
         self.faults = Faults(seed=3, store=self.store)
         self.engine = FaultyEngine(MemoryEngine(self.store), self.faults, "n1")
         self.clock = NodeClock(START, monotonic=loop.time)
-        settings = NodeSettings(embedded=embedded)
+        settings = node_settings(embedded=embedded)
         self.context = make_context(self.engine, MemoryLedger(), settings, clock=self.clock)
         self.standing = self.context.authority
         self.standing.renewed = loop.time()

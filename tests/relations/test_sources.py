@@ -1,6 +1,7 @@
 """Which source a setting asks for, what `open` means, and how a question is signed."""
 
 import pytest
+from pydantic import SecretStr
 
 from herenow.errors import ConfigurationError
 from herenow.ports import Relation, SourceHealth
@@ -8,10 +9,12 @@ from herenow.relations import OpenRelations, SourceOptions, open_relations
 from herenow.relations.callback import CallbackRelations
 from herenow.relations.callback.signature import signature
 from herenow_testing.world.memory_ledger import MemoryLedger
+from herenow_testing.world.settings import node_settings
 
 
 def options(where):
-    return SourceOptions(where, MemoryLedger(), "s" * 32, lambda: 0, SourceHealth())
+    settings = node_settings(relations=where, relations_secret=SecretStr("s" * 32))
+    return SourceOptions(settings, MemoryLedger(), lambda: 0, SourceHealth())
 
 
 @pytest.mark.parametrize(

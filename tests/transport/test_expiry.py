@@ -8,7 +8,7 @@ from tests.processes import SECRET
 
 from herenow.core.model import Platform
 from herenow.transport.auth import Auth, mint
-from herenow.transport.server import LOOK_AGAIN, WebSocketServer, WebSocketSettings
+from herenow.transport.server import LOOK_AGAIN, WebSocketServer
 from herenow.transport.session import ClientSession
 from herenow.transport.websocket import Sockets
 from herenow.wire.codes import Close
@@ -55,8 +55,7 @@ async def a_door():
     """Not a fixture: its time would not be the test's."""
     world = World()
     node = (await world.start("n1")).node
-    settings = WebSocketSettings(beat_every=30, max_frame=65536, max_subscriptions=500, max_bulk=1000)
-    gateway = WebSocketServer(node, Auth(SECRET, node.context.clock, DAY), Sockets(100), settings)
+    gateway = WebSocketServer(node, Auth(SECRET, node.context.clock, DAY), Sockets(100), world.settings)
     gateway.start()
     yield Door(gateway, world)
     await gateway.stop()

@@ -6,7 +6,6 @@
 import json
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +36,7 @@ from herenow_testing.twins import (
 )
 from herenow_testing.twins.history import Beat, Choose, Connect, Drop, Rest, Write
 from herenow_testing.twins.strategies import histories
+from herenow_testing.world.settings import node_settings
 
 EXAMPLES = int(os.environ.get("HERENOW_TWINS", "10"))
 DOCUMENT = json.loads(Description(CONTRACT, max_bulk=1000).document)
@@ -104,7 +104,7 @@ CROWDS = (
 
 
 def beside(crowds, hiding):
-    made = replace(stage.SETTINGS, crowds=crowds)
+    made = node_settings(stage.SETTINGS, crowds=crowds)
     return Twins(hiding, make_stage=lambda: Stage(made))
 
 

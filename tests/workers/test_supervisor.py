@@ -251,7 +251,7 @@ async def test_a_supervisor_of_which_a_part_fails_says_so_and_ends_instead_of_ke
 async def test_a_supervisor_that_fails_to_hear_a_worker_says_so_and_ends_all(tmp_path, monkeypatch):
     async with supervised(tmp_path) as rig:
         pids = await rig.up()
-        monkeypatch.setattr(rig.supervisor, "_gather", lambda *_: 1 / 0)
+        monkeypatch.setattr(rig.supervisor, "_collect_reports", lambda *_: 1 / 0)
         (rig.folder / f"ask-{pids[1]}").touch()
         with pytest.raises(GivenUp, match=r"The supervisor failed \(attend\)"):
             await asyncio.wait_for(rig.running, PATIENCE)
@@ -283,7 +283,7 @@ async def test_a_first_that_is_killed_before_it_is_ready_is_named(tmp_path):
 
 
 async def test_one_whose_loop_does_not_turn_is_killed_and_replaced(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervising, "LOOK", 0.05)
+    monkeypatch.setattr(supervising, "CHECK_EVERY", 0.05)
     async with supervised(tmp_path, hung_after=1.0) as rig:
         pids = await rig.up()
         os.kill(pids[1], signal.SIGSTOP)

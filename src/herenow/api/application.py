@@ -1,9 +1,6 @@
-"""The HTTP application: every endpoint's row becomes a route, behind the few layers that all requests pass.
+"""The ASGI application: makes a route of every `Operation`, behind the middleware that all requests pass.
 
-    Cors ─▶ Problems ─▶ CanonicalPaths ─▶ Starlette's router ─▶ Resource (method, readiness, access) ─▶ the endpoint
-
-Pages that are not of the contract (the demo's) are given by the composition root. A new layer, or another
-way to decide who may call an endpoint, would be a reason to change this module.
+Cors ─▶ Problems ─▶ CanonicalPaths ─▶ Starlette's router ─▶ Resource (method, access, readiness) ─▶ the endpoint
 """
 
 from __future__ import annotations
@@ -58,7 +55,7 @@ CONTRACT = (
     *explain.OPERATIONS,
     *health.OPERATIONS,
 )
-"""Every endpoint; the first path that fits an address gets it."""
+"""All endpoints. The first path that matches a request gets it."""
 
 
 def make_app(
@@ -72,9 +69,8 @@ def make_app(
 ) -> Starlette:
     """The ASGI application. The caller starts and stops the node.
 
-    `pages` are routes beside the contract. `sockets` are all that are open in this process: event streams count among them;
-    without `sockets` there is no limit. `worker_reports` asks all workers of this address for their reports, where there are
-    several.
+    `sockets`: all open connections of this process, which limit its event streams too; None: no limit. `pages`: additional
+    routes, such as those of the demo. `worker_reports`: collects the reports of all workers; None if there is one process.
     """
     operations = (*CONTRACT, *Description(CONTRACT, max_bulk=settings.max_bulk).operations)
     streaming = Streaming(node, sockets or Sockets(sys.maxsize), settings.dead_after)
@@ -93,7 +89,7 @@ def make_app(
         ],
         exception_handlers={HTTPException: reraise},
     )
-    app.router.redirect_slashes = False  # a slash at the end is already gone
+    app.router.redirect_slashes = False  # `CanonicalPaths` has removed a slash at the end
     return app
 
 
@@ -110,7 +106,7 @@ class Resource:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         operation = self.operations.get(scope["method"])
         if operation is None:
-            raise Refusal("method_not_allowed", f"This address answers to {self._allow}.", [("allow", self._allow)])
+            raise Refusal("method_not_allowed", f"This path supports only {self._allow}.", [("allow", self._allow)])
         call = Call(self._api, Request(scope, receive))
         await self._authorize(call, operation.access)
         response = await operation.handle(call)

@@ -1,8 +1,7 @@
-"""The shapes of request bodies. Those of answers are in `wire.answers`.
+"""The shapes of request bodies. Responses are in `wire.answers`.
 
-A body is described in full for readers of the OpenAPI document, and decoded as loosely as possible: its values are checked
-by the functions of `wire`, which say in a sentence what is allowed, the same as on the WebSocket. So a field is `Any` with a
-schema beside it. A change of the REST contract is the reason to change this module.
+A field is `Any` with a full schema for the OpenAPI document: the functions of `wire` check its value, so that the error
+sentences are the same as on the WebSocket.
 """
 
 from __future__ import annotations
@@ -67,7 +66,8 @@ class Heartbeat(RequestBody, frozen=True):
 
 
 class Beat(RequestBody, frozen=True):
-    """One beat of a batch. Without `device_id`: activity of the user's live sessions. `gone`: that device is lost."""
+    """One heartbeat of a batch. Without `device_id`: the user is active in their live sessions. `gone`: the device has lost
+    its connection."""
 
     user_id: Id
     device_id: Id = None
@@ -77,7 +77,7 @@ class Beat(RequestBody, frozen=True):
 
 
 class CustomBody(RequestBody, frozen=True):
-    """At least one of text and emoji."""
+    """At least one of `text` and `emoji` is required."""
 
     text: Text = None
     emoji: Emoji = None
@@ -90,7 +90,7 @@ class ModeBody(RequestBody, frozen=True):
 
 
 class PreferencesBody(RequestBody, frozen=True):
-    """What is not mentioned stays as it is."""
+    """Fields that are left out stay unchanged."""
 
     visibility: VisibilityWord | UnsetType = UNSET
     share_last_seen: Flag | UnsetType = UNSET
@@ -111,7 +111,7 @@ class RevokeBody(RequestBody, frozen=True):
 
 
 class RelationLine(RequestBody, frozen=True):
-    """A line of `POST /relations`. Of a room, `a` is the room and `b` the member."""
+    """A line of `POST /relations`. For the kind `room`, `a` is the room and `b` the member."""
 
     kind: Literal["follow", "contact", "room"]
     a: Id
@@ -120,7 +120,7 @@ class RelationLine(RequestBody, frozen=True):
 
 
 class ChangedBody(RequestBody, frozen=True):
-    """What an application knows to be different now. `users`: everything about them; `rooms`: all their members."""
+    """Relations that have changed in the application. `users`: all relations of a user; `rooms`: all members of a room."""
 
     pairs: list[tuple[Id, Id]] = []
     users: list[Id] = []

@@ -1,7 +1,7 @@
-"""Hot state: `make_engine` chooses the engine that a URL names.
+"""Live stores: `make_engine` returns the engine for a URL.
 
-`ENGINES` maps a scheme to a factory; a new engine is a package and a line here. The engines' promises are in
-`herenow.ports`. The Redis engine is imported when a URL asks for it.
+`ENGINES` maps a URL scheme to a factory; a new engine is one package and one line here. `herenow.ports` defines what an
+engine guarantees. The Redis engine is imported only when a URL needs it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["ENGINES", "EngineOptions", "make_engine"]
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What an engine may want to know beside its URL; each takes what it needs."""
+    """Options for the factories beside the URL; each factory uses those that it needs."""
 
     shards: int
     namespace: str
     capacity: int
     clock: Callable[[], int]
-    """Epoch milliseconds, for engines that have no server of their own to ask for the time."""
+    """Returns epoch milliseconds; for engines without a server that has a clock."""
 
 
 def make_engine(
@@ -35,7 +35,7 @@ def make_engine(
     capacity: int = 1_000_000,
     clock: Callable[[], int] = wall_clock,
 ) -> Engine:
-    """Not yet connected: `Engine.open` does that."""
+    """Return an engine that is not yet connected (`Engine.open` connects it). Raises `ConfigurationError`."""
     scheme, separator, _ = url.partition("://")
     factory = ENGINES.get(scheme)
     if factory is None or not separator:

@@ -1,10 +1,6 @@
-"""Durable facts: `open_ledger` chooses the ledger that a URL names.
+"""Databases for durable data. `ports.Ledger` is their contract; to add one, add a package and an entry in `LEDGERS`.
 
-A ledger's promises are in `herenow.ports.Ledger`, the suite that checks them in `herenow_testing.contracts.ledger`. A new
-ledger is a package and a line in `LEDGERS`.
-
-Ledgers are imported when a URL asks for them: commands that need none start without SQLAlchemy, an SQLite ledger without
-asyncpg.
+A ledger is imported only when a URL names it, so that other commands start without SQLAlchemy or asyncpg.
 """
 
 from collections.abc import Callable
@@ -16,11 +12,11 @@ __all__ = ["LEDGERS", "open_ledger"]
 
 
 def open_ledger(url: str) -> Ledger:
-    """The ledger that this URL names, not yet opened: `await ledger.open()` is the caller's."""
+    """Create the ledger for this URL. The caller must `await ledger.open()`. Raises `ConfigurationError`."""
     scheme, separator, place = url.partition("://")
     choose = LEDGERS.get(scheme)
     if not separator or choose is None:
-        # Only the scheme is repeated: a URL may hold a password.
+        # The message has only the scheme: a URL may contain a password.
         said = f"ledger {scheme + separator!r}" if separator else "a ledger without a scheme"
         allowed = ", ".join(f"{name}://" for name in LEDGERS)
         raise ConfigurationError(f"{said} is not known: allowed is {allowed} (such as sqlite:///herenow.db).")
@@ -47,4 +43,4 @@ def _postgresql(place: str) -> Ledger:
 
 
 LEDGERS: dict[str, Callable[[str], Ledger]] = {"sqlite": _sqlite, "postgresql": _postgresql, "postgres": _postgresql}
-"""Scheme → what makes a ledger of the rest of the URL."""
+"""URL scheme → factory. The factory gets the part of the URL after `://`."""

@@ -20,7 +20,7 @@ from herenow.node import shutdown
 from herenow.node.access import POLL, RelationCache
 from herenow.node.admin import Admin
 from herenow.node.cluster import Cluster
-from herenow.node.context import Context, NodeSettings, Reaping, make_context
+from herenow.node.context import Context, Reaping, make_context
 from herenow.node.delivery import Delivery
 from herenow.node.records import STAMP_EVERY, Records, restore_from_ledger
 from herenow.node.sessions import TURN, Sessions
@@ -28,7 +28,7 @@ from herenow.node.viewing import Viewing
 from herenow.ports import Relations, SourceHealth
 from herenow.wire.codes import Close
 
-__all__ = ["Node", "NodeSettings", "Reaping", "make_context"]
+__all__ = ["Node", "Reaping", "make_context"]
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +60,7 @@ class Node:
         """Open the engine, close what an earlier run left open, start everything. The ledger must be open already."""
         context = self.context
         await context.engine.open(terms)
-        if context.settings.embedded:
+        if context.settings.engine_in_memory:
             await restore_from_ledger(context.engine, context.ledger, context.clock, context.timings)
         await self.cluster.take_lease()
         await self.access.start()
@@ -77,7 +77,7 @@ class Node:
         every(TURN, self._turn, "wheel")
         every(1.0, self._tidy, "round")
         self.context.tasks.spawn(self.records.run_ledger_writer(), "recorder")
-        if self.context.settings.embedded:
+        if self.context.settings.engine_in_memory:
             every(STAMP_EVERY, self.records.stamp_run, "run-stamp")
 
     async def _turn(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from secrets import token_bytes
 
 from herenow.core.record import EPOCH_BYTES
@@ -18,20 +19,23 @@ def new_epoch() -> str:
     return urlsafe_b64encode(token_bytes(EPOCH_BYTES)).decode()
 
 
+@dataclass(slots=True, eq=False)
 class Authority:
-    def __init__(self, clock: Clock, node_lease: float, make_epoch: Callable[[], str] = new_epoch) -> None:
-        self._clock = clock
-        self._node_lease = node_lease
-        self._make_epoch = make_epoch
-        self.epoch = make_epoch()
-        self.renewed = float("-inf")
-        """Monotonic time at which the last granted renewal was requested."""
-        self.retired = False
-        """True: a shard refused this epoch as ended."""
-        self.left = False
-        """True: this node is stopping and gives up its epoch shard by shard."""
-        self.closed_shards: set[int] = set()
-        """Shards that lost data and are being recovered: nothing is decided in them."""
+    _clock: Clock
+    _node_lease: float
+    _make_epoch: Callable[[], str] = new_epoch
+    epoch: str = field(init=False)
+    renewed: float = field(init=False)
+    """Monotonic time at which the last granted renewal was requested."""
+    retired: bool = field(init=False)
+    """True: a shard refused this epoch as ended."""
+    left: bool = False
+    """True: this node is stopping and gives up its epoch shard by shard."""
+    closed_shards: set[int] = field(default_factory=set)
+    """Shards that lost data and are being recovered: nothing is decided in them."""
+
+    def __post_init__(self) -> None:
+        self.begin_epoch()
 
     def may_decide(self, shard: int) -> bool:
         return shard not in self.closed_shards and self.holds_lease

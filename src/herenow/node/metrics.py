@@ -8,19 +8,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds."""
 
 
+@dataclass(slots=True, eq=False)
 class Histogram:
     """A histogram whose observations can carry a weight: one fan-out of 10 000 sends is one call."""
 
-    __slots__ = ("counts", "sum")
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS) + 1)
-        self.sum = 0.0
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    sum: float = 0.0
 
     def observe(self, seconds: float, times: int = 1) -> None:
         self.counts[bisect_left(BOUNDS, seconds)] += times
@@ -42,39 +41,39 @@ def quantile(counts: Sequence[int], share: float) -> float | None:
     return BOUNDS[-1]
 
 
+@dataclass(slots=True, eq=False)
 class Metrics:
-    def __init__(self) -> None:
-        self.connections = 0
-        self.sessions = 0
-        self.streams = 0
-        self.beats_accepted = 0
-        self.beats_dropped = 0
-        self.changes = 0
-        """Public changes this node committed."""
-        self.commits = 0
-        self.conflicts = 0
-        self.doubtful = 0
-        """Commits whose outcome was unknown at first."""
-        self.deliveries = 0
-        """Status values handed to sockets; several may share a frame."""
-        self.frames = 0
-        self.delivery_seconds = Histogram()
-        self.wake_seconds = Histogram()
-        """How late a due wake-up was decided."""
-        self.refusals: Counter[str] = Counter()
-        self.closes: Counter[int] = Counter()
-        self.stream_ends: Counter[str] = Counter()
-        """By the code that the stream's last event carried; `client`: the client went."""
-        self.log_gaps = 0
-        self.shards_lost = 0
-        self.epochs = 0
-        """How often this node had to take a new epoch."""
-        self.ledger_errors = 0
-        self.unknown_pairs = 0
-        """Times it could not be learned who may see whom, so that nothing was shown."""
-        self.engine_errors = 0
-        self.typing = 0
-        self.given_up: Counter[str] = Counter()
-        """What was given up because the node was late, by kind."""
-        self.users: Counter[int] = Counter()
-        """Users per public status, in the whole store; kept by the tail."""
+    connections: int = 0
+    sessions: int = 0
+    streams: int = 0
+    beats_accepted: int = 0
+    beats_dropped: int = 0
+    changes: int = 0
+    """Public changes this node committed."""
+    commits: int = 0
+    conflicts: int = 0
+    doubtful: int = 0
+    """Commits whose outcome was unknown at first."""
+    deliveries: int = 0
+    """Status values handed to sockets; several may share a frame."""
+    frames: int = 0
+    delivery_seconds: Histogram = field(default_factory=Histogram)
+    wake_seconds: Histogram = field(default_factory=Histogram)
+    """How late a due wake-up was decided."""
+    refusals: Counter[str] = field(default_factory=Counter)
+    closes: Counter[int] = field(default_factory=Counter)
+    stream_ends: Counter[str] = field(default_factory=Counter)
+    """By the code that the stream's last event carried; `client`: the client went."""
+    log_gaps: int = 0
+    shards_lost: int = 0
+    epochs: int = 0
+    """How often this node had to take a new epoch."""
+    ledger_errors: int = 0
+    unknown_pairs: int = 0
+    """Times it could not be learned who may see whom, so that nothing was shown."""
+    engine_errors: int = 0
+    typing: int = 0
+    given_up: Counter[str] = field(default_factory=Counter)
+    """What was given up because the node was late, by kind."""
+    users: Counter[int] = field(default_factory=Counter)
+    """Users per public status, in the whole store; kept by the tail."""

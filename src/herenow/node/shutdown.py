@@ -35,7 +35,7 @@ async def hand_over(context: Context, sessions: Sessions) -> bool:
 async def save(context: Context, records: Records) -> None:
     """An embedded store ends with this process, so everything must be saved; another one keeps its marks."""
     try:
-        async with asyncio.timeout(None if context.settings.embedded else LAST_CALLS):
+        async with asyncio.timeout(None if context.settings.engine_in_memory else LAST_CALLS):
             await records.finish()
     except TimeoutError:
         log.warning("ledger.unavailable", backlog=records.backlog)

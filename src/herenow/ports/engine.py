@@ -155,8 +155,8 @@ def continues(cursor: int, tag: str) -> bool:
 
 
 class LogPart(Value, frozen=True):
-    """The entries of a shard's log after a cursor. `gap`: entries after the cursor are lost, the log restarted, or the entry at
-    the cursor has another tag (the store lost writes and went on): read all watched users again. `head`: the next cursor."""
+    """Entries of a shard's log after a cursor; `head` is the next cursor. `gap`: entries after the cursor were lost, the log
+    restarted, or the entry at the cursor has another tag (the store lost writes): read again what is watched."""
 
     shard: int
     entries: tuple[Entry, ...]
@@ -213,15 +213,9 @@ class Engine(Protocol):
 
     # Shard logs
 
-<<<<<<< HEAD
     async def heads(self) -> dict[int, LogPosition]:
-        """Each shard's newest entry number (0: none yet): where a new reader starts. Shards that do not answer are left out;
-        `Unavailable` when none does."""
-=======
-    async def heads(self) -> dict[int, int]:
         """Each shard's newest entry number (0: none yet), where a new reader starts. Shards that do not answer are left out;
         `Unavailable` if none does."""
->>>>>>> lead
 
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
         """Log parts of the shards that have entries after the cursor, or a gap; waits up to `wait` seconds for one. Shards

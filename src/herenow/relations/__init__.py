@@ -1,8 +1,7 @@
-"""Sources of relations: the ledger, an open policy (everybody is related to everybody), or the application's callback.
+"""Sources of relations: the ledger, an open policy (all users are related), or a callback to the application.
 
-`open_relations` chooses one by the setting `relations`. A new source (an ORM, a graph service) is one module that implements
-`ports.Relations` and one line in `SOURCES`. How long a relation is believed and what follows from it is decided in
-`node.access`.
+`open_relations` opens the one that the setting `relations` names. A new source (an ORM, a graph service) is one module that
+implements `ports.Relations` and one line in `SOURCES`. `node.access` caches relations and draws conclusions from them.
 """
 
 from __future__ import annotations
@@ -14,29 +13,28 @@ from dataclasses import dataclass
 from herenow.errors import ConfigurationError
 from herenow.ports import Ledger, Relations, SourceHealth
 from herenow.relations.open import OpenRelations
+from herenow.settings import Settings
 
 __all__ = ["SOURCES", "OpenRelations", "SourceOptions", "open_relations"]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a source may want to know; each takes what it needs."""
+    """Options for the openers; each uses those that it needs."""
 
-    where: str
-    """The setting as it was given."""
+    settings: Settings
     ledger: Ledger
-    secret: str
-    """Shared with the application; empty: none is configured."""
     now: Callable[[], int]
     """Epoch milliseconds."""
     health: SourceHealth
 
 
 def open_relations(options: SourceOptions) -> AbstractAsyncContextManager[Relations]:
-    """The source that the setting asks for; leaving lets go of its connections."""
-    opener = SOURCES.get(options.where.partition("://")[0])
+    """Open the source that the setting names; leaving the context closes its connections."""
+    where = options.settings.relations
+    opener = SOURCES.get(where.partition("://")[0])
     if opener is None:
-        raise ConfigurationError(f"relations {options.where!r} is not a source this version has: {', '.join(SOURCES)}.")
+        raise ConfigurationError(f"relations {where!r} is not a source this version has: {', '.join(SOURCES)}.")
     return opener(options)
 
 
@@ -52,9 +50,15 @@ async def _open(options: SourceOptions) -> AsyncIterator[Relations]:
 
 @asynccontextmanager
 async def _callback(options: SourceOptions) -> AsyncIterator[Relations]:
-    from herenow.relations.callback import CallbackRelations  # an HTTP client, which no other source needs
+    from herenow.relations.callback import CallbackRelations  # imports an HTTP client, which no other source needs
 
-    source = CallbackRelations(options.where, options.secret, now=options.now, health=options.health)
+    secret = options.settings.relations_secret
+    source = CallbackRelations(
+        options.settings.relations,
+        "" if secret is None else secret.get_secret_value(),
+        now=options.now,
+        health=options.health,
+    )
     try:
         yield source
     finally:

@@ -1,6 +1,6 @@
-"""The open policy: every user may see every other one. For a team, a game, a product without a graph.
+"""The open policy: every user may see every other user. For a team, a game, a product without a social graph.
 
-The list of contacts is empty, because it would be everybody. Rooms have members all the same, which the ledger knows.
+The list of contacts is empty, because it would contain all users. Members of rooms are read from the ledger.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class OpenRelations:
         self._rooms = rooms
 
     async def between(self, viewer: str, targets: Sequence[str], now: int) -> list[Relation]:
-        return [_ACQUAINTED] * len(targets)
+        return [_RELATED] * len(targets)
 
     async def contacts(self, user: str, now: int) -> list[str]:
         return []
@@ -24,4 +24,4 @@ class OpenRelations:
         return await self._rooms.is_member(room, user)
 
 
-_ACQUAINTED = Relation(mutual_follow=True)
+_RELATED = Relation(mutual_follow=True)

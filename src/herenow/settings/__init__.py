@@ -1,12 +1,12 @@
-"""What may an operator decide, and where did each decision come from?
+"""The settings of a server, and where each value came from.
 
-`Settings` (model) says which settings there are and which values fit together; `load` (layers) finds them in
-flags, environment, files and defaults, and remembers the place of each; `agreed_terms` (agreement) says what all nodes on
-one store must have in common. Nothing else in herenow reads the environment.
+`Settings` (model) defines the settings and validates combinations; `load` (layers) reads them from flags, environment,
+files and defaults, with the source of each; `agreed_terms` (agreement) lists those that all nodes on one store must share.
+No other package reads the environment.
 """
 
 from herenow.settings.agreement import agreed_terms
 from herenow.settings.layers import load
-from herenow.settings.model import Row, Settings
+from herenow.settings.model import Row, Settings, milliseconds
 
-__all__ = ["Row", "Settings", "agreed_terms", "load"]
+__all__ = ["Row", "Settings", "agreed_terms", "load", "milliseconds"]

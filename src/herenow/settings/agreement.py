@@ -1,7 +1,7 @@
 """The settings that all nodes on one store must agree on.
 
-The first node writes them into the store; a node that has others refuses to start, and `herenow doctor` says which differ.
-A new setting on which the meaning of stored records depends is the reason to change this module.
+The first node writes them into the store. A node with other values refuses to start, and `herenow doctor` names the
+difference. Add a setting here if the meaning of stored records depends on it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import hashlib
 from herenow.settings.model import Settings
 
 SAME_EVERYWHERE = ("beat_every", "dead_after", "idle_after", "grace", "online_delay", "node_lease", "token_max_ttl")
-"""In seconds."""
+"""All of them in seconds."""
 
 
 def agreed_terms(settings: Settings, ledger_id: str, secret: str | None) -> dict[str, str]:
-    """Names and values as the store keeps them. The secret only as a fingerprint."""
+    """Names and values as written to the store; of the secret only a fingerprint."""
     return {
         "ledger": ledger_id,
         "secret": "none" if secret is None else hashlib.sha256(secret.encode()).hexdigest()[:16],

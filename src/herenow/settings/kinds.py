@@ -1,7 +1,6 @@
-"""The kinds of values that settings have, each with its unit and with what is allowed, in words.
+"""The types of settings, with unit, validation of a single value, and a description of what is allowed.
 
-The words are for people: they complete the sentence "beat_every = 'x' is not allowed: it must be …". What is
-said here about one value alone; how values fit together is said in the model.
+The description completes the sentence "beat_every = 'x' is not allowed: it must be …". `model` validates combinations.
 """
 
 import re
@@ -16,15 +15,13 @@ from pydantic_core import PydanticCustomError
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a setting is for."""
+    """The purpose of a setting, for `--help` and the documentation."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What a number counts."""
-
     name: str
 
 
@@ -39,12 +36,12 @@ SENTENCE = "sentence"
 
 
 def refused(sentence: str) -> PydanticCustomError:
-    """For a validator that knows better than `Allowed` what is wrong; completes "… is not allowed: "."""
+    """The error to raise in a validator that can be more precise than `Allowed`; completes "… is not allowed: "."""
     return PydanticCustomError(SENTENCE, "{sentence}", {"sentence": sentence})
 
 
-def _words(value: object) -> object:
-    """A list may be written with commas, because variables and flags have no lists."""
+def _split(value: object) -> object:
+    """Split a string at its commas: variables and flags have no lists."""
     return [word.strip() for word in value.split(",") if word.strip()] if isinstance(value, str) else value
 
 
@@ -78,15 +75,15 @@ Name = Annotated[
 ]
 Origins = Annotated[
     tuple[Annotated[str, AfterValidator(_origin)], ...],
-    BeforeValidator(_words),
+    BeforeValidator(_split),
     Allowed("origins like https://app.example.org, separated by commas"),
 ]
 Networks = Annotated[
     tuple[Annotated[str, AfterValidator(_network)], ...],
-    BeforeValidator(_words),
+    BeforeValidator(_split),
     Allowed("addresses or networks like 10.0.0.0/8, separated by commas"),
 ]
 Words = Annotated[
-    tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_words), Allowed("names, separated by commas")
+    tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_split), Allowed("names, separated by commas")
 ]
 ExistingFile = Annotated[Path | None, AfterValidator(_existing_file), Allowed("the path of an existing file")]

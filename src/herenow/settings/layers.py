@@ -1,9 +1,8 @@
-"""Where is each setting found, and which place wins?
+"""Reads the settings from their sources, in order of precedence.
 
-Flags, then `HERENOW_*` variables, then `HERENOW_*_FILE` (a file's content, for secrets that are mounted), then
-`herenow.toml`, then the defaults. The winner's place is remembered, because "which of my four files set this?"
-is the question an operator has at three in the morning. A refusal is one sentence naming the setting, the value
-(never a secret's), its place and what is allowed.
+Flags, then `HERENOW_*` variables, then `HERENOW_*_FILE` (a file's content, for mounted secrets), then `herenow.toml`, then
+the defaults. The source of each value is kept, so that an operator can find out which file set it. An error is one sentence
+with the setting, its value (never a secret's), its source and the allowed values.
 """
 
 import os
@@ -26,17 +25,14 @@ DEFAULT_FILE = Path("herenow.toml")
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The settings of one place, and what to call that place for each of them."""
+    """The values of one source, and the source's name for each of them."""
 
     values: Mapping[str, Any]
     places: Mapping[str, str]
 
 
 def load(flags: Mapping[str, object] | None = None, config: Path | None = None) -> Settings:
-    """The settings in force. `config` is another file than `herenow.toml` in the current folder.
-
-    Raises `ConfigurationError` with one sentence when a value is wrong.
-    """
+    """Read and validate the settings. `config` replaces `./herenow.toml`. Raises `ConfigurationError` with one sentence."""
     layers = [_flags(flags or {}), _variables(), _files(), _toml(config)]
     values, places = _merged(layers)
     try:
@@ -61,7 +57,7 @@ def _flags(flags: Mapping[str, object]) -> Layer:
 
 
 def _variables() -> Layer:
-    given = {name.upper(): value for name, value in os.environ.items()}  # herenow_port is taken as well
+    given = {name.upper(): value for name, value in os.environ.items()}  # herenow_port is accepted as well
     values = {name: given[variable(name)] for name in Settings.model_fields if variable(name) in given}
     return Layer(values, {name: variable(name) for name in values})
 
@@ -94,7 +90,7 @@ def _toml(config: Path | None) -> Layer:
     values = _parsed(path)
     for key in values:
         if key not in Settings.model_fields:
-            raise ConfigurationError(f"{path} has an unknown setting {key!r}{_perhaps(key)}.")
+            raise ConfigurationError(f"{path} has an unknown setting {key!r}{_suggestion(key)}.")
     return Layer(values, dict.fromkeys(values, str(path)))
 
 
@@ -113,7 +109,7 @@ def _sentence(error: ValidationError, values: Mapping[str, Any], places: Mapping
     name = str(first["loc"][0])
     field = Settings.model_fields.get(name)
     if field is None:
-        return f"There is no setting {name!r}{_perhaps(name)}."
+        return f"There is no setting {name!r}{_suggestion(name)}."
     value = values.get(name, field.default)
     shown = "" if is_secret(field) else f" = {without_password(repr(value))}"
     reason = first["msg"] if first["type"] == SENTENCE else f"it must be {allowed(field)}"
@@ -135,16 +131,15 @@ def _unknown_variables() -> Iterator[str]:
     for name in sorted(os.environ):
         if name.upper().startswith(PREFIX) and name.upper() not in known:
             setting = name.upper().removeprefix(PREFIX).removesuffix("_FILE").lower()
-            yield f"The variable {name} is not a setting and is ignored{_perhaps(setting, as_variable=True)}."
+            yield f"The variable {name} is not a setting and is ignored{_suggestion(setting, as_variable=True)}."
 
 
-def _perhaps(name: str, *, as_variable: bool = False) -> str:
-    near = get_close_matches(name, Settings.model_fields, n=1, cutoff=0.5)
-    if not near:
+def _suggestion(name: str, *, as_variable: bool = False) -> str:
+    close = get_close_matches(name, Settings.model_fields, n=1, cutoff=0.5)
+    if not close:
         return ""
-    return f"; the nearest one is {variable(near[0]) if as_variable else near[0]}"
+    return f"; the nearest one is {variable(close[0]) if as_variable else close[0]}"
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting."""
     return PREFIX + name.upper()

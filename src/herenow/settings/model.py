@@ -1,9 +1,7 @@
-"""Which settings are there, with which defaults, and which values fit together?
+"""The settings with their defaults, and the validation of combinations.
 
-Only what this version can do is accepted, and the refusal says what that is. Timings may be as short as one
-likes (tests use seconds); only their relations are checked. How a value was found is the business of `layers`;
-how it is used, of whoever uses it. A new setting is one field here, and appears by itself as a flag, a
-variable, a key of the file and a row of `herenow config`.
+Timings may be as short as one likes (tests use seconds); only their relations are checked. A new setting is one
+field here; it becomes a flag, a variable, a key of the file and a row of `herenow config` automatically.
 """
 
 import re
@@ -36,10 +34,8 @@ from herenow.settings.kinds import (
     refused,
 )
 
-MIN_SECRET_BYTES = 32  # RFC 7518, section 3.2: an HS256 key is at least as long as the hash
-
-
-MAX_WORKERS = 128  # each is a Python of its own: more than any machine has cores for
+MIN_SECRET_BYTES = 32  # RFC 7518, section 3.2: an HS256 key must be at least as long as the hash
+MAX_WORKERS = 128  # each is a Python process: more than a machine has cores for
 POSTGRESQL = ("postgresql://", "postgres://")
 
 _KEYS = ("secret", "jwks_url", "jwks_file")
@@ -47,7 +43,7 @@ _KEYS = ("secret", "jwks_url", "jwks_file")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One setting as `herenow config` shows it; a secret's value is hidden."""
+    """One setting as `herenow config` shows it. The value of a secret is hidden."""
 
     name: str
     value: str
@@ -58,18 +54,18 @@ class Row:
 
 
 class Settings(BaseModel):
-    """Every setting, with the value in force. Built by `layers.load`; tests build it directly."""
+    """The value of every setting. Built by `layers.load`; tests build it directly."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=True)
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
     _warnings: tuple[str, ...] = PrivateAttr(default=())
 
-    # A validator sees the fields above its own: what others are compared with stands first.
+    # A validator sees only the fields above its own, so the order matters.
 
-    # Secrets and places
+    # Secrets and addresses
     secret: Annotated[
         SecretStr | None,
-        About("HMAC secret that signs tokens; without one, one is generated beside the ledger"),
+        About("HMAC secret that signs tokens; if not set, one is generated and kept in a file"),
         Allowed(f"at least {MIN_SECRET_BYTES} bytes long"),
     ] = None
     jwks_url: Annotated[
@@ -83,40 +79,40 @@ class Settings(BaseModel):
     jwt_issuer: Annotated[
         str | None, Field(min_length=1), About("the issuer (iss) that tokens must name"), Allowed("a name, not empty")
     ] = None
-    jwt_audience: Annotated[Words, About("the audiences (aud) of which tokens must name one")] = ()
+    jwt_audience: Annotated[Words, About("audiences (aud); tokens must name one of them")] = ()
     host: Annotated[Host, About("address to listen on")] = "127.0.0.1"
     port: Annotated[Port, About("port to listen on, for WebSocket and HTTP")] = 8000
     tls_cert: Annotated[ExistingFile, About("TLS certificate chain, PEM")] = None
     tls_key: Annotated[ExistingFile, About("private key of the TLS certificate, PEM")] = None
     engine: Annotated[
         str,
-        About("where hot state lives"),
+        About("URL of the live store, which holds the current presence of users"),
         Allowed(
             "memory://, redis://host:port/db, rediss://…, redis+sentinel://h1:p,h2:p/name or redis+cluster://h1:p,h2:p"
         ),
     ] = "memory://"
     ledger: Annotated[
         str,
-        About("where durable facts live"),
+        About("URL of the database, which holds last seen, modes, privacy rules and relations"),
         Allowed("sqlite:///path, sqlite:// to keep it in memory, or postgresql://user:password@host:5432/database"),
     ] = "sqlite:///herenow.db"
     relations_secret: Annotated[
         SecretStr | None,
-        About("HMAC secret that signs questions to the application that relations names"),
+        About("HMAC secret that signs requests to the application (see relations)"),
         Allowed(f"at least {MIN_SECRET_BYTES} bytes long"),
     ] = None
     relations_network: Annotated[
         Literal["public", "private"],
-        About("the way to the application; private allows plain http:// beyond this machine"),
+        About("network between herenow and the application; private allows http:// to other machines"),
         Allowed("public or private"),
     ] = "public"
     relations: Annotated[
         str,
-        About("who knows who may see whom: the ledger, everybody (open), or the application at a URL"),
+        About("source of relations between users: the database (ledger), all are related (open), or your application"),
         Allowed("ledger, open, or the https:// address of your application (http:// on this machine)"),
     ] = "ledger"
     relations_ttl: Annotated[
-        Seconds, About("how long a relation from the application is believed unless it tells of a change")
+        Seconds, About("how long a relation from the application is cached, unless it reports a change")
     ] = 300.0
     shares_room: Annotated[
         Literal["off", "on"], About("whether members of one room may see each other"), Allowed("on or off")
@@ -129,62 +125,66 @@ class Settings(BaseModel):
     ] = 1
     reap: Annotated[
         Literal["on", "off"],
-        About("whether this node also ends what is due; off leaves that to other nodes and herenow reap"),
+        About("whether this node processes timeouts of all users; off leaves them to other nodes and herenow reap"),
         Allowed("on or off"),
     ] = "on"
-    namespace: Annotated[Name, About("keeps several products on one store apart")] = "herenow"
-    capacity: Annotated[Count, Unit("users"), About("users expected; a hint for the layout of the store")] = 1_000_000
-    shards: Annotated[Shards, About("parts into which users are divided")] = 16
+    namespace: Annotated[Name, About("prefix of all keys in the store, to separate products that share it")] = "herenow"
+    capacity: Annotated[Count, Unit("users"), About("expected number of users, for the layout of the store")] = (
+        1_000_000
+    )
+    shards: Annotated[Shards, About("number of parts into which users are divided")] = 16
 
-    # Who may ask
+    # Access
     origins: Annotated[Origins, About("web origins that may connect, besides the server's own")] = ()
-    trusted_proxies: Annotated[Networks, About("proxies whose forwarding headers are believed")] = ()
-    token_max_ttl: Annotated[Seconds, About("how far ahead a token may expire")] = 86_400.0
+    trusted_proxies: Annotated[Networks, About("proxies whose forwarding headers are trusted")] = ()
+    token_max_ttl: Annotated[Seconds, About("longest time until a token may expire")] = 86_400.0
 
-    # What a status means
-    beat_every: Annotated[Seconds, About("how often a client is asked to send a beat")] = 30.0
-    dead_after: Annotated[Seconds, About("silence after which a session is lost")] = 90.0
+    # Timings of presence
+    beat_every: Annotated[Seconds, About("interval at which clients send heartbeats")] = 30.0
+    dead_after: Annotated[Seconds, About("time without heartbeats or messages after which a session is lost")] = 90.0
     idle_after: Annotated[Seconds, About("inactivity after which a user is away; users may override it")] = 300.0
-    grace: Annotated[SecondsOrZero, About("time a lost session has to come back unnoticed")] = 30.0
-    online_delay: Annotated[SecondsOrZero, About("how long an arrival is withheld")] = 0.0
-    node_lease: Annotated[Seconds, About("how long a node may be cut off before it counts as dead")] = 10.0
-    typing_for: Annotated[Seconds, About("how long a typing notice lasts")] = 6.0
-    typing_min: Annotated[SecondsOrZero, About("typing notices closer than this are dropped")] = 2.0
-    beat_min: Annotated[SecondsOrZero, About("beats closer than this skip all work; at most half of beat_every")] = 5.0
+    grace: Annotated[SecondsOrZero, About("time that a lost session has to reconnect before viewers notice")] = 30.0
+    online_delay: Annotated[SecondsOrZero, About("delay before viewers see that a user is online")] = 0.0
+    node_lease: Annotated[Seconds, About("time without contact to the store after which a node counts as dead")] = 10.0
+    typing_for: Annotated[Seconds, About("how long a typing notice is shown")] = 6.0
+    typing_min: Annotated[SecondsOrZero, About("typing notices closer together than this are dropped")] = 2.0
+    beat_min: Annotated[SecondsOrZero, About("heartbeats closer than this are skipped; at most half of beat_every")] = (
+        5.0
+    )
 
-    # How much, how fast
-    flush_every: Annotated[SecondsOrZero, About("pause between two frames to a socket; 0: by load")] = 0.0
-    stuck_after: Annotated[Seconds, About("a socket that has not read for so long is closed")] = 10.0
+    # Limits and rates
+    flush_every: Annotated[SecondsOrZero, About("pause between two frames to a connection; 0: depends on load")] = 0.0
+    stuck_after: Annotated[Seconds, About("a connection whose client has not read for this long is closed")] = 10.0
     pace_above: Annotated[
-        Count, Unit("viewers"), About("a change with more viewers on a node is spread over up to 10 s")
+        Count, Unit("viewers"), About("a change with more viewers on a node is delivered over up to 10 s")
     ] = 5_000
     push_ceiling: Annotated[
-        Count, Unit("viewers"), About("a change with more viewers on a node is not pushed: they ask")
+        Count, Unit("viewers"), About("a change with more viewers on a node is not pushed; clients poll")
     ] = 100_000
-    ledger_flush: Annotated[Seconds, About("how often facts are written to the ledger")] = 1.0
-    max_subscriptions: Annotated[Count, Unit("per socket"), About("people one socket may watch")] = 500
-    max_bulk: Annotated[Count, Unit("ids"), About("people one request may ask for")] = 1000
-    max_sessions_per_user: Annotated[Count, Unit("per user"), About("devices of a user in the cluster")] = 50
-    max_connections_per_user: Annotated[Count, Unit("per node"), About("sockets of a user on one node")] = 20
+    ledger_flush: Annotated[Seconds, About("how often changes are written to the database")] = 1.0
+    max_subscriptions: Annotated[Count, Unit("per socket"), About("users that one connection may watch")] = 500
+    max_bulk: Annotated[Count, Unit("ids"), About("users that one request may ask for")] = 1000
+    max_sessions_per_user: Annotated[Count, Unit("per user"), About("devices of one user in the cluster")] = 50
+    max_connections_per_user: Annotated[Count, Unit("per node"), About("connections of one user to one node")] = 20
     poll_every: Annotated[
-        SecondsOrZero, About("pause between two bulk reads of a user without a live session; 0: no limit")
+        SecondsOrZero, About("time between two bulk reads of a user without a live session; 0: no limit")
     ] = 30.0
-    poll_burst: Annotated[Count, Unit("reads"), About("bulk reads such a user may make at once")] = 5
+    poll_burst: Annotated[Count, Unit("reads"), About("bulk reads that such a user may make at once after a pause")] = 5
     max_frame: Annotated[Bytes, About("largest WebSocket message")] = 65_536
     max_body: Annotated[Bytes, About("largest HTTP request body")] = 2_097_152
 
-    # How it runs
+    # Implementation and logging
     websocket: Annotated[
         Literal["picows", "websockets"],
         About("WebSocket implementation; websockets is slower"),
         Allowed("picows or websockets"),
     ] = "picows"
-    log_format: Annotated[Literal["console", "json"], About("how log lines look"), Allowed("console or json")] = (
+    log_format: Annotated[Literal["console", "json"], About("format of log lines"), Allowed("console or json")] = (
         "console"
     )
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        About("least important lines that are logged"),
+        About("lowest level that is logged"),
         Allowed("debug, info, warning or error"),
     ] = "info"
 
@@ -206,8 +206,8 @@ class Settings(BaseModel):
 
     @field_validator("host")
     @classmethod
-    def _strangers_need_a_secret(cls, value: str, info: ValidationInfo) -> str:
-        # If one of them was refused, that is the sentence to show, not this one.
+    def _public_address_needs_a_key(cls, value: str, info: ValidationInfo) -> str:
+        # A field that was refused is missing in info.data; its own error is shown instead.
         if not _is_loopback(value) and all(info.data.get(name, "refused") is None for name in _KEYS):
             raise refused(
                 "listening beyond this machine needs a configured secret (HERENOW_SECRET or HERENOW_SECRET_FILE) "
@@ -217,8 +217,8 @@ class Settings(BaseModel):
 
     @field_validator("jwks_url")
     @classmethod
-    def _keys_come_from_where_they_say(cls, value: str | None) -> str | None:
-        """Whoever can change them on their way can be anybody."""
+    def _public_keys_need_https(cls, value: str | None) -> str | None:
+        """An attacker who can change the keys in transit can sign tokens for any user."""
         if value is None:
             return None
         parts = urlsplit(value)
@@ -271,7 +271,7 @@ class Settings(BaseModel):
                 "who is related to whom would cross the network for everybody to read and change; use https://, or "
                 "set relations_network to private if only machines you trust are on the way"
             )
-        # If the secret was refused, that is the sentence to show, not this one.
+        # A secret that was refused is missing in info.data; its own error is shown instead.
         if "relations_secret" in info.data and info.data["relations_secret"] is None:
             raise refused(
                 "questions to the application are signed, which needs relations_secret "
@@ -281,7 +281,7 @@ class Settings(BaseModel):
 
     @field_validator("shares_room")
     @classmethod
-    def _rooms_are_known(cls, value: str, info: ValidationInfo) -> str:
+    def _rooms_need_local_relations(cls, value: str, info: ValidationInfo) -> str:
         if value == "on" and info.data.get("relations", "ledger") not in ("ledger", "open"):
             raise refused(
                 "with an application behind relations it is the application that says who may see whom: let it say of "
@@ -291,7 +291,7 @@ class Settings(BaseModel):
 
     @field_validator("workers")
     @classmethod
-    def _workers_have_what_they_share(cls, value: int, info: ValidationInfo) -> int:
+    def _workers_need_shared_stores(cls, value: int, info: ValidationInfo) -> int:
         if value > 1 and info.data.get("engine") == "memory://":
             raise refused(
                 "memory:// lives in one process, so that others would not know who is there: several workers need a "
@@ -303,14 +303,14 @@ class Settings(BaseModel):
 
     @field_validator("reap")
     @classmethod
-    def _somebody_reaps(cls, value: str, info: ValidationInfo) -> str:
+    def _memory_engine_must_reap(cls, value: str, info: ValidationInfo) -> str:
         if value == "off" and info.data.get("engine") == "memory://":
             raise refused("memory:// lives in this process alone, so that nobody else could end what is due")
         return value
 
     @field_validator("dead_after")
     @classmethod
-    def _one_lost_beat_is_not_death(cls, value: float, info: ValidationInfo) -> float:
+    def _one_lost_beat_is_tolerated(cls, value: float, info: ValidationInfo) -> float:
         beat_every = info.data.get("beat_every", 0.0)
         if value < 2 * beat_every:
             raise refused(f"it must be at least twice beat_every, which is {beat_every:g} s")
@@ -318,13 +318,13 @@ class Settings(BaseModel):
 
     @field_validator("beat_min")
     @classmethod
-    def _asked_beats_are_not_too_fast(cls, value: float, info: ValidationInfo) -> float:
+    def _regular_beats_are_not_skipped(cls, value: float, info: ValidationInfo) -> float:
         beat_every: float = info.data.get("beat_every", value * 2)
         return min(value, beat_every / 2)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Sentences for the operator about what looks like a mistake but stops nothing."""
+        """Sentences for the operator about probable mistakes that do not prevent the start."""
         return self._warnings
 
     @property
@@ -333,44 +333,18 @@ class Settings(BaseModel):
 
     @property
     def accepts_secret(self) -> bool:
-        """Tokens may be signed with the secret: one is configured, or there is nothing else."""
+        """True if tokens may be signed with the secret: it is configured, or there are no public keys."""
         return self.secret is not None or not self.has_jwks
 
     @property
     def ledger_path(self) -> Path | None:
-        """The ledger's file; None when it lives in memory, or in a database server."""
+        """The ledger's file; None if the ledger is in memory or in a database server."""
         if self.ledger.startswith(POSTGRESQL):
             return None
         path = self.ledger.removeprefix("sqlite://").removeprefix("/")
         return Path(path) if path not in ("", ":memory:") else None
 
-    # Durations as the core counts them.
-
-    @property
-    def dead_after_ms(self) -> int:
-        return _milliseconds(self.dead_after)
-
-    @property
-    def idle_after_ms(self) -> int:
-        return _milliseconds(self.idle_after)
-
-    @property
-    def grace_ms(self) -> int:
-        return _milliseconds(self.grace)
-
-    @property
-    def online_delay_ms(self) -> int:
-        return _milliseconds(self.online_delay)
-
-    @property
-    def beat_min_ms(self) -> int:
-        return _milliseconds(self.beat_min)
-
-    @property
-    def poll_every_ms(self) -> int:
-        return _milliseconds(self.poll_every)
-
-    # Values as the parts of a server take them.
+    # Derived values
 
     @property
     def rooms_relate(self) -> bool:
@@ -378,7 +352,6 @@ class Settings(BaseModel):
 
     @property
     def engine_in_memory(self) -> bool:
-        """The live store ends with this process."""
         return self.engine.startswith("memory:")
 
     @property
@@ -387,24 +360,23 @@ class Settings(BaseModel):
 
     @property
     def asks_the_application(self) -> bool:
-        """Whether the application is asked who is related."""
+        """True if relations come from the application's callback."""
         return self.relations not in ("ledger", "open")
 
     @property
     def edges_kept_here(self) -> frozenset[str]:
-        """Kinds of edges that the ledger is the source of."""
+        """Kinds of relations that are stored in the ledger."""
         if self.relations == "ledger":
             return frozenset({"follow", "contact", "room"})
         return frozenset({"room"} if self.relations == "open" else ())
 
     def source_of(self, name: str) -> str:
-        """Where the value comes from: a flag, a variable, a file, or "default"."""
+        """The source of a value: the name of a flag, variable or file, "argument" or "default"."""
         if name in self._sources:
             return self._sources[name]
         return "argument" if name in self.model_fields_set else "default"
 
     def rows(self) -> Iterator[Row]:
-        """Every setting as `herenow config` shows it."""
         for name, field in type(self).model_fields.items():
             yield Row(
                 name=name,
@@ -416,9 +388,14 @@ class Settings(BaseModel):
             )
 
     def found_in(self, sources: Mapping[str, str], warnings: tuple[str, ...]) -> Self:
-        """These settings, knowing where they come from."""
+        """Set the sources of the values and the warnings. Returns self."""
         self._sources, self._warnings = dict(sources), warnings
         return self
+
+
+def milliseconds(seconds: float) -> int:
+    """A duration as the core counts it."""
+    return round(seconds * 1000)
 
 
 def about(field: FieldInfo) -> str:
@@ -438,8 +415,7 @@ def is_secret(field: FieldInfo) -> bool:
 
 
 def without_password(text: str) -> str:
-    """A URL may carry a password; an answer or a log line may not. Rather too much is hidden than a piece of one that was
-    not written as it should be."""
+    """Mask the passwords in a URL, for output and logs. Of a malformed URL rather too much is masked than too little."""
     text = re.sub(r"(://[^@:/]*:).*@", r"\1***@", text, flags=re.DOTALL)
     return re.sub(r"(password=)[^&'\"]*", r"\1***", text)
 
@@ -458,12 +434,8 @@ def _shown(value: object) -> str:
             return without_password(str(value))
 
 
-def _milliseconds(seconds: float) -> int:
-    return round(seconds * 1000)
-
-
 def _callback_host(url: str) -> str:
-    """The host of the application's address."""
+    """The host of the application's URL. Raises an error that pydantic reports if the URL cannot be used."""
     if re.search(r"[\s\x00-\x1f\x7f]", url):
         raise ValueError("not a URL")
     parts = urlsplit(url)

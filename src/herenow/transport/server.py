@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection
-from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address
+from ipaddress import ip_address
 from urllib.parse import parse_qs
 
 import structlog
@@ -19,6 +17,7 @@ from herenow.errors import ProtocolError
 from herenow.kit.tasks import Tasks
 from herenow.kit.wheel import Wheel
 from herenow.node import Node
+from herenow.settings import Settings
 from herenow.transport.auth import SUBPROTOCOL, Auth, Claims, KeysPending, find_token, is_allowed
 from herenow.transport.session import ClientSession
 from herenow.transport.websocket import (
@@ -50,26 +49,17 @@ good for a day."""
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class WebSocketSettings:
-    beat_every: float
-    max_frame: int
-    max_subscriptions: int
-    max_bulk: int
-    origins: Collection[str] = ()
-    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Whose word we take for how a browser reached them."""
-
-
 class WebSocketServer:
-    def __init__(self, node: Node, auth: Auth, sockets: Sockets, settings: WebSocketSettings) -> None:
+    def __init__(self, node: Node, auth: Auth, sockets: Sockets, settings: Settings) -> None:
         self.node = node
         self.auth = auth
         self.tasks = Tasks()
         self.close_queue = CloseQueue()
         self.beat_every = settings.beat_every
         self.limits = WelcomeLimits(settings.max_subscriptions, settings.max_frame, settings.max_bulk)
-        self._settings = settings
+        self._origins = settings.origins
+        self._trusted_proxies = settings.trusted_networks
+        """Proxies that are believed how a browser reached them."""
         self._sockets = sockets
         self._expiry: Wheel[ClientSession] = Wheel(self._look)
         self._pinger: Pinger[ClientSession]
@@ -118,7 +108,7 @@ class WebSocketServer:
         if upgrade.path.rstrip("/") != PATH:
             return Refuse(404, f"There is no WebSocket here; presence is at {PATH}.\n")
         secure = upgrade.secure or self._came_by_tls(upgrade)
-        if not is_allowed(upgrade.origin, host=upgrade.host, secure=secure, origins=self._settings.origins):
+        if not is_allowed(upgrade.origin, host=upgrade.host, secure=secure, origins=self._origins):
             self.node.context.metrics.refusals["forbidden_origin"] += 1
             return Refuse(403, "Pages of this origin may not connect; the operator can name it in `origins`.\n")
         subprotocol = SUBPROTOCOL if SUBPROTOCOL in upgrade.subprotocols else None
@@ -129,7 +119,7 @@ class WebSocketServer:
         if upgrade.peer is None or upgrade.header("x-forwarded-proto") != "https":
             return False
         peer = ip_address(upgrade.peer[0])
-        return any(peer in network for network in self._settings.trusted_proxies)
+        return any(peer in network for network in self._trusted_proxies)
 
     def _handler(self, upgrade: Upgrade) -> Handler:
         if self.node.draining:

@@ -291,8 +291,7 @@ class ClientSession:
             presence = connection.session.person.record.presence
         if self._connection is None:
             return
-        timings = node.context.settings.timings
-        idle_after = timings.idle_after if presence.idle_after is None else presence.idle_after
+        idle_after = node.context.timings.idle_after if presence.idle_after is None else presence.idle_after
         self._socket.send_text(
             welcome_frame(
                 user_id=connection.user,

@@ -1,10 +1,9 @@
-"""Several processes on one address: one that keeps them alive, and what they say to each other.
+"""Several processes on one address: a supervisor, its workers, and the messages between them.
 
-    supervisor   starts processes, replaces those that end, passes signals on
-    worker       a process' side of it
-    link         the messages between them, over a pair of sockets that ends with either
-    restarts     how often a process may die, and how long to wait
+    supervisor    starts the processes, replaces those that end, forwards signals
+    worker        the worker's side
+    worker_link   the messages, over a pair of connected sockets
+    restarts      how often a process may die, and the pause before the next start
 
-What a worker does is not known here: it is a node like any other, on an address that it shares. The supervisor knows no
-engine, no ledger and no socket of a client.
+This package does not know what a worker does: it is a node like any other, on a shared address.
 """

@@ -1,10 +1,10 @@
-"""A worker has ended by itself: start another at once, after a while, or not at all?
+"""When to restart a worker that has ended: at once, after a pause, or not at all.
 
-The first death is an accident. One that follows within `STEADY` seconds of a start is not: each is followed by a longer
-pause, and after `PAUSES` of them in a row it is not going to live, and whoever watches the whole must hear of it.
+A first death is followed by a restart at once. Further deaths within `STEADY` seconds of a start are followed by longer and
+longer pauses; after all of `PAUSES` the supervisor gives up and ends, so that its own supervisor notices.
 
-One that the system does not start at all (no memory, no descriptor, no process left) is none of these: it is tried again
-for ever, because to give up would end those that live.
+A process that the system cannot start (no memory, descriptor or process left) is retried for ever, because giving up would
+end the workers that run.
 """
 
 from __future__ import annotations
@@ -12,32 +12,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain, repeat
 
-STEADY = 10.0
-"""Seconds a worker must have lived for its death to be an accident."""
-
-PAUSES = (0.0, 0.5, 1.0, 2.0, 4.0)
-"""Seconds before each new start, while they die at once."""
+STEADY = 10.0  # seconds after which a worker that dies counts as having run well
+PAUSES = (0.0, 0.5, 1.0, 2.0, 4.0)  # seconds before each restart, by number of deaths in a row
 
 
 class Restarts:
-    """The deaths of one worker."""
-
     def __init__(self, steady: float = STEADY, pauses: Sequence[float] = PAUSES) -> None:
         self._steady = steady
         self._pauses = pauses
         self.in_a_row = 0
 
     def pause_after(self, lived: float) -> float | None:
-        """Seconds to wait before it is started again; None: it is given up."""
+        """Seconds to wait before the restart of a worker that has lived so many seconds; None: give up."""
         if lived >= self._steady:
             self.in_a_row = 0
         self.in_a_row += 1
         return self._pauses[self.in_a_row - 1] if self.in_a_row <= len(self._pauses) else None
 
     def pause_while_away(self) -> float:
-        """It could not start because a service is out of reach: that is not its fault, and may take long."""
+        """Seconds to wait if the worker could not start because a service is out of reach. Not counted as a death."""
         return self._pauses[-1]
 
     def pauses_between_tries(self) -> Iterator[float]:
-        """Seconds to wait after each try to start it that the system refused: longer and longer, but never long."""
+        """Seconds to wait after each attempt that the system refused, growing up to the last of the pauses."""
         return chain(self._pauses[1:], repeat(self._pauses[-1]))

@@ -1,14 +1,14 @@
-"""Keeps a number of processes alive on one address.
+"""Keeps a number of worker processes alive on one address.
 
-Answers: how many run, which of them is to be started again, and when is it time to give up? It starts one first, so that
-a wrong setting or an absent store is said once; the others follow when that one is ready. Whoever ends without having been
-told to is started again (see `restarts`), and the others are told under which epochs it wrote: they take care of its users
-at once, where nodes of other machines must wait for a lease to run out. One that the system does not start for want of
-something is tried again until it does. One whose loop does not turn is killed. SIGHUP replaces one after the other, each by
-a new process with the settings and the program of that moment.
+- One worker is started first, so that a wrong setting or an unreachable store is reported once; then the others.
+- A worker that dies is restarted (see `restarts`). The others get its epochs and take over its users at once; nodes on
+  other machines must wait until its lease expires.
+- A worker that the system cannot start for lack of resources is retried until it starts.
+- A worker whose event loop is blocked is killed.
+- SIGHUP replaces the workers one by one with new processes that read the settings and the program again.
 
-It does nothing else, so that nothing else can end it. When it is killed all the same, its workers find their link closed,
-and end in order. What it does itself does not end unnoticed: without one of its tasks it would keep fewer than it says.
+The supervisor does nothing else, so little can end it. If it is killed, its workers see their link close and shut down. If
+one of its own tasks fails, it ends: otherwise it would silently keep fewer workers.
 """
 
 from __future__ import annotations
@@ -42,29 +42,18 @@ from herenow.workers.worker_link import (
     Told,
 )
 
-AWAY = os.EX_TEMPFAIL
-"""Exit code of a worker that could not start because a service is out of reach."""
-
-STARTING = 120.0
-"""Seconds a worker may take to become ready: a ledger may have to be migrated, a store to settle."""
-
-STOPPING = 30.0
-"""Seconds a worker may take to end in order: more than a node waits for everything together."""
-
-_EXPLAINED = (1, 2, AWAY)
-"""Exit codes of a worker that has said why."""
-
-LOOK = 1.0
-"""Seconds between two looks whether all loops turn."""
-
-ANSWER = 1.0
-"""Seconds a worker has to say something of itself."""
+AWAY = os.EX_TEMPFAIL  # exit code of a worker that could not start because a service is out of reach
+STARTING = 120.0  # seconds a worker may take to become ready: the ledger may have to be migrated, the store to settle
+STOPPING = 30.0  # seconds a worker may take to shut down: more than the sum of a node's own time-outs
+_EXPLAINED = (1, 2, AWAY)  # exit codes of a worker that has printed the reason
+CHECK_EVERY = 1.0  # seconds between two checks for workers without heartbeats
+ANSWER = 1.0  # seconds a worker has to send its report
 
 log = structlog.get_logger(__name__)
 
 
 class GivenUp(HerenowError):  # noqa: N818 - reads as what it is
-    """A worker dies again and again."""
+    """A worker does not stay alive, or the supervisor itself failed."""
 
 
 class Supervisor:
@@ -78,63 +67,63 @@ class Supervisor:
         on_ready: Callable[[], None],
         make_restarts: Callable[[], Restarts] = Restarts,
     ) -> None:
-        """`command` is what a worker is started with; the number of its end of the link follows. `hung_after`: seconds
-        without a sign of life. `on_ready` is called when all are ready for the first time."""
+        """`command` starts a worker; the descriptor of its end of the link is appended. `hung_after`: seconds without a
+        heartbeat after which a worker is killed. `on_ready` is called once, when all workers are ready."""
         self._command = tuple(command)
         self._address = address
         self._hung_after = hung_after
         self._on_ready = on_ready
         self._slots = [_Slot(number, make_restarts()) for number in range(1, workers + 1)]
         self._workers: set[_Worker] = set()
-        self._unburied: list[str] = []
+        self._unhandled_epochs: list[str] = []
         self._numbers = count(1)
-        self._gathering: dict[int, _Gathering] = {}
+        self._requests: dict[int, _ReportRequest] = {}
         self._stop = asyncio.Event()
-        self._roll = asyncio.Event()
+        self._replace_requested = asyncio.Event()
         self._failure: HerenowError | None = None
 
     def stop(self) -> None:
-        """End all in order, and then ourselves: SIGTERM, SIGINT."""
+        """Shut down all workers, then end `run` (SIGTERM, SIGINT)."""
         self._stop.set()
 
     def replace_all(self) -> None:
-        """One after the other, by new ones: SIGHUP."""
-        self._roll.set()
+        """Replace the workers one by one with new processes (SIGHUP)."""
+        self._replace_requested.set()
 
     async def run(self) -> int:
-        """Until told to stop; the exit code. Raises `GivenUp`, or `ConfigurationError`, when workers do not live."""
-        self._hear_signals()
+        """Run until `stop` and return the exit code. Raises `GivenUp` or `ConfigurationError` when workers keep dying."""
+        self._handle_signals()
         try:
-            code = await self._begin()
+            code = await self._start_first()
             if code is None:
-                await self._go_on()
+                await self._supervise()
         finally:
             orderly = await self._end_all()
         if self._failure is not None:
             raise self._failure
         return code if code is not None else int(not orderly)
 
-    # Beginning
+    # Start
 
-    async def _begin(self) -> int | None:
-        """The first one alone. None: it is ready, or we were told to stop; otherwise its exit code."""
+    async def _start_first(self) -> int | None:
+        """Start the first worker. Returns None when it is ready or `stop` was called; otherwise our exit code."""
         slot = self._slots[0]
         try:
             slot.worker = worker = await self._start(slot)
         except OSError as error:
             raise GivenUp(f"Worker 1 could not be started: {error}.") from None
-        await self._first(worker.ready.wait(), worker.ended.wait(), self._stop.wait())
+        await self._wait_any(worker.ready.wait(), worker.ended.wait(), self._stop.wait())
         if not worker.ended.is_set() or self._stop.is_set():
             return None
         if worker.code in _EXPLAINED:
             return 1 if worker.code == AWAY else worker.code
-        raise GivenUp(f"Worker 1 ended before it was ready, with {_how(worker.code)}.")
+        raise GivenUp(f"Worker 1 ended before it was ready, with {_describe_exit(worker.code)}.")
 
-    async def _go_on(self) -> None:
+    async def _supervise(self) -> None:
         jobs = [
-            *((self._keep(slot), f"worker {slot.number}") for slot in self._slots),
-            (self._look(), "look"),
-            (self._replace_when_told(), "replace"),
+            *((self._keep_running(slot), f"worker {slot.number}") for slot in self._slots),
+            (self._kill_hung_workers(), "look"),
+            (self._replace_on_request(), "replace"),
             (self._announce(), "announce"),
         ]
         tasks = [self._task(work, name) for work, name in jobs]
@@ -150,16 +139,16 @@ class Supervisor:
             await slot.ready.wait()
         try:
             self._on_ready()
-        except OSError as error:  # nobody reads what we print: no reason to end
+        except OSError as error:  # standard output is closed: no reason to end
             log.warning("workers.unannounced", error=str(error))
 
     def _task(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name)
-        task.add_done_callback(self._notice)
+        task.add_done_callback(self._on_task_done)
         return task
 
-    def _notice(self, task: asyncio.Task[None]) -> None:
-        """That one of ours has failed: whoever watches the whole starts it anew."""
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        """End the supervisor if one of its tasks failed; it is restarted from outside."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             log.error("supervisor.failed", task=task.get_name(), exc_info=error)
@@ -168,18 +157,18 @@ class Supervisor:
 
     # One worker
 
-    async def _keep(self, slot: _Slot) -> None:
+    async def _keep_running(self, slot: _Slot) -> None:
         while True:
             worker = slot.worker
             if worker is None:
-                worker = await self._started(slot)
-                if slot.worker is not None:  # a replacement was there first
+                worker = await self._start_with_retries(slot)
+                if slot.worker is not None:  # a replacement was faster
                     worker.kill()
                     continue
                 slot.worker = worker
             await worker.ended.wait()
             if slot.worker is not worker:
-                continue  # another took its place
+                continue  # it was replaced
             slot.worker = None
             pause = self._pause(slot, worker)
             if pause is None:
@@ -197,13 +186,12 @@ class Supervisor:
     def _give_up(self, slot: _Slot, worker: _Worker) -> None:
         sentence = (
             f"Worker {slot.number} ended at once, {slot.restarts.in_a_row} times in a row, the last time with "
-            f"{_how(worker.code)}: what it said before is in the log."
+            f"{_describe_exit(worker.code)}: what it said before is in the log."
         )
         self._failure = (ConfigurationError if worker.code == 2 else GivenUp)(sentence)
         self._stop.set()
 
-    async def _started(self, slot: _Slot) -> _Worker:
-        """However often it takes: what the system lacks now it may have in a moment."""
+    async def _start_with_retries(self, slot: _Slot) -> _Worker:
         pauses = slot.restarts.pauses_between_tries()
         while True:
             try:
@@ -214,7 +202,7 @@ class Supervisor:
             await asyncio.sleep(pause)
 
     async def _start(self, slot: _Slot) -> _Worker:
-        """Raises `OSError` when there is no descriptor, memory or process left for it, or no such program."""
+        """Raises `OSError` when no descriptor, memory or process is left, or the program does not exist."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -223,7 +211,7 @@ class Supervisor:
                     str(theirs.fileno()),
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
-                    process_group=0,  # a terminal's Ctrl-C is for the supervisor, who passes it on
+                    process_group=0,  # Ctrl-C in a terminal goes to the supervisor only, which forwards it
                 )
             except BaseException:
                 ours.close()
@@ -237,79 +225,79 @@ class Supervisor:
         worker = _Worker(slot, process, link)
         worker.link.send(Place(slot.number, len(self._slots), *self._address))
         self._workers.add(worker)
-        worker.attendance = self._task(self._attend(worker), "attend")
+        worker.handler = self._task(self._handle_worker(worker), "attend")
         return worker
 
-    async def _attend(self, worker: _Worker) -> None:
-        """Hear it out: what it said before its end counts."""
+    async def _handle_worker(self, worker: _Worker) -> None:
+        """Handle all messages of a worker, including those it sent before it died, and then its end."""
         try:
             async for message in worker.link.messages():
-                self._hear(worker, message)
+                self._on_message(worker, message)
         finally:
-            worker.link.close()  # if it was we who failed: it ends in order when nobody listens
+            worker.link.close()  # if a handler failed: the worker shuts down when its link closes
             await self._ended(worker)
 
     async def _ended(self, worker: _Worker) -> None:
         worker.code = await worker.process.wait()
         worker.lived = worker.age
         self._workers.discard(worker)
-        self._unburied += worker.epochs
-        self._bury()
+        self._unhandled_epochs += worker.epochs
+        self._announce_dead()
         worker.ended.set()
 
-    def _hear(self, worker: _Worker, message: Message) -> None:
-        worker.heard_at = asyncio.get_running_loop().time()
+    def _on_message(self, worker: _Worker, message: Message) -> None:
+        worker.received_at = asyncio.get_running_loop().time()
         match message:
             case Epoch(epoch):
                 worker.epochs.append(epoch)
             case Ready():
                 worker.ready.set()
                 worker.slot.ready.set()
-                self._bury()
+                self._announce_dead()
             case Buried(epochs):
-                self._unburied = [epoch for epoch in self._unburied if epoch not in epochs]
+                self._unhandled_epochs = [epoch for epoch in self._unhandled_epochs if epoch not in epochs]
             case Question(number):
-                self._gather(worker, number)
+                self._collect_reports(worker, number)
             case Report(number, body):
-                gathering = self._gathering.get(number)
-                if gathering is not None:
-                    gathering.take(worker, body)
+                request = self._requests.get(number)
+                if request is not None:
+                    request.take(worker, body)
             case Alive() | _:
                 pass
 
-    def _bury(self) -> None:
-        """Any one of the living can do it; which of them does, they settle among themselves. They are told again until one
-        says that it has heard: whom we take for living may be dead as well."""
-        if self._unburied:
+    def _announce_dead(self) -> None:
+        """Send the epochs of dead workers to all ready ones, which agree on one of them to handle each. Repeated whenever a
+        worker ends or becomes ready, until one confirms: the receivers may be dead too."""
+        if self._unhandled_epochs:
             for worker in self._workers:
                 if worker.ready.is_set():
-                    worker.link.send(Dead(self._unburied))
+                    worker.link.send(Dead(self._unhandled_epochs))
 
-    # Questions of one about all
+    # Reports
 
-    def _gather(self, asker: _Worker, asked: int) -> None:
+    def _collect_reports(self, asker: _Worker, asked: int) -> None:
         number = next(self._numbers)
-        self._gathering[number] = gathering = _Gathering(
+        self._requests[number] = request = _ReportRequest(
             [slot.worker for slot in self._slots if slot.worker is not None]
         )
 
         def answer() -> None:
-            if self._gathering.pop(number, None) is not None:
+            if self._requests.pop(number, None) is not None:
                 timer.cancel()
-                told = [Told(s.number, s.restarted, gathering.bodies.get(s.worker)) for s in self._slots]
-                asker.link.send(Answer(asked, told))
+                reports = [Told(s.number, s.restarted, request.bodies.get(s.worker)) for s in self._slots]
+                asker.link.send(Answer(asked, reports))
 
         timer = asyncio.get_running_loop().call_later(ANSWER, answer)
-        gathering.on_all = answer
-        for worker in tuple(gathering.missing):
+        request.on_all = answer
+        for worker in tuple(request.missing):
             worker.link.send(Question(number))
 
-    # One for another
+    # Replacement
 
-    async def _replace_when_told(self) -> None:
+    async def _replace_on_request(self) -> None:
         while True:
-            await self._roll.wait()
-            self._roll.clear()
+            await self._replace_requested.wait()
+            self._replace_requested.clear()
             log.info("workers.replace")
             for slot in self._slots:
                 if not await self._replace(slot):
@@ -319,50 +307,51 @@ class Supervisor:
                 log.info("workers.replaced")
 
     async def _replace(self, slot: _Slot) -> bool:
-        """The new one first: nobody finds the door closed. False: it does not start, and the old one stays."""
+        """Start the new process before the old one ends, so that the address always accepts connections. Returns False if
+        the new process does not become ready; the old one then stays."""
         old = slot.worker
-        new = await self._started(slot)
+        new = await self._start_with_retries(slot)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STARTING):
-                await self._first(new.ready.wait(), new.ended.wait())
+                await self._wait_any(new.ready.wait(), new.ended.wait())
         if new.ended.is_set() or not new.ready.is_set():
             new.kill()
             return False
         if old is None or slot.worker is not old:
-            old = slot.worker  # it died meanwhile, and was started again
+            old = slot.worker  # the old one died meanwhile and was restarted
         slot.worker = new
         if old is not None:
             old.link.send(Leave())
-            await self._gone([old])
+            await self._wait_ended([old])
         return True
 
-    # Ends
+    # End
 
-    async def _look(self) -> None:
+    async def _kill_hung_workers(self) -> None:
         loop = asyncio.get_running_loop()
-        looked_at = loop.time()
+        checked_at = loop.time()
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(CHECK_EVERY)
             now = loop.time()
-            stopped = now - looked_at > 3 * LOOK
-            looked_at = now
+            blocked = now - checked_at > 3 * CHECK_EVERY
+            checked_at = now
             for worker in tuple(self._workers):
-                if stopped:  # it is we who did not listen
-                    worker.heard_at = None if worker.heard_at is None else now
-                elif worker.silent > (STARTING if worker.heard_at is None else self._hung_after):
-                    log.error("worker.hung", worker=worker.slot.number, seconds=round(worker.silent))
+                if blocked:  # this process was blocked: heartbeats may be unread
+                    worker.received_at = None if worker.received_at is None else now
+                elif worker.silent_for > (STARTING if worker.received_at is None else self._hung_after):
+                    log.error("worker.hung", worker=worker.slot.number, seconds=round(worker.silent_for))
                     worker.kill()
 
     async def _end_all(self) -> bool:
-        """All at once. Whether all ended as they should."""
+        """Shut down all workers at once. Returns True if all of them ended as they should."""
         workers = tuple(self._workers)
         for worker in workers:
             worker.signal(signal.SIGTERM)
-        await self._gone(workers)
+        await self._wait_ended(workers)
         return all(worker.ended_in_order for worker in workers)
 
-    async def _gone(self, workers: Sequence[_Worker]) -> None:
-        """Wait, but not for ever."""
+    async def _wait_ended(self, workers: Sequence[_Worker]) -> None:
+        """Wait for the workers to end; kill those that take longer than `STOPPING`."""
         try:
             async with asyncio.timeout(STOPPING):
                 for worker in workers:
@@ -375,14 +364,14 @@ class Supervisor:
             for worker in workers:
                 await worker.ended.wait()
 
-    def _hear_signals(self) -> None:
+    def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, self.stop)
-        # From a terminal it means that the terminal was closed.
+        # With a terminal, SIGHUP means that the terminal was closed.
         loop.add_signal_handler(signal.SIGHUP, self.stop if os.isatty(0) else self.replace_all)
 
-    async def _first(self, *waits: Coroutine[Any, Any, object]) -> None:
+    async def _wait_any(self, *waits: Coroutine[Any, Any, object]) -> None:
         tasks = [asyncio.get_running_loop().create_task(wait) for wait in waits]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -392,7 +381,7 @@ class Supervisor:
 
 
 class _Slot:
-    """The place of one worker, whichever process fills it."""
+    """One of the configured workers, over all processes that run it."""
 
     def __init__(self, number: int, restarts: Restarts) -> None:
         self.number = number
@@ -400,12 +389,10 @@ class _Slot:
         self.restarted = 0
         self.worker: _Worker | None = None
         self.ready = asyncio.Event()
-        """One has been ready here."""
+        """Set once any process of this slot has been ready."""
 
 
 class _Worker:
-    """One process."""
-
     def __init__(self, slot: _Slot, process: asyncio.subprocess.Process, link: Link) -> None:
         self._loop = asyncio.get_running_loop()
         self._started_at = self._loop.time()
@@ -413,25 +400,25 @@ class _Worker:
         self.process = process
         self.link = link
         self.epochs: list[str] = []
-        self.heard_at: float | None = None
+        self.received_at: float | None = None
         self.ready = asyncio.Event()
         self.ended = asyncio.Event()
         self.code: int | None = None
         self.lived = 0.0
-        self.attendance: asyncio.Task[None] | None = None
+        self.handler: asyncio.Task[None] | None = None
 
     @property
     def age(self) -> float:
         return self._loop.time() - self._started_at
 
     @property
-    def silent(self) -> float:
-        """Seconds since it was last heard, or started."""
-        return self._loop.time() - (self._started_at if self.heard_at is None else self.heard_at)
+    def silent_for(self) -> float:
+        """Seconds since the last message, or since the start."""
+        return self._loop.time() - (self._started_at if self.received_at is None else self.received_at)
 
     @property
     def ended_in_order(self) -> bool:
-        """Before it was ready it may not have known the signal yet."""
+        """True for exit code 0, and for SIGTERM before the worker was ready: its handler may not have been installed."""
         return self.code == 0 or (self.code == -signal.SIGTERM and not self.ready.is_set())
 
     def kill(self) -> None:
@@ -442,8 +429,8 @@ class _Worker:
             self.process.send_signal(which)
 
 
-class _Gathering:
-    """The answers to one question."""
+class _ReportRequest:
+    """The reports in reply to one question. `on_all` is called when none is missing."""
 
     def __init__(self, workers: Sequence[_Worker]) -> None:
         self.missing = set(workers)
@@ -458,7 +445,7 @@ class _Gathering:
                 self.on_all()
 
 
-def _how(code: int | None) -> str:
+def _describe_exit(code: int | None) -> str:
     if code is not None and code < 0:
         return f"signal {signal.Signals(-code).name}"
     return f"exit code {code}"

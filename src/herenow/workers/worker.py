@@ -1,7 +1,6 @@
-"""A process that is one of several: what it hears from its supervisor and tells it.
+"""A worker's side of the link to its supervisor. The worker ends on request, and when its supervisor has ended.
 
-It ends when told to, and when its supervisor is no more. It knows nothing of what a worker does: epochs are names, and a
-report is bytes.
+It does not know what a worker does: epochs are opaque names, and a report is opaque bytes.
 """
 
 from __future__ import annotations
@@ -30,11 +29,8 @@ from herenow.workers.worker_link import (
     Told,
 )
 
-ALIVE = 1.0
-"""Seconds between two signs of life."""
-
-PATIENCE = 3.0
-"""Seconds to wait for what the others say of themselves."""
+HEARTBEAT_EVERY = 1.0  # seconds between two heartbeats
+REPORT_TIMEOUT = 3.0  # seconds to wait for the reports of all workers
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +39,7 @@ class Worker:
     def __init__(self, link: Link, place: Place, stop: Callable[[], None]) -> None:
         self.place = place
         self.leaving = False
-        """Another takes our place: new connections are for the others."""
+        """True when this process is being replaced: it must not accept new connections."""
         self.on_dead: Callable[[Sequence[str]], Awaitable[None]] | None = None
         self.report: Callable[[], bytes] | None = None
         self._link = link
@@ -52,12 +48,13 @@ class Worker:
         self._asked: dict[int, asyncio.Future[list[Told]]] = {}
         self._tasks = {
             asyncio.get_running_loop().create_task(work, name=name)
-            for work, name in ((self._listen(), "supervisor"), (self._live(), "alive"))
+            for work, name in ((self._listen(), "supervisor"), (self._send_heartbeats(), "alive"))
         }
 
     @classmethod
     async def join(cls, descriptor: int, stop: Callable[[], None]) -> Worker:
-        """`stop` is called when it is time to end."""
+        """Connect to the supervisor over an inherited descriptor and wait for our `Place`. `stop` is called when this
+        process is to end. Raises `ConfigurationError` for a bad descriptor, `Unavailable` if the supervisor has ended."""
         try:
             link = await Link.over(socket.socket(fileno=descriptor))
         except (OSError, ValueError):
@@ -74,13 +71,13 @@ class Worker:
         self._link.send(Ready())
 
     async def told(self) -> list[Told]:
-        """What all of them, this one included, say of themselves. Raises `Unavailable`."""
+        """The reports of all workers, including this one. Raises `Unavailable` if the supervisor does not answer."""
         number = next(self._numbers)
         answer: asyncio.Future[list[Told]] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         self._link.send(Question(number))
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(REPORT_TIMEOUT):
                 return await answer
         except TimeoutError:
             raise Unavailable("The supervisor does not answer.") from None
@@ -93,24 +90,24 @@ class Worker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._link.close()
 
-    async def _live(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
             self._link.send(Alive())
-            await asyncio.sleep(ALIVE)
+            await asyncio.sleep(HEARTBEAT_EVERY)
 
     async def _listen(self) -> None:
         async for message in self._link.messages():
-            self._hear(message)
+            self._on_message(message)
         log.warning("supervisor.gone")
         self._stop()
 
-    def _hear(self, message: Message) -> None:
+    def _on_message(self, message: Message) -> None:
         match message:
             case Leave():
                 self.leaving = True
                 self._stop()
             case Dead(epochs) if self.on_dead is not None:
-                task = asyncio.get_running_loop().create_task(self._bury(self.on_dead, epochs), name="bury")
+                task = asyncio.get_running_loop().create_task(self._handle_dead(self.on_dead, epochs), name="bury")
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             case Question(number) if self.report is not None:
@@ -122,7 +119,7 @@ class Worker:
             case _:
                 pass
 
-    async def _bury(self, bury: Callable[[Sequence[str]], Awaitable[None]], epochs: list[str]) -> None:
+    async def _handle_dead(self, bury: Callable[[Sequence[str]], Awaitable[None]], epochs: list[str]) -> None:
         try:
             await bury(epochs)
         except Exception as error:

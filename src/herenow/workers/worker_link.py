@@ -1,8 +1,8 @@
-"""What a supervisor and its workers say to each other: one JSON object per line, over a pair of connected sockets.
+"""Messages between a supervisor and its workers: one JSON object per line, over a pair of connected sockets.
 
-The pair is also how either learns of the other's end, whatever its cause: the system closes it. Nobody ever waits for the
-other to read. What does not fit into the buffer of one that stands still is dropped: signs of life and questions, which are
-repeated, and news of the dead, which leases tell too.
+When either process ends for any reason, the system closes the pair and the other one notices. A sender never waits: messages
+to a process that does not read are dropped when the buffer is full. That is safe: heartbeats and questions are repeated, and
+a dead worker is also noticed by its lease.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-LINE = 16 * 1024 * 1024
-"""Bytes of a line at most: the reports of many workers together."""
-
-BUFFER = 32 * 1024 * 1024
-"""Bytes that may wait for somebody who does not read."""
+LINE = 16 * 1024 * 1024  # maximum bytes of a line: it may hold the reports of many workers
+BUFFER = 32 * 1024 * 1024  # bytes that may wait for a process that does not read
 
 
 class Place(msgspec.Struct, frozen=True, tag="place"):
-    """To a worker, first: which of how many it is, and where it listens."""
+    """To a worker, as the first message: its number, the number of workers, and the address to listen on."""
 
     number: int
     of: int
@@ -30,60 +27,60 @@ class Place(msgspec.Struct, frozen=True, tag="place"):
 
 
 class Epoch(msgspec.Struct, frozen=True, tag="epoch"):
-    """From a worker, before it uses it: under this epoch it will write."""
+    """From a worker: it will write to the store under this epoch. Sent before the first such write."""
 
     epoch: str
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """From a worker: it takes connections."""
+    """From a worker: it accepts connections."""
 
 
 class Alive(msgspec.Struct, frozen=True, tag="alive"):
-    """From a worker, every second: its loop turns."""
+    """From a worker, every second: its event loop is running."""
 
 
 class Dead(msgspec.Struct, frozen=True, tag="dead"):
-    """To workers: the process that wrote under these epochs has ended."""
+    """To workers: the processes that wrote under these epochs have ended."""
 
     epochs: list[str]
 
 
 class Buried(msgspec.Struct, frozen=True, tag="buried"):
-    """From a worker: it has heard of these dead, and done what it could."""
+    """From a worker: it has handled the death of these epochs, as far as it could."""
 
     epochs: list[str]
 
 
 class Leave(msgspec.Struct, frozen=True, tag="leave"):
-    """To a worker: another takes its place. Take no more connections, and end in order."""
+    """To a worker: a new process replaces it. It stops accepting connections and shuts down."""
 
 
 class Question(msgspec.Struct, frozen=True, tag="question"):
-    """To the supervisor: what do all workers say of themselves? To a worker: what do you?"""
+    """To the supervisor: a request for the reports of all workers. To a worker: a request for its report."""
 
     number: int
 
 
 class Report(msgspec.Struct, frozen=True, tag="report"):
-    """From a worker: its answer, which the supervisor does not understand."""
+    """From a worker: its report, opaque to the supervisor."""
 
     number: int
     body: bytes
 
 
 class Told(msgspec.Struct, frozen=True):
-    """Of one worker."""
+    """The report of one worker."""
 
     worker: int
     restarts: int
-    """How often it had to be started again."""
+    """Number of restarts after a death."""
     body: bytes | None
-    """None: it does not answer."""
+    """None if the worker did not answer."""
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
-    """To the worker that asked."""
+    """To the worker that sent the question."""
 
     number: int
     told: list[Told]
@@ -96,8 +93,6 @@ _decode: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 
 
 class Link:
-    """One end."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
@@ -112,11 +107,11 @@ class Link:
             self._writer.write(_encode(message) + b"\n")
 
     async def messages(self) -> AsyncIterator[Message]:
-        """Until the other end is gone. What a newer program says that this one does not know is passed over."""
+        """Yield messages until the other end closes. Unknown messages (of a newer version) are skipped."""
         while True:
             try:
                 line = await self._reader.readline()
-            except (OSError, ValueError):  # reset; or a line beyond all measure
+            except (OSError, ValueError):  # connection reset, or a line longer than `LINE`
                 return
             if not line.endswith(b"\n"):
                 return

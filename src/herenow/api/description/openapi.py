@@ -1,8 +1,4 @@
-"""The OpenAPI document, made from the same rows as the routes: it says what there is, and all of it.
-
-Answers are documented per HTTP status with the codes that can stand there. Shapes come from msgspec. Nothing is written
-here by hand but the words about the whole; a column that `Operation` gets is the reason to change this module.
-"""
+"""The OpenAPI document, made from the same operations as the routes. msgspec makes the schemas of the shapes."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ PUBLIC_NAMES = {
     "TargetLoad": "Target",
     "UsersByStatus": "Users",
 }
-"""Class → name of its schema, for classes whose public name means something else in the code. All others have their own."""
+"""Class name → name of its schema, where they differ because the public name has another meaning in the code."""
 
 _REF = "#/components/schemas/{name}"
 _SECURITY: dict[Access, list[Json]] = {
@@ -56,8 +52,8 @@ def document(operations: Iterable[Operation], *, max_bulk: int) -> Json:
         "info": {
             "title": "herenow",
             "version": __version__,
-            "description": "Who is here now, and who may know it? Instants are epoch milliseconds, durations "
-            f"seconds. One request may ask for {max_bulk} ids. Every error has one shape and a code.",
+            "description": "Presence of users, shown only to those who may see it. Times are epoch milliseconds, durations "
+            f"are seconds. A request may contain at most {max_bulk} ids. All errors have the same shape and a code.",
         },
         "paths": dict(paths),
         "components": {
@@ -71,7 +67,7 @@ def document(operations: Iterable[Operation], *, max_bulk: int) -> Json:
 
 
 class _Shapes:
-    """msgspec's schemas of all shapes, found again by the shape."""
+    """Finds the msgspec schema of a shape, by identity."""
 
     def __init__(self, shapes: list[object], schemas: Iterable[Json]) -> None:
         self._found = list(zip(shapes, schemas, strict=True))
@@ -92,7 +88,7 @@ def _schemas(operations: Iterable[Operation]) -> tuple[_Shapes, Json]:
 
 
 def _published(schema: Json) -> Json:
-    """As it stands in the document: with public names, and without the `type` of an `enum`, whose values say it."""
+    """Replace names by public ones, and leave out `type` beside `enum`, whose values imply it."""
     left_out = {"type"} if "enum" in schema else set()
     return {name: _published_part(name, part) for name, part in schema.items() if name not in left_out}
 
@@ -132,19 +128,19 @@ def _operation(operation: Operation, shapes: _Shapes) -> Json:
 
 
 def _tag(path: str) -> str:
-    """The first word behind the prefix; what has no prefix is for operators."""
+    """The first segment of the path after `/api/v1/`."""
     words = path.removeprefix("/api/v1/").split("/")
     return words[0] or "operations"
 
 
 def _in_path(name: str) -> Json:
-    about = {"device": "A device.", "room": "A room."}.get(name, "A user.")
+    kind = name if name in ("device", "room") else "user"
     schema = {"type": "string", "minLength": 1, "maxLength": 128}
     return {
         "name": name,
         "in": "path",
         "required": True,
-        "description": f"{about} {ID_SCHEMA['description']} Percent-encoded. Otherwise `{code_of_id(name)}`.",
+        "description": f"Id of a {kind}, percent-encoded. {ID_SCHEMA['description']} Otherwise `{code_of_id(name)}`.",
         "schema": schema,
     }
 

@@ -1,8 +1,7 @@
-"""What does an endpoint say of itself? The row that its route, its access check and its documentation are made from.
+"""`Operation`: one endpoint. Its route, access check and documentation are made from it.
 
-An endpoint is a function of a `Call` and a row here; the tables of rows stand at the end of each noun's module. Codes
-that follow from other columns (a token is needed, there is a body, an id stands in the path) are added by `codes_of`
-and need not be said. Another column is the only reason to change this module.
+Each module of endpoints ends with a table of its operations. `codes_of` adds the error codes that follow from other fields
+(access, body, ids in the path); `codes` has only the others.
 """
 
 from __future__ import annotations
@@ -20,15 +19,13 @@ Handler = Callable[[Call], Awaitable[Response]]
 
 
 class Access(Enum):
-    """Who may call it."""
-
     ANYONE = auto()
     USER = auto()
     """Any valid token."""
     SERVICE = auto()
     """A token with the scope `service`."""
     OPERATOR = auto()
-    """A service token, or no token but a peer on this very machine."""
+    """A service token, or no token and a client on this machine."""
 
 
 class Media(Enum):
@@ -42,7 +39,7 @@ class Media(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of the query; those of the path are read from the path itself."""
+    """A query parameter. Path parameters are taken from the path itself."""
 
     name: str
     about: str
@@ -54,7 +51,7 @@ class Parameter:
 @dataclass(frozen=True, slots=True)
 class BodyDoc:
     shape: object
-    """A type that msgspec can describe; of one line, for NDJSON."""
+    """A type that msgspec can describe; for NDJSON, the type of one line."""
     required: bool = True
     media: Media = Media.JSON
 
@@ -63,7 +60,7 @@ class BodyDoc:
 class ResponseDoc:
     about: str
     shape: object = None
-    """A type that msgspec can describe; None: there is no body, or one that has no schema."""
+    """A type that msgspec can describe; None if there is no body, or no schema for it."""
     media: Media = Media.JSON
 
 
@@ -79,7 +76,7 @@ class Operation:
     query: tuple[Parameter, ...] = ()
     body: BodyDoc | None = None
     codes: tuple[str, ...] = field(default=())
-    """The refusals that are its own."""
+    """Error codes, without those that `codes_of` adds."""
 
     @property
     def path_names(self) -> list[str]:
@@ -103,7 +100,7 @@ EVERYWHERE = ("forbidden_origin", "uri_too_long", "internal")
 
 
 def codes_of(operation: Operation) -> tuple[str, ...]:
-    """Every code this operation may answer with."""
+    """All error codes that this operation may return."""
     codes = [*operation.codes]
     for parameter in operation.query:
         codes += parameter.codes
@@ -123,5 +120,5 @@ def codes_of(operation: Operation) -> tuple[str, ...]:
 
 
 def code_of_id(name: str) -> str:
-    """The code for a path parameter that is not an id; users have one of their own."""
+    """The error code for a path parameter that is not a valid id."""
     return "invalid_id" if name in ("device", "room") else "invalid_user_id"

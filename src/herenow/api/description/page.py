@@ -1,8 +1,7 @@
-"""The API describes itself: `/openapi.json` for machines, `/docs` for people, both made once, when they are first asked for,
-and both complete.
+"""The endpoints `/openapi.json` and `/docs`. Both are made at the first request and cached.
 
-The page is plain HTML made here from the document. It asks nobody for anything, not even the server: whoever can open
-it can read it, on an aeroplane too. The `type` of every problem leads to a line of its table of codes.
+`/docs` is one plain HTML page, made from the OpenAPI document; it loads nothing else. The `type` of every problem response
+links to a row of its table of codes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Json = dict[str, Any]
 
 
 class Description:
-    """The endpoints that describe these endpoints, themselves included."""
+    """The endpoints that describe the given endpoints and themselves."""
 
     def __init__(self, contract: Iterable[Operation], *, max_bulk: int) -> None:
         self.operations = (
@@ -41,8 +40,8 @@ class Description:
                 "GET",
                 "/docs",
                 self.docs,
-                "This document for people",
-                {200: ResponseDoc("A page that needs nothing else.", str, Media.HTML)},
+                "This document as an HTML page",
+                {200: ResponseDoc("A self-contained page.", str, Media.HTML)},
                 access=Access.ANYONE,
             ),
         )
@@ -130,7 +129,7 @@ def _response(response: Json) -> str:
 
 
 def _schema(schema: Json) -> str:
-    """A link for a shape that has a name, a block for one that has none."""
+    """HTML for a schema: a link if it has a name, otherwise its JSON."""
     name = schema.get("$ref", "").rpartition("/")[2]
     if name:
         return f"<a href=#shape-{name}>{name}</a>"
@@ -156,7 +155,7 @@ def _codes() -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Words with `code` in them, and lists by lines."""
+    """HTML for text with `code` and with lists, whose lines start with a dash."""
     parts = escape(text).split("`")
     marked = "".join(f"<code>{part}</code>" if odd % 2 else part for odd, part in enumerate(parts))
     return marked.removeprefix("- ").replace("\n- ", "<br>")

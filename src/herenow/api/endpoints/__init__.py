@@ -1,4 +1,1 @@
-"""The endpoints of the REST contract, one module per noun. Each ends with `OPERATIONS`, the table of its rows.
-
-Only `api.application` imports from here, and from each module its `OPERATIONS` alone.
-"""
+"""The REST endpoints, one module per noun. Each ends with its table `OPERATIONS`, which `api.application` imports."""

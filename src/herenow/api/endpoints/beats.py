@@ -1,8 +1,7 @@
-"""Who shows life without a WebSocket? Beats by REST: of a user's own device, and batches of an outside gateway.
+"""Heartbeats by REST: of a user's own device, and batches from an external gateway.
 
-A batch is never all or nothing: each beat is taken, dropped or refused by itself. Beats of one user keep their order,
-those of different users do not wait for each other. What a beat means is decided by `node.sessions`. Another thing
-that a gateway can report would be a reason to change this module.
+Each beat of a batch is accepted, dropped or refused on its own. Beats of one user are processed in order, those of different
+users concurrently.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ from herenow.wire.answers import BadBeat, BatchAnswer, Beaten
 from herenow.wire.inputs import Activity, parse_activity, parse_platform
 
 MOST = 10_000
-"""Beats in one batch."""
+"""Maximum beats per batch."""
 
 PART = 1_000
-"""Users of a batch that are read from the store at once."""
+"""Users of a batch that are read from the store with one call."""
 
 AT_ONCE = 256
-"""Users of a batch that are decided at the same time: enough to fill a commit of every shard."""
+"""Users of a batch that are processed concurrently: enough to fill a commit of every shard."""
 
 TURN = 100
-"""Beats after which others get their turn, in case none of them had to wait for anything."""
+"""Users after which a worker yields to the event loop, in case nothing made it wait."""
 
 DEVICE = "rest"
-"""The device of a user who names none. Always the same, so that a client that keeps no id is one device, not many."""
+"""The device id if the request has none. It is fixed, so that a client without a stored id is one device, not many."""
 
-_heartbeat = Decoder(Heartbeat, "an object of device_id, activity_type and platform, and no other fields")
-_batch = Decoder(list[msgspec.Raw], "an array of beats", repeated_keys=True)
+_heartbeat = Decoder(Heartbeat, "an object with only the fields device_id, activity_type and platform")
+_batch = Decoder(list[msgspec.Raw], "an array of heartbeats", repeated_keys=True)
 _beat = msgspec.json.Decoder(Beat)
 
 
@@ -59,20 +58,18 @@ async def batch(call: Call) -> Response:
     """POST /heartbeats"""
     items = await call.body(_batch)
     if len(items) > MOST:
-        raise ProtocolError("too_many_rows", f"One batch has at most {MOST} beats; this one has {len(items)}.")
+        raise ProtocolError("too_many_rows", f"A batch may have at most {MOST} heartbeats; this one has {len(items)}.")
     return json_response(await _BatchRun(call.node).take(items))
 
 
 class _BatchRun:
-    """One batch on its way."""
-
     def __init__(self, node: Node) -> None:
         self._node = node
         self._accepted = 0
         self._dropped = 0
         self._errors: dict[int, str] = {}
         self._away = False
-        """The store is out of reach: the rest need not find that out one by one."""
+        """The store is unreachable: the remaining beats fail at once."""
 
     async def take(self, items: Sequence[msgspec.Raw]) -> BatchAnswer:
         waiting = iter(self._by_user(items).items())
@@ -120,7 +117,7 @@ class _BatchRun:
             self._errors[index] = as_protocol_error(error).code
 
     async def _beat(self, user: str, beat: Beat) -> bool:
-        """Whether it did anything. Everything is checked before anything is done."""
+        """Return False if the beat had no effect. All values are checked before anything changes."""
         activity, platform = parse_activity(beat.activity_type), parse_platform(beat.platform)
         sessions = self._node.sessions
         if beat.device_id is None:
@@ -141,9 +138,9 @@ OPERATIONS = (
         "POST",
         "/api/v1/presence/heartbeat",
         beat,
-        "A beat without a WebSocket",
-        {200: ResponseDoc("The device is here for the next `dead_after` seconds.", Beaten)},
-        about=f"Without `device_id` the device is `{DEVICE}`. A device with a WebSocket keeps that session.",
+        "Send a heartbeat without a WebSocket",
+        {200: ResponseDoc("The device counts as connected for the next `dead_after` seconds.", Beaten)},
+        about=f"Without `device_id`, the device is `{DEVICE}`. A device that has a WebSocket keeps that session.",
         body=BodyDoc(Heartbeat, required=False),
         codes=("invalid_id", "invalid_activity", "invalid_platform", "too_many_sessions"),
     ),
@@ -151,9 +148,13 @@ OPERATIONS = (
         "POST",
         "/api/v1/heartbeats",
         batch,
-        "Beats of many users, from an outside gateway",
-        {200: ResponseDoc("What became of them; `errors` names each refused one by its index.", BatchAnswer)},
-        about=f"At most {MOST} beats, never all or nothing.",
+        "Send heartbeats of many users, from an external gateway",
+        {
+            200: ResponseDoc(
+                "How many were accepted and dropped; `errors` lists each refused one by its index.", BatchAnswer
+            )
+        },
+        about=f"At most {MOST} heartbeats. Each is processed on its own: a refused one does not affect the others.",
         access=Access.SERVICE,
         body=BodyDoc(list[Beat]),
         codes=("too_many_rows",),

@@ -1,7 +1,6 @@
-"""Whom do I not want to meet? The caller's block list.
+"""The caller's block list. A block works in both directions at once (see `core.visibility`).
 
-A block works in both directions and takes effect at once; what each side then sees of the other is the core's business
-(`core.visibility`). Whether the other one exists makes no difference to any answer.
+The responses do not depend on whether the other user exists.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ async def delete_block(call: Call) -> Response:
 def _other(call: Call) -> str:
     other = call.path_user()
     if other == call.caller.user:
-        raise ProtocolError("blocking_oneself", "Nobody can block themselves, nor needs to be unblocked by themselves.")
+        raise ProtocolError("blocking_oneself", "Users cannot block or unblock themselves.")
     return other
 
 
@@ -53,7 +52,7 @@ OPERATIONS = (
         "GET",
         "/api/v1/blocks",
         read_blocks,
-        "Whom one blocks",
+        "List the users that one blocks",
         {200: ResponseDoc("Sorted by id.", BlockList)},
         query=(VIEWER,),
     ),
@@ -61,8 +60,8 @@ OPERATIONS = (
         "GET",
         "/api/v1/blocks/{user}",
         read_block,
-        "Does one block this user?",
-        {200: ResponseDoc("Yes; 404: no.", Blocked)},
+        "Check whether one blocks a user",
+        {200: ResponseDoc("The user is blocked. Otherwise 404.", Blocked)},
         query=(VIEWER,),
         codes=("not_found",),
     ),
@@ -71,16 +70,16 @@ OPERATIONS = (
         "/api/v1/blocks/{user}",
         put_block,
         "Block a user",
-        {204: ResponseDoc("It is so now: neither sees the other.")},
-        about="Each looks to the other like somebody who signed out at this moment. Any id will do.",
+        {204: ResponseDoc("The user is blocked: neither of the two sees the other.")},
+        about="To each of the two, the other appears to have signed out at this moment. The id may be unknown.",
         codes=("blocking_oneself",),
     ),
     Operation(
         "DELETE",
         "/api/v1/blocks/{user}",
         delete_block,
-        "No longer block a user",
-        {204: ResponseDoc("It is so now.")},
+        "Unblock a user",
+        {204: ResponseDoc("The user is not blocked.")},
         codes=("blocking_oneself",),
     ),
 )

@@ -1,7 +1,4 @@
-"""Where am I signed in? A user's own devices, and signing one of them out.
-
-A new thing that a user can do to a device of theirs would be a reason to change this module.
-"""
+"""A user's own devices: list them, sign one out."""
 
 from __future__ import annotations
 
@@ -37,8 +34,8 @@ OPERATIONS = (
         "GET",
         "/api/v1/presence/devices",
         read,
-        "One's own devices",
-        {200: ResponseDoc("In the order of their ids.", Devices)},
+        "List one's own devices",
+        {200: ResponseDoc("Sorted by id.", Devices)},
         query=(VIEWER,),
     ),
     Operation(
@@ -46,7 +43,7 @@ OPERATIONS = (
         "/api/v1/presence/devices/{device}",
         sign_out,
         "Sign a device out",
-        {204: ResponseDoc("It is signed out, with all its tabs.")},
+        {204: ResponseDoc("The device is signed out, with all its browser tabs.")},
         codes=("device_unknown",),
     ),
 )

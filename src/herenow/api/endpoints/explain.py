@@ -1,7 +1,4 @@
-"""Why does Ana see Bo as offline, and who is here at all? Questions of the operator's services.
-
-Everything here is the truth, for tokens with the scope `service` alone.
-"""
+"""For service tokens: explain what one user sees of another and why, and list the users that are present."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from herenow.errors import ProtocolError
 from herenow.wire.answers import Explanation, FactsShape, SessionShape, StatusAnswer, TruthShape, UserPage
 
 PRESENT = {status.word: status for status in (Status.ONLINE, Status.BUSY, Status.AWAY)}
-"""Offline users leave the store: nobody can list them."""
+"""Offline users are not in the live store and cannot be listed."""
 
 USERS, MOST_USERS = 200, 1_000
 
@@ -46,7 +43,10 @@ async def users(call: Call) -> Response:
     """GET /users?status=online&cursor="""
     word = call.parameter("status")
     if word is not None and word not in PRESENT:
-        raise ProtocolError("bad_shape", f"The parameter status is {', '.join(PRESENT)}; without it, any of them.")
+        raise ProtocolError(
+            "bad_shape",
+            f"The parameter status must be one of {', '.join(PRESENT)}; without it, all of them are listed.",
+        )
     wanted = frozenset(PRESENT.values()) if word is None else frozenset({PRESENT[word]})
     limit = call.number("limit", USERS, 1, MOST_USERS)
     found, cursor = await call.node.admin.list_users(call.viewer, wanted, call.parameter("cursor"), limit)
@@ -56,7 +56,7 @@ async def users(call: Call) -> Response:
 def _named(call: Call, name: str) -> str:
     given = call.parameter(name)
     if given is None:
-        raise ProtocolError("bad_shape", f"The parameter {name} is missing: a user's id.")
+        raise ProtocolError("bad_shape", f"The parameter {name}, the id of a user, is missing.")
     return user_id(given)
 
 
@@ -107,30 +107,34 @@ OPERATIONS = (
         "GET",
         "/api/v1/explain",
         explain,
-        "Why does one user see another so?",
-        {200: ResponseDoc("The rule that decided, its facts, and the truth behind it.", Explanation)},
-        about="The rules, in their order: `self`, `service`, `blocked`, `not_related`, `nobody`, `invisible`, `blurred`, "
-        "`contacts`, `everyone`.",
+        "Explain what one user sees of another, and why",
+        {
+            200: ResponseDoc(
+                "The rule that applied, the facts that it used, and the true presence of the target.", Explanation
+            )
+        },
+        about="The rules, in the order in which they are tried: `self`, `service`, `blocked`, `not_related`, `nobody`, "
+        "`invisible`, `blurred`, `contacts`, `everyone`.",
         access=Access.SERVICE,
         query=(
-            Parameter("viewer", "Who looks.", ID_SCHEMA, required=True, codes=("invalid_user_id",)),
-            Parameter("target", "Who is looked at.", ID_SCHEMA, required=True, codes=("invalid_user_id",)),
+            Parameter("viewer", "The viewer.", ID_SCHEMA, required=True, codes=("invalid_user_id",)),
+            Parameter("target", "The user that the viewer sees.", ID_SCHEMA, required=True, codes=("invalid_user_id",)),
         ),
     ),
     Operation(
         "GET",
         "/api/v1/users",
         users,
-        "Who is here",
-        {200: ResponseDoc("A page of them, in no particular order.", UserPage)},
-        about="Walks over the store: who stays throughout is there at least once. Go on until `cursor` is null.",
+        "List the users who are present",
+        {200: ResponseDoc("A page of users, in no particular order.", UserPage)},
+        about="A user who is present throughout is listed at least once. Ask for the next page until `cursor` is null.",
         access=Access.SERVICE,
         query=(
-            Parameter("status", "Only those with this status.", {"enum": list(PRESENT)}),
-            Parameter("cursor", "Where the last page ended.", {"type": "string"}),
+            Parameter("status", "Only users with this status.", {"enum": list(PRESENT)}),
+            Parameter("cursor", "The `cursor` of the previous page.", {"type": "string"}),
             Parameter(
                 "limit",
-                f"How many records to look at for a page: 1 to {MOST_USERS}.",
+                f"How many records to read for a page, 1 to {MOST_USERS}; it may list fewer users.",
                 {"type": "integer", "minimum": 1, "maximum": MOST_USERS, "default": USERS},
                 codes=("out_of_range",),
             ),

@@ -1,7 +1,6 @@
-"""Who is here? Reading presences: one, many, one's own, one's contacts counted or ranked.
+"""Read presence: of one user, of many, one's own, or of one's contacts, counted or ranked.
 
-Everything that is read comes from `node.viewing`, which shows each viewer what they may see; the bytes are those of the
-WebSocket. Here ids are collected and answers put together. A new question about presence is the reason to change this.
+`node.viewing` returns what the viewer may see, already encoded as on the WebSocket.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from herenow.wire.answers import Counts, Leaderboard, Myself, StatusAnswer
 from herenow.wire.ids import are_plain
 
 FRIENDS = 50
-"""Entries of a leaderboard that does not say how many it wants."""
+"""Default `limit` of the leaderboard."""
 
 _user_ids = Decoder(UserIds, 'an object {"user_ids": […]}')
 
@@ -30,13 +29,13 @@ async def read_many(call: Call) -> Response:
     """GET /presence?user_ids=a,b,c"""
     given = call.parameters("user_ids")
     if not given:
-        raise ProtocolError("bad_shape", "The parameter user_ids is missing: ids separated by commas.")
+        raise ProtocolError("bad_shape", "The parameter user_ids, a list of ids separated by commas, is missing.")
     text = ",".join(given)
     return await _many(call, text.split(",") if text else [])
 
 
 async def query(call: Call) -> Response:
-    """POST /presence/query: the same for lists that no address can hold."""
+    """POST /presence/query: the same with the ids in the body, for lists that are too long for a URL."""
     return await _many(call, (await call.body(_user_ids)).user_ids)
 
 
@@ -47,9 +46,9 @@ async def _many(call: Call, ids: Sequence[object]) -> Response:
 
 
 def distinct(ids: Sequence[object], most: int, code: str = "too_many_ids") -> list[str]:
-    """In the order asked, each at its first occurrence."""
+    """Check the ids and remove duplicates, keeping the order. Raises `code` if there are more than `most`."""
     if len(ids) > most:
-        raise ProtocolError(code, f"One request may ask for {most} ids; this one has {len(ids)}.")
+        raise ProtocolError(code, f"A request may contain at most {most} ids; this one has {len(ids)}.")
     if "" in ids:
         raise ProtocolError("empty_item", "The list of ids has an empty item.")
     if are_plain(ids):
@@ -87,47 +86,47 @@ async def leaderboard(call: Call) -> Response:
 
 
 async def _not_too_often(call: Call) -> None:
-    """Users who are not here may ask for many now and then; who wants to know more often opens a WebSocket or stream.
-    Asked last: a question that is refused for what it says costs nothing."""
+    """Raises `polling_too_fast` if a user without a live session reads in bulk too often; services are not limited. Call it
+    after all other checks, so that an invalid request does not use up the limit."""
     wait = 0 if call.caller.service else await call.node.viewing.wait_before_poll(call.caller.user)
     if wait:
         raise Refusal(
             "polling_too_fast",
-            "Bulk reads without a live session are limited; a WebSocket or GET /api/v1/presence/stream tells by itself.",
+            "Bulk reads without a live session are limited; a WebSocket or GET /api/v1/presence/stream sends changes.",
             [("retry-after", str(-(-wait // 1000)))],
         )
 
 
 VIEWER = Parameter(
     "viewer",
-    "For service tokens: answer exactly what this user would get. Without it a service reads the truth.",
+    "For service tokens: return exactly what this user would get. Without it, a service reads the true presence.",
     ID_SCHEMA,
     codes=("forbidden", "invalid_user_id"),
 )
 _LIMIT = Parameter(
     "limit",
-    "How many at the most: 1 to `max_bulk`.",
+    "Maximum number of entries: 1 to `max_bulk`.",
     {"type": "integer", "minimum": 1, "default": FRIENDS},
     codes=("out_of_range",),
 )
 _IDS = Parameter(
     "user_ids",
-    "Ids separated by commas; empty for none. Longer lists than an address can hold go to `POST /presence/query`.",
+    "Ids separated by commas; may be empty. For a list that is too long for a URL, use `POST /presence/query`.",
     {"type": "string"},
     required=True,
     codes=("empty_item", "too_many_ids", "invalid_user_id"),
 )
 _POLLED = ("polling_too_fast",)
-_MANY = ResponseDoc("In the order asked, each user once.", list[StatusAnswer])
+_MANY = ResponseDoc("In the order of the request, each user once.", list[StatusAnswer])
 
 OPERATIONS = (
     Operation(
         "GET",
         "/api/v1/presence",
         read_many,
-        "Presence of several users",
+        "Read the presence of several users",
         {200: _MANY},
-        about="Nobody related, an unknown id and a deleted one answer alike: offline, never seen.",
+        about="Unrelated, unknown and deleted users look the same: offline, never seen.",
         query=(_IDS, VIEWER),
         codes=_POLLED,
     ),
@@ -135,7 +134,7 @@ OPERATIONS = (
         "POST",
         "/api/v1/presence/query",
         query,
-        "Presence of many users",
+        "Read the presence of many users",
         {200: _MANY},
         about="The same as `GET /presence`, with the ids in the body.",
         query=(VIEWER,),
@@ -146,16 +145,16 @@ OPERATIONS = (
         "GET",
         "/api/v1/presence/me",
         read_me,
-        "One's own presence",
-        {200: ResponseDoc("The truth, also while invisible.", Myself)},
+        "Read one's own presence",
+        {200: ResponseDoc("The true presence, even while invisible.", Myself)},
         query=(VIEWER,),
     ),
     Operation(
         "GET",
         "/api/v1/presence/count",
         count,
-        "One's contacts by status",
-        {200: ResponseDoc("How many look how.", Counts)},
+        "Count one's contacts by status",
+        {200: ResponseDoc("The number of contacts with each status, as the viewer sees them.", Counts)},
         query=(VIEWER,),
         codes=_POLLED,
     ),
@@ -163,7 +162,7 @@ OPERATIONS = (
         "GET",
         "/api/v1/presence/leaderboard",
         leaderboard,
-        "One's contacts, the most present first",
+        "List one's contacts, those who are present first",
         {200: ResponseDoc("Online, busy, away, then offline by last seen.", Leaderboard)},
         query=(_LIMIT, VIEWER),
         codes=_POLLED,
@@ -175,10 +174,10 @@ LAST = (
         "GET",
         "/api/v1/presence/{user}",
         read_one,
-        "Presence of one user",
-        {200: ResponseDoc("As the caller may see it.", StatusAnswer)},
-        about="Fixed words (`me`, `count`, `devices`, …) win over ids here; `GET /presence?user_ids=` takes any id.",
+        "Read the presence of one user",
+        {200: ResponseDoc("The presence as the caller may see it.", StatusAnswer)},
+        about="Fixed words (`me`, `count`, `devices`, …) take precedence over ids; `GET /presence?user_ids=` takes any id.",
         query=(VIEWER,),
     ),
 )
-"""Behind everything else below /presence, where its parameter would swallow the fixed words."""
+"""Routed after all other paths below /presence, because `{user}` would match their fixed words too."""

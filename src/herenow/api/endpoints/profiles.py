@@ -1,7 +1,7 @@
-"""What may the whole world know? The presence of those who want that, for a web page that anybody can open.
+"""Public profiles: the presence of users with the preference `public`, without a token.
 
-Everybody else, and whoever does not exist, is the same 404. An answer may be kept for half a minute. Its ETag is made of
-what the answer shows and of nothing else, so it tells no more than the answer does.
+Other users and unknown ids get the same 404. The ETag is a hash of the visible fields only, so that it reveals no more than
+the response does.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def read_profile(call: Call) -> Response:
 
 
 def _knows(given: str | None, tag: str) -> bool:
-    """Weak comparison: what stands between the quotes."""
+    """Does an If-None-Match header contain this ETag, by weak comparison?"""
     if given is None:
         return False
     tags = {each.strip().removeprefix("W/") for each in given.split(",")}
@@ -48,12 +48,12 @@ OPERATIONS = (
         "GET",
         "/api/v1/public/{user}",
         read_profile,
-        "A public profile",
+        "Read a public profile",
         {
-            200: ResponseDoc("As anybody may see it; it may be kept for 30 seconds.", StatusAnswer),
-            304: ResponseDoc("As it was when you last asked, by `If-None-Match`."),
+            200: ResponseDoc("The presence that everyone may see. It may be cached for 30 seconds.", StatusAnswer),
+            304: ResponseDoc("Not changed since the response whose ETag is in `If-None-Match`."),
         },
-        about="For users with the preference `public`; everybody else and unknown ids: the same 404.",
+        about="For users with the preference `public`. All others, and unknown ids, get the same 404.",
         access=Access.ANYONE,
         codes=("not_found", "not_ready", "unavailable"),
     ),

@@ -1,8 +1,4 @@
-"""Who is connected with whom? The application's edges, put, taken away and looked up by its services.
-
-One edge at a time, or rows of an import by the thousand; both are written by `node.viewing.graph`, which makes them felt at
-once. Another kind of edge is the likely reason to change this module.
-"""
+"""The relation graph: services read and write follows, contacts and room members, one by one or in bulk."""
 
 from __future__ import annotations
 
@@ -20,13 +16,13 @@ from herenow.wire.instants import parse_until
 from herenow.wire.relation_rows import BadRow, parse_ndjson, relations_elsewhere
 
 MOST = 10_000
-"""Rows in one import: what the ledger writes well within its deadline."""
+"""Maximum rows of one import: the ledger writes them well within its deadline."""
 
 MOST_WHOLE = 1_000
-"""Users and rooms of which everything changed, in one request: each is looked for in all that a node knows."""
+"""Maximum users and rooms of one request of which everything changed: for each, a node searches all that it has cached."""
 
-_changed = Decoder(ChangedBody, "an object of pairs, users, members and rooms, each a list, and no other fields")
-_contact = Decoder(ContactBody, "an object of until, and no other fields")
+_changed = Decoder(ChangedBody, "an object with only the fields pairs, users, members and rooms, each a list")
+_contact = Decoder(ContactBody, "an object with only the field until")
 
 
 # --- Follows ---------------------------------------------------------------------------------------------------------
@@ -48,7 +44,7 @@ async def read_follow(call: Call) -> Response:
     """GET /follows/{a}/{b}"""
     a, b = _two_users(call, "follow")
     if not await call.node.viewing.follows(a, b):
-        raise ProtocolError("not_found", "The one does not follow the other.")
+        raise ProtocolError("not_found", "The first user does not follow the second.")
     return json_response(Follow(a, b))
 
 
@@ -73,7 +69,7 @@ async def read_contact(call: Call) -> Response:
     a, b = _two_users(call, "contact")
     in_contact, until = await call.node.viewing.contact(a, b)
     if not in_contact:
-        raise ProtocolError("not_found", "They are not in contact.")
+        raise ProtocolError("not_found", "The two users are not in contact.")
     return json_response(Contact(a, b, until))
 
 
@@ -94,7 +90,7 @@ async def read_member(call: Call) -> Response:
     """GET /rooms/{room}/members/{user}"""
     room, user = _room_and_user(call)
     if not await call.node.viewing.is_member(room, user):
-        raise ProtocolError("not_found", "Not a member of this room, or there is no such room.")
+        raise ProtocolError("not_found", "The user is not a member of this room, or there is no such room.")
     return json_response(Member(room, user))
 
 
@@ -110,7 +106,7 @@ async def import_rows(call: Call) -> Response:
         _kept_here(call, row.kind)
         rows.append(row)
         if len(rows) > MOST:
-            raise ProtocolError("too_many_rows", f"One request has at most {MOST} rows. Nothing was imported.")
+            raise ProtocolError("too_many_rows", f"A request may have at most {MOST} rows. Nothing was imported.")
     return json_response(Imported(len(rows), await call.node.viewing.apply_relations(rows)))
 
 
@@ -126,7 +122,7 @@ async def relations_changed(call: Call) -> Response:
     if len(changes) > MOST or len(body.users) + len(body.rooms) > MOST_WHOLE:
         raise ProtocolError(
             "too_many_rows",
-            f"One request tells of at most {MOST} changes, and of those at most {MOST_WHOLE} are whole users or rooms.",
+            f"A request may report at most {MOST} changes; at most {MOST_WHOLE} of them may be whole users or rooms.",
         )
     await call.node.viewing.relations_changed(changes)
     return no_content()
@@ -158,7 +154,8 @@ async def _write(call: Call, row: RelationRow) -> Response:
     return no_content()
 
 
-_SO = {204: ResponseDoc("It is so now.")}
+_PUT = {204: ResponseDoc("The relation exists now.")}
+_REMOVED = {204: ResponseDoc("The relation does not exist any more.")}
 _ELSEWHERE = "relations_elsewhere"
 _UNTIL_CODES = ("invalid_instant", "instant_in_past", "instant_too_far")
 _FOLLOWS = "/api/v1/follows/{a}/{b}"
@@ -170,8 +167,8 @@ OPERATIONS = (
         "PUT",
         _FOLLOWS,
         put_follow,
-        "a follows b",
-        _SO,
+        "Add a follow: a follows b",
+        _PUT,
         about="Two users who follow each other see each other's presence.",
         access=Access.SERVICE,
         codes=("invalid_relation", _ELSEWHERE),
@@ -180,8 +177,8 @@ OPERATIONS = (
         "DELETE",
         _FOLLOWS,
         delete_follow,
-        "a no longer follows b",
-        _SO,
+        "Remove a follow: a does not follow b",
+        _REMOVED,
         access=Access.SERVICE,
         codes=("invalid_relation", _ELSEWHERE),
     ),
@@ -189,8 +186,8 @@ OPERATIONS = (
         "GET",
         _FOLLOWS,
         read_follow,
-        "Does a follow b?",
-        {200: ResponseDoc("Yes; 404: no.", Follow)},
+        "Check whether a follows b",
+        {200: ResponseDoc("a follows b. Otherwise 404.", Follow)},
         access=Access.SERVICE,
         codes=("invalid_relation", "not_found", _ELSEWHERE),
     ),
@@ -198,9 +195,9 @@ OPERATIONS = (
         "PUT",
         _CONTACTS,
         put_contact,
-        "a and b are in contact",
-        _SO,
-        about="An open conversation, in both directions; it may have an end.",
+        "Add a contact between a and b",
+        _PUT,
+        about="For example an open conversation. It works in both directions and may have an end.",
         access=Access.SERVICE,
         body=BodyDoc(ContactBody, required=False),
         codes=("invalid_relation", _ELSEWHERE, *_UNTIL_CODES),
@@ -209,8 +206,8 @@ OPERATIONS = (
         "DELETE",
         _CONTACTS,
         delete_contact,
-        "a and b are no longer in contact",
-        _SO,
+        "Remove the contact between a and b",
+        _REMOVED,
         access=Access.SERVICE,
         codes=("invalid_relation", _ELSEWHERE),
     ),
@@ -218,20 +215,18 @@ OPERATIONS = (
         "GET",
         _CONTACTS,
         read_contact,
-        "Are a and b in contact?",
-        {200: ResponseDoc("Yes, and until when; 404: no.", Contact)},
+        "Check whether a and b are in contact",
+        {200: ResponseDoc("They are in contact, and until when. Otherwise 404.", Contact)},
         access=Access.SERVICE,
         codes=("invalid_relation", "not_found", _ELSEWHERE),
     ),
-    Operation(
-        "PUT", _MEMBERS, put_member, "The user is a member of the room", _SO, access=Access.SERVICE, codes=(_ELSEWHERE,)
-    ),
+    Operation("PUT", _MEMBERS, put_member, "Add a user to a room", _PUT, access=Access.SERVICE, codes=(_ELSEWHERE,)),
     Operation(
         "DELETE",
         _MEMBERS,
         delete_member,
-        "The user is no longer a member",
-        _SO,
+        "Remove a user from a room",
+        _REMOVED,
         access=Access.SERVICE,
         codes=(_ELSEWHERE,),
     ),
@@ -239,8 +234,8 @@ OPERATIONS = (
         "GET",
         _MEMBERS,
         read_member,
-        "Is the user a member of the room?",
-        {200: ResponseDoc("Yes; 404: no.", Member)},
+        "Check whether a user is a member of a room",
+        {200: ResponseDoc("The user is a member. Otherwise 404.", Member)},
         access=Access.SERVICE,
         codes=("not_found", _ELSEWHERE),
     ),
@@ -248,9 +243,9 @@ OPERATIONS = (
         "POST",
         "/api/v1/relations",
         import_rows,
-        "Put many edges",
-        {200: ResponseDoc("All of them are so now.", Imported)},
-        about=f"One JSON object per line, at most {MOST}; all or nothing. An error names its line.",
+        "Add many relations",
+        {200: ResponseDoc("All of them exist now.", Imported)},
+        about=f"One JSON object per line, at most {MOST}. If a line is wrong, the error names it, and nothing is added.",
         access=Access.SERVICE,
         body=BodyDoc(RelationLine, media=Media.NDJSON),
         codes=("invalid_relation", "invalid_user_id", "invalid_id", "invalid_instant", "too_many_rows", _ELSEWHERE),
@@ -259,10 +254,11 @@ OPERATIONS = (
         "POST",
         "/api/v1/relations/changed",
         relations_changed,
-        "Something changed where relations come from",
-        {204: ResponseDoc("Noted: this node looks again at once, the others within two seconds.")},
-        about="For an application that is asked who is related (the setting relations): pairs, all of a user, members of "
-        f"rooms, all of a room. At most {MOST} in all, {MOST_WHOLE} of them whole users or rooms. To repeat it is harmless.",
+        "Report relations that changed in the application",
+        {204: ResponseDoc("This node reads them again at once, other nodes within two seconds.")},
+        about="For an application that herenow asks for relations (setting `relations`). Reports pairs of users, whole "
+        f"users, members of rooms, and whole rooms: at most {MOST} in all, at most {MOST_WHOLE} of them whole users or "
+        "rooms. Repeating a report is harmless.",
         access=Access.SERVICE,
         body=BodyDoc(ChangedBody),
         codes=("invalid_relation", "invalid_user_id", "invalid_id", "too_many_rows"),

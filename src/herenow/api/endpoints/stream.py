@@ -1,7 +1,7 @@
-"""Who is here, from now on? `GET /presence/stream`: server-sent events for a viewer that is not a session.
+"""`GET /presence/stream`: server-sent events for a viewer without a session.
 
-Here the question is read and the answer begun; what is shown is `node.viewing.streams`' business, how it leaves
-`transport.http.sse`'s. A new way to say whom one wants to see would be a reason to change this module.
+This module parses the request and starts the response. `node.viewing.streams` decides what the viewer sees,
+`transport.http.sse` sends it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEADERS = [
     (b"content-type", Media.EVENTS.value.encode()),
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
-    (b"x-accel-buffering", b"no"),  # nginx would gather 4 or 8 KB before it passes anything on
+    (b"x-accel-buffering", b"no"),  # otherwise nginx buffers 4 or 8 KB before it forwards anything
     (b"connection", b"close"),
 ]
 
@@ -28,9 +28,9 @@ async def stream(call: Call) -> Response:
     """GET /presence/stream"""
     given, contacts = call.parameters("user_ids"), call.parameter("contacts")
     if contacts not in (None, "true"):
-        raise ProtocolError("bad_shape", "The parameter contacts is true or absent.")
+        raise ProtocolError("bad_shape", "The parameter contacts must be true or absent.")
     if bool(given) == bool(contacts):
-        raise ProtocolError("bad_shape", "Say whom to watch: user_ids=a,b or contacts=true.")
+        raise ProtocolError("bad_shape", "Give either user_ids=a,b or contacts=true.")
     if contacts:
         return Events(call, call.myself, None)
     text = ",".join(given)
@@ -40,7 +40,7 @@ async def stream(call: Call) -> Response:
 
 
 class Events(Response):
-    """The answer, as an ASGI application. It lasts until one side has enough."""
+    """The response, as an ASGI application. It lasts until the client or the server ends the stream."""
 
     def __init__(self, call: Call, viewer: str | None, targets: list[str] | None) -> None:
         """`targets` None: the viewer's contacts."""
@@ -77,16 +77,17 @@ class Events(Response):
 
 
 _HEAD_FIRST: Message = {"type": "http.response.body", "body": b"", "more_body": True}
-"""A head leaves together with the body behind it (`websocket.handshake`): here nothing, the rest goes through the pipe."""
+"""An empty first part of the body, because `CoalescingTransport` sends the head only together with body data. The events go
+through a pipe of their own."""
 
 _IDS = Parameter(
     "user_ids",
-    "Ids separated by commas, at most `max_subscriptions`; empty for none. Not beside `contacts`.",
+    "Ids separated by commas, at most `max_subscriptions`; may be empty. Not together with `contacts`.",
     {"type": "string"},
     codes=("empty_item", "too_many_subscriptions", "invalid_user_id"),
 )
 _CONTACTS = Parameter(
-    "contacts", "Instead of `user_ids`: everybody the viewer may see, also those who come later.", {"const": "true"}
+    "contacts", "Instead of `user_ids`: all contacts of the viewer, also those added later.", {"const": "true"}
 )
 
 OPERATIONS = (
@@ -94,18 +95,18 @@ OPERATIONS = (
         "GET",
         "/api/v1/presence/stream",
         stream,
-        "Presence as it changes",
+        "Stream presence changes",
         {
             200: ResponseDoc(
-                "Server-sent events: first `presence.statuses` with everybody asked for, then what changes.",
+                "Server-sent events: first `presence.statuses` with all requested users, then changes.",
                 str,
                 Media.EVENTS,
             )
         },
-        about="For a viewer, not a session: looking makes nobody online. Event names are frame types, data are the "
-        "frames of the WebSocket. Who may not be seen looks like somebody who was never here, and is shown should "
-        "that change. An end that the server chooses is a last `presence.error`. `Last-Event-ID` is ignored: presence "
-        "is state, and a stream begins with all of it. For `EventSource`, the token may stand in the address.",
+        about="A stream is not a session: it does not make the viewer online. Event names are frame types, data are the "
+        "frames of the WebSocket. A user whom the viewer may not see looks offline and never seen, and is shown as soon as "
+        "that changes. If the server ends the stream, the last event is `presence.error`. `Last-Event-ID` is ignored: every "
+        "stream starts with the complete state. For `EventSource`, the token may be in the query.",
         query=(_IDS, _CONTACTS, VIEWER),
         codes=("too_many_connections", "overloaded"),
     ),

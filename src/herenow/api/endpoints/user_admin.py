@@ -1,8 +1,4 @@
-"""What a back end may do to its users: end their connections, void their tokens, delete them.
-
-All of it is for services; what each comes to on this node and on others is `node.admin.users`. Another thing that can be
-done to a user is the reason to change this module.
-"""
+"""For services: disconnect a user, revoke a user's tokens, delete a user. `node.admin.users` does it on all nodes."""
 
 from __future__ import annotations
 
@@ -18,10 +14,10 @@ from herenow.wire.answers import Revoked
 from herenow.wire.instants import parse_instant
 
 AHEAD = 5_000
-"""Milliseconds that a back end's clock may run ahead of ours, as with the tokens that it issues."""
+"""Milliseconds that the clock of a back end may be ahead of ours, as for tokens."""
 
-_disconnect = Decoder(DisconnectBody, "an object of device_id, and no other fields")
-_revoke = Decoder(RevokeBody, "an object of issued_before, and no other fields")
+_disconnect = Decoder(DisconnectBody, "an object with only the field device_id")
+_revoke = Decoder(RevokeBody, "an object with only the field issued_before")
 
 
 async def disconnect(call: Call) -> Response:
@@ -39,7 +35,7 @@ async def revoke(call: Call) -> Response:
     before = call.now if asked is None else parse_instant(asked, "issued_before")
     if before > call.now + AHEAD:
         raise ProtocolError(
-            "instant_in_future", "issued_before may not lie in the future: it would void tokens yet to come."
+            "instant_in_future", "issued_before may not be in the future: it would revoke tokens that do not exist yet."
         )
     return json_response(Revoked(user, await call.node.admin.revoke(user, max(before, 0))))
 
@@ -56,9 +52,9 @@ OPERATIONS = (
         "/api/v1/users/{user}/disconnect",
         disconnect,
         "Sign a user out",
-        {204: ResponseDoc("It is done, or was so.")},
-        about="Closes the user's sockets on every node with 4409, or those of one device, and shows them offline without "
-        "grace. Tokens stay good: revoke them to keep a client out that comes back regardless.",
+        {204: ResponseDoc("The user is signed out, or was already.")},
+        about="Closes the sockets of the user, or of one device, on every node with close code 4409. The user is offline at "
+        "once, without the reconnect window. Tokens stay valid: revoke them if the client must not connect again.",
         access=Access.SERVICE,
         body=BodyDoc(DisconnectBody, required=False),
         codes=("invalid_id",),
@@ -67,10 +63,10 @@ OPERATIONS = (
         "POST",
         "/api/v1/users/{user}/revoke",
         revoke,
-        "Void a user's tokens",
-        {200: ResponseDoc("What is void now.", Revoked)},
-        about="All tokens of the user issued before that instant (now, if it is left out) are refused from here on, and "
-        "sockets they opened are closed on every node with 4401. A token without iat counts as issued at 0.",
+        "Revoke a user's tokens",
+        {200: ResponseDoc("The time before which issued tokens are revoked.", Revoked)},
+        about="Refuses all tokens of the user that were issued before `issued_before` (default: now), and closes the "
+        "sockets opened with them, on every node, with close code 4401. A token without `iat` counts as issued at 0.",
         access=Access.SERVICE,
         body=BodyDoc(RevokeBody, required=False),
         codes=("invalid_instant", "instant_in_future"),
@@ -80,9 +76,9 @@ OPERATIONS = (
         "/api/v1/users/{user}",
         delete,
         "Delete a user",
-        {204: ResponseDoc("Nothing is known of them any more.")},
-        about="Closes their sockets with 4401, forgets everything about them, voids their tokens. Viewers see them "
-        "offline, as somebody who was never here. Who returns with a new token is a new user. Asking again does no harm.",
+        {204: ResponseDoc("All data about the user is deleted.")},
+        about="Closes the user's sockets with close code 4401, deletes all data about the user, and revokes the user's "
+        "tokens. Viewers see the user offline, never seen. With a new token, the id is a new user. Repeating is harmless.",
         access=Access.SERVICE,
     ),
 )

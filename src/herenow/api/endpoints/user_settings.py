@@ -1,8 +1,4 @@
-"""What does a user choose? Custom status, mode, preferences; by themselves, or by a service that acts for them.
-
-Values are read by `wire.inputs`, the same as in frames; `node.sessions` sets them. Another preference is the likely
-reason to change this module.
-"""
+"""Custom status, mode and preferences, set by the user or by a service."""
 
 from __future__ import annotations
 
@@ -24,13 +20,13 @@ from herenow.wire.instants import parse_until
 from herenow.wire.shapes import CustomShape
 
 IDLE_AFTER = (30, 86_400)
-"""Seconds that a user's own `idle_after` may be: half a minute to a day."""
+"""Seconds: the least and the greatest `idle_after` that a user may set."""
 
 
-_custom = Decoder(CustomBody, "a custom status of text, emoji and expires_at, and no other fields")
-_mode = Decoder(ModeBody, "an object of mode and until, and no other fields")
+_custom = Decoder(CustomBody, "an object with only the fields text, emoji and expires_at")
+_mode = Decoder(ModeBody, "an object with only the fields mode and until")
 _preferences = Decoder(
-    PreferencesBody, "an object of visibility, share_last_seen, idle_after and public, and no other fields"
+    PreferencesBody, "an object with only the fields visibility, share_last_seen, idle_after and public"
 )
 
 
@@ -87,7 +83,7 @@ def _shape(custom: Custom | None) -> CustomShape | None:
     return None if custom is None else CustomShape(custom.text, custom.emoji, custom.until)
 
 
-# --- PreferencesAnswer -----------------------------------------------------------------------------------------------------
+# --- Preferences -----------------------------------------------------------------------------------------------------
 
 
 async def read_preferences(call: Call) -> Response:
@@ -97,7 +93,7 @@ async def read_preferences(call: Call) -> Response:
 
 
 async def set_preferences(call: Call) -> Response:
-    """PUT /presence/preferences: all that is wrong is found before anything changes."""
+    """PUT /presence/preferences. All fields are checked before anything changes."""
     body, user = await call.body(_preferences), call.caller.user
     edit = PreferencesEdit(
         None if body.visibility is UNSET else _visibility(body.visibility),
@@ -123,7 +119,7 @@ def _preferred(own: Preferences, presence: Presence) -> Response:
 
 
 def _seconds(milliseconds: int | None) -> float | None:
-    """Whole seconds as an integer: 30 and not 30.0."""
+    """Whole seconds as an integer: 30, not 30.0."""
     if milliseconds is None:
         return None
     return milliseconds // 1000 if milliseconds % 1000 == 0 else milliseconds / 1000
@@ -136,51 +132,51 @@ def _visibility(value: object) -> Visibility:
     for visibility, word in _words.items():
         if value == word:
             return visibility
-    raise ProtocolError("invalid_visibility", f"visibility is {', '.join(_words.values())}.")
+    raise ProtocolError("invalid_visibility", f"visibility must be one of {', '.join(_words.values())}.")
 
 
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
-        raise ProtocolError("bad_shape", f"{name} is true or false.")
+        raise ProtocolError("bad_shape", f"{name} must be true or false.")
     return value
 
 
 def _idle_after(value: object) -> int | None:
-    """Milliseconds; None: the server's default."""
+    """Check and convert to milliseconds; None is the server's default."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ProtocolError("bad_shape", "idle_after is a number of seconds, or null for the default.")
+        raise ProtocolError("bad_shape", "idle_after must be a number of seconds, or null for the default.")
     least, most = IDLE_AFTER
     if not least <= value <= most:
-        raise ProtocolError("out_of_range", f"idle_after is from {least} to {most} seconds.")
+        raise ProtocolError("out_of_range", f"idle_after must be from {least} to {most} seconds.")
     return round(value * 1000)
 
 
 _UNTIL_CODES = ("invalid_instant", "instant_in_past", "instant_too_far")
 _CUSTOM_CODES = ("invalid_text", "text_too_long", "invalid_emoji", *_UNTIL_CODES)
-_SET_CUSTOM = ResponseDoc("As it is now.", CustomAnswer)
-_SET_MODE = ResponseDoc("As it is now.", ModeAnswer)
-_CLEARED = ResponseDoc("There is none now.")
+_SET_CUSTOM = ResponseDoc("The new custom status.", CustomAnswer)
+_SET_MODE = ResponseDoc("The new mode.", ModeAnswer)
+_CLEARED = ResponseDoc("There is no custom status.")
 
 OPERATIONS = (
     Operation(
         "PUT",
         "/api/v1/presence/status",
         set_own_custom,
-        "Set one's custom status",
+        "Set one's own custom status",
         {200: _SET_CUSTOM},
         body=BodyDoc(CustomBody),
         codes=_CUSTOM_CODES,
     ),
-    Operation("DELETE", "/api/v1/presence/status", clear_own_custom, "Clear one's custom status", {204: _CLEARED}),
+    Operation("DELETE", "/api/v1/presence/status", clear_own_custom, "Clear one's own custom status", {204: _CLEARED}),
     Operation(
         "PUT",
         "/api/v1/presence/mode",
         set_own_mode,
-        "Set one's mode",
+        "Set one's own mode",
         {200: _SET_MODE},
-        about="`auto` has no end: an `until` beside it is ignored.",
+        about="With `auto`, `until` is ignored.",
         body=BodyDoc(ModeBody),
         codes=("invalid_mode", *_UNTIL_CODES),
     ),
@@ -188,17 +184,17 @@ OPERATIONS = (
         "GET",
         "/api/v1/presence/preferences",
         read_preferences,
-        "One's preferences",
-        {200: ResponseDoc("All of them.", PreferencesAnswer)},
+        "Read one's own preferences",
+        {200: ResponseDoc("All preferences.", PreferencesAnswer)},
         query=(VIEWER,),
     ),
     Operation(
         "PUT",
         "/api/v1/presence/preferences",
         set_preferences,
-        "Change one's preferences",
-        {200: ResponseDoc("All of them, as they are now.", PreferencesAnswer)},
-        about="What is not mentioned stays as it is.",
+        "Change one's own preferences",
+        {200: ResponseDoc("All preferences, with their new values.", PreferencesAnswer)},
+        about="Fields that are left out stay unchanged.",
         body=BodyDoc(PreferencesBody),
         codes=("out_of_range", "invalid_visibility"),
     ),

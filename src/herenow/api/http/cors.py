@@ -1,8 +1,7 @@
-"""May the page that asks read the answer? The same rule as for WebSockets, said in the words of CORS.
+"""CORS, by the same rule as for WebSockets: pages of the server's own origin or of one in `origins` may use the API.
 
-A page of the server's own origin or of one in `origins` may; a page of any other is refused before anything is looked
-at, whatever it asks for. Tokens travel in a header that only a page's own script can set, so no credentials are allowed
-and no cookie is ever read. A request without an Origin does not come from a page.
+Requests of other origins are refused first of all. Tokens are in a header that only a page's own script can set, so
+credentials are not allowed and cookies are never read. A request without `Origin` does not come from a page.
 """
 
 from __future__ import annotations
@@ -22,12 +21,10 @@ METHODS = "GET, POST, PUT, DELETE"
 HEADERS = "authorization, content-type"
 EXPOSED = "retry-after, www-authenticate, allow"
 MAX_AGE = "600"
-"""Seconds a browser may believe a preflight: a change of `origins` is felt within ten minutes."""
+"""Seconds that a browser may cache a preflight, so a change of `origins` takes effect within ten minutes."""
 
 
 class Cors:
-    """ASGI middleware."""
-
     def __init__(self, app: ASGIApp, origins: Collection[str], metrics: Metrics) -> None:
         self._app = app
         self._origins = frozenset(origins)
@@ -46,7 +43,7 @@ class Cors:
             await problem_response(
                 ProtocolError(
                     "forbidden_origin",
-                    "Pages of this origin may not use the server; the operator can name it in `origins`.",
+                    "Pages of this origin may not use the server; the operator can add it to the setting `origins`.",
                 )
             )(scope, receive, send)
         elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:

@@ -1,8 +1,7 @@
-"""Which endpoint does an address mean? Paths in one spelling, so that ids of any characters can stand in them.
+"""Make paths canonical, so that ids in them may have any characters. Refuse paths and queries that are too long.
 
-Servers hand over the path decoded, where the id `a/b` has become two segments. Here the raw path is taken instead and
-each segment is spelled in the one canonical way: `%2F` stays, `%6De` becomes `me` (so that fixed words win however they
-are spelled), and a slash at the end is nothing. Paths and queries that are too long are refused here.
+ASGI servers pass the decoded path, in which the id `a/b` has become two segments. So take the raw path and encode each
+segment in one way: `%2F` stays, `%6De` becomes `me` (fixed words match in any spelling), a slash at the end is removed.
 """
 
 from __future__ import annotations
@@ -14,12 +13,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from herenow.errors import ProtocolError
 
 MAX_QUERY = 8_192
-"""Bytes of a query, and of a path: common proxies stop there too."""
+"""Maximum bytes of a query, and of a path; common proxies have the same limit."""
 
 
 class CanonicalPaths:
-    """ASGI middleware."""
-
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
@@ -34,7 +31,7 @@ def _check_length(scope: Scope) -> None:
     if len(scope["query_string"]) > MAX_QUERY or len(scope["path"]) > MAX_QUERY:
         raise ProtocolError(
             "uri_too_long",
-            f"An address has at most {MAX_QUERY} bytes of path or query; "
+            f"A path or a query may have at most {MAX_QUERY} bytes; "
             "POST /api/v1/presence/query takes a long list in its body.",
         )
 
@@ -51,4 +48,4 @@ def _respelled(segment: str) -> str:
     try:
         return quote(unquote(segment, errors="strict"), safe="")
     except UnicodeDecodeError:
-        return segment  # whoever reads it as an id refuses it
+        return segment  # `Call` refuses it as an id

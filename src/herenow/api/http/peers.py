@@ -1,4 +1,4 @@
-"""Does a request come from this very machine? For what only its own people may see without a token."""
+"""Does a request come from this machine? Such requests may read statistics without a token."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 FORWARDED = frozenset({"forwarded", "x-real-ip", "x-client-ip", "true-client-ip", "via"})
-"""Headers by which a proxy says that the request comes from elsewhere, besides all that begin with `x-forwarded-` or
-end with `-connecting-ip`."""
+"""Headers that proxies add; also all that start with `x-forwarded-` or end with `-connecting-ip`."""
 
 
 def is_local(peer: str | None, headers: Mapping[str, str]) -> bool:
-    """The peer is on this machine, calls it by a name of its own (a page elsewhere may have its own name lead here, and a
-    browser would let it read the answer), and nothing says that it only passes on what comes from elsewhere."""
+    """True if the peer has a loopback address, the Host is a loopback name, and no header shows that a proxy forwarded the
+    request. The Host check prevents DNS rebinding: a web page whose own host name resolves to this machine."""
     host = _host(headers.get("host", ""))
     return (
         is_loopback(peer or "")
@@ -23,7 +22,6 @@ def is_local(peer: str | None, headers: Mapping[str, str]) -> bool:
 
 
 def _host(header: str) -> str:
-    """Without the port."""
     try:
         return urlsplit(f"//{header}").hostname or ""
     except ValueError:
@@ -31,7 +29,7 @@ def _host(header: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """False also for what is no address."""
+    """False if the text is not an IP address."""
     try:
         ip = ip_address(address.partition("%")[0])
     except ValueError:

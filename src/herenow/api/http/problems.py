@@ -1,8 +1,6 @@
-"""What went wrong, said in one shape: problem+json with a code of the public table.
+"""Error responses of all endpoints: problem+json with a code of `wire.codes`.
 
-Every error of every endpoint leaves through here, the unexpected ones too, which are logged with a stack but without
-what the request carried. Status, title and "retry?" come from `wire.codes`; the sentence from where the case was found.
-A new family of errors would be a reason to change this module.
+Unexpected errors are logged with a stack trace, but without the content of the request.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ from herenow.wire.codes import CODES
 MEDIA = "application/problem+json"
 
 RETRY_AFTER = {429: "30", 503: "1"}
-"""Seconds, for codes that may be retried: a session ends with its grace, a store comes back any moment. When a mistake
-of the server will be mended, nobody knows."""
+"""HTTP status → seconds, for codes that may be retried. 429: a session ends with its grace period. 503: the store may be
+back at any moment."""
 
 log = structlog.get_logger(__name__)
 _encode = msgspec.json.Encoder().encode
@@ -34,7 +32,7 @@ _encode = msgspec.json.Encoder().encode
 
 class Problem(msgspec.Struct, frozen=True):
     type: str
-    """Where the code is explained, on this server."""
+    """Path of the explanation of the code, on this server."""
     title: str
     status: int
     code: str
@@ -42,7 +40,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Refusal(ProtocolError):  # noqa: N818 - reads as what it is
-    """A protocol error whose answer needs headers of its own."""
+    """A protocol error with additional response headers."""
 
     def __init__(self, code: str, message: str, headers: Headers) -> None:
         super().__init__(code, message)
@@ -50,7 +48,7 @@ class Refusal(ProtocolError):  # noqa: N818 - reads as what it is
 
 
 class Problems:
-    """ASGI middleware: whatever is raised inside becomes an answer, and is counted."""
+    """ASGI middleware: makes an error response of every exception, and counts it."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
@@ -76,13 +74,13 @@ class Problems:
             if problem.code == "internal":
                 _log(scope, error)
             if started:
-                raise  # half an answer is out: only the server can end it
+                raise  # a part of the response is sent: only the server can end the connection
             self._metrics.refusals[problem.code] += 1
             await problem_response(problem)(scope, receive, send)
 
 
 def as_protocol_error(error: Exception) -> ProtocolError:
-    """Any error in the words of the public table."""
+    """The public error for any exception; `internal` if it is unexpected."""
     match error:
         case ProtocolError():
             return error
@@ -91,24 +89,23 @@ def as_protocol_error(error: Exception) -> ProtocolError:
         case UnknownOutcome():
             return ProtocolError("unknown_outcome", _sentence(error))
         case HTTPException(status_code=404):
-            return ProtocolError("not_found", "There is nothing at this address; /docs says what there is.")
+            return ProtocolError("not_found", "There is no endpoint at this path; /docs lists all of them.")
         case HTTPException(status_code=405):
             return Refusal(
-                "method_not_allowed", "This address does not answer to this method.", (error.headers or {}).items()
+                "method_not_allowed", "This path does not support this method.", (error.headers or {}).items()
             )
         case _:
-            return ProtocolError("internal", "The server failed; its log says how.")
+            return ProtocolError("internal", "Internal error; the server's log has the details.")
 
 
 def problem_response(error: ProtocolError) -> Response:
-    """The answer to a protocol error."""
     code = CODES[error.code]
     problem = Problem(f"/docs#{code.name}", code.meaning, code.http, code.name, error.message)
     return Reply(_encode(problem), status=code.http, media=MEDIA, headers=_headers(error))
 
 
 def reraise(_request: Request, error: Exception) -> Response:
-    """For Starlette, which would answer its own errors in plain text."""
+    """Exception handler that passes Starlette's own errors on to `Problems`; Starlette would send plain text."""
     raise error
 
 
@@ -121,7 +118,7 @@ def _headers(error: ProtocolError) -> list[tuple[str, str]]:
     if code.retry and code.http in RETRY_AFTER and "retry-after" not in dict(headers):
         headers.append(("retry-after", RETRY_AFTER[code.http]))
     if code.http == 413:
-        headers.append(("connection", "close"))  # the rest of that body is not worth reading
+        headers.append(("connection", "close"))  # do not read the remaining body
     return headers
 
 

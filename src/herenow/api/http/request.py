@@ -1,8 +1,7 @@
-"""What is being asked, and by whom? One request, with everything read from it checked.
+"""`Call`: one request, as an endpoint gets it.
 
-A `Call` is what an endpoint gets: ids of the path, parameters of the query, a decoded body, the caller. Each of its
-methods returns a value of the right kind or raises `ProtocolError`. What the values lead to is not known here. A new
-way to say something in a request would be a reason to change this module.
+It reads ids from the path, parameters from the query, the body and the caller. Each method returns a checked value or raises
+`ProtocolError`.
 """
 
 from __future__ import annotations
@@ -25,27 +24,25 @@ from herenow.wire.ids import parse_id
 from herenow.workers.worker_link import Told
 
 MAX_PARAMETERS = 100
-"""Parameters of a query; a list is one parameter, so nobody needs more than a few."""
+"""Maximum parameters of a query. A list is one parameter, so a few are enough."""
 
 ECHO = 64
-"""Characters of a refused value that are repeated in the answer."""
+"""Maximum characters of a refused value in the error sentence."""
 
 WorkerReports = Callable[[], Awaitable[Sequence[Told]]]
-"""Asks all workers of this address for their reports."""
+"""Collects the statistics of all workers that share this port."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """What every endpoint works with."""
-
     node: Node
     auth: Auth
     settings: Settings
     streaming: Streaming
     worker_reports: WorkerReports | None = None
-    """None where there is one process."""
+    """None if there is only one process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ class Caller:
     user: str
     service: bool
     issued_at: int = 0
-    """Of the token, in epoch milliseconds; 0: it does not say."""
+    """When the token was issued, in epoch milliseconds; 0 if it has no `iat`."""
 
 
 class Call:
@@ -65,7 +62,7 @@ class Call:
         self._parameters: list[tuple[str, str]] | None = None
         self.caller = _ANONYMOUS
         self.claims: Claims
-        """Of the token, once it has been looked at."""
+        """Of the token; set by `identify`."""
 
     @property
     def node(self) -> Node:
@@ -91,14 +88,14 @@ class Call:
     def now(self) -> int:
         return self._api.node.context.clock.now()
 
-    # Who asks
+    # The caller
 
     @property
     def token(self) -> str | None:
         return find_token(self.header("authorization"), self._query_text())
 
     async def identify(self) -> None:
-        """Raises `ProtocolError` with one of the `token_*` codes, or `keys_unavailable`."""
+        """Check the token and set `caller` and `claims`. Raises `ProtocolError`: a `token_*` code, or `keys_unavailable`."""
         claims = self.claims = await self._api.auth.checked(self.token)
         self.caller = Caller(claims.user, claims.is_service, claims.issued_at_ms or 0)
 
@@ -107,15 +104,13 @@ class Call:
 
     @property
     def is_local(self) -> bool:
-        """Whether the request comes from this very machine."""
         client = self._request.client
         return peers.is_local(None if client is None else client.host, self._request.headers)
 
-    # Through whose eyes
-
     @property
     def viewer(self) -> str | None:
-        """Whose view is wanted; None: the truth, for a service that named nobody."""
+        """The user whose view to return: the parameter `viewer`, or the caller. None, for a service without the parameter:
+        return the true presence."""
         asked = self.parameter("viewer")
         if asked is None:
             return None if self.caller.service else self.caller.user
@@ -126,7 +121,7 @@ class Call:
 
     @property
     def myself(self) -> str:
-        """Where an endpoint means "me": the viewer that a service names, or whom the token is for."""
+        """The user that "my own" means: the viewer that a service names, or the user of the token."""
         return self.viewer or self.caller.user
 
     # The path
@@ -138,17 +133,17 @@ class Call:
         return plain_id(self._path(name), name)
 
     def _path(self, name: str) -> str:
-        """`paths` left it percent-encoded. Bytes that are no UTF-8 become surrogates, which no id has."""
+        """Decode a path parameter. Bytes that are not UTF-8 become surrogates, which are refused in ids."""
         text: str = self._request.path_params[name]
         return unquote(text, errors="surrogateescape")
 
     # The query
 
     def parameter(self, name: str) -> str | None:
-        """A parameter that stands there once; None: absent."""
+        """The value of a parameter that may occur only once; None if it is absent."""
         values = self.parameters(name)
         if len(values) > 1:
-            raise ProtocolError("bad_shape", f"The parameter {name} stands in the address more than once.")
+            raise ProtocolError("bad_shape", f"The parameter {name} is given more than once.")
         return values[0] if values else None
 
     def parameters(self, name: str) -> list[str]:
@@ -161,10 +156,10 @@ class Call:
         if text is None:
             return default
         if not (text.isascii() and text.isdigit()):
-            raise ProtocolError("bad_shape", f"The parameter {name} is a whole number.")
+            raise ProtocolError("bad_shape", f"The parameter {name} must be a whole number.")
         number = int(text) if len(text) < 20 else most + 1
         if not least <= number <= most:
-            raise ProtocolError("out_of_range", f"The parameter {name} is from {least} to {most}.")
+            raise ProtocolError("out_of_range", f"The parameter {name} must be from {least} to {most}.")
         return number
 
     def _query_text(self) -> str:
@@ -175,14 +170,14 @@ class Call:
         try:
             return parse_qsl(self._query_text(), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
         except UnicodeDecodeError:
-            raise ProtocolError("bad_shape", "The query of the address is not percent-encoded UTF-8.") from None
+            raise ProtocolError("bad_shape", "The query is not percent-encoded UTF-8.") from None
         except ValueError:
-            raise ProtocolError("bad_shape", f"A query has at most {MAX_PARAMETERS} parameters.") from None
+            raise ProtocolError("bad_shape", f"A query may have at most {MAX_PARAMETERS} parameters.") from None
 
     # The body
 
     async def body(self, decoder: Decoder[T]) -> T:
-        """What is absent is taken for an empty object: whether that is enough, the decoder knows."""
+        """The decoded body. An absent body is decoded as an empty object."""
         return await read_json(self._request, self.settings.max_body, decoder)
 
     async def lines(self) -> list[bytes]:
@@ -193,7 +188,7 @@ _ANONYMOUS = Caller("", service=False)
 
 
 def user_id(value: object) -> str:
-    """Raises `invalid_user_id`, naming the value."""
+    """Raises `invalid_user_id` with the value in the sentence."""
     try:
         return parse_id(value)
     except ProtocolError as error:
@@ -201,7 +196,7 @@ def user_id(value: object) -> str:
 
 
 def plain_id(value: object, kind: str) -> str:
-    """The id of a device or room. Raises `invalid_id`, naming the value."""
+    """The id of a device or room. Raises `invalid_id` with the value in the sentence."""
     try:
         return parse_id(value)
     except ProtocolError as error:
@@ -209,7 +204,7 @@ def plain_id(value: object, kind: str) -> str:
 
 
 def echo(value: object) -> str:
-    """A refused value, short enough and printable, for the sentence that refuses it."""
+    """A refused value as short printable text, for an error sentence."""
     match value:
         case str():
             return repr(value if len(value) <= ECHO else value[:ECHO] + "…")

@@ -1,8 +1,7 @@
-"""What does the body say? Read up to a limit, as the content type promised, into exactly the expected shape.
+"""Read and decode the body of a request.
 
-A body is refused before it is buffered when it says how long it is, and as soon as it is too long when it does not.
-JSON is read as strictly as on the WebSocket (`wire.json_text`). Values are checked by whoever asked for the shape.
-Another content type would be a reason to change this module.
+A body that is too large is refused before it is buffered if it has a Content-Length, otherwise as soon as it exceeds the
+limit. JSON is parsed as strictly as on the WebSocket (`wire.json_text`). The caller checks the values.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ _NDJSON = frozenset({"application/x-ndjson", "application/ndjson", "application/
 
 
 class Decoder(StrictDecoder[T]):
-    """The shape of a body, and how to say what it is when something else came."""
+    """Decodes a body into a shape. Raises `bad_shape` if it does not fit."""
 
     def __init__(self, shape: type[T], words: str, *, repeated_keys: bool = False) -> None:
-        """`words` complete "The body is …"."""
+        """`words` complete the error sentence "The body must be …"."""
 
         def misfit(_value: object, why: str) -> ProtocolError:
-            return ProtocolError("bad_shape", f"The body is {words}: {why}.")
+            return ProtocolError("bad_shape", f"The body must be {words}: {why}.")
 
         super().__init__(msgspec.json.Decoder(shape), misfit, repeated_keys=repeated_keys)
 
@@ -48,7 +47,7 @@ async def read_lines(request: Request, limit: int) -> list[bytes]:
 
 
 def _check_type(request: Request, allowed: frozenset[str], said: str) -> None:
-    """A body without a type is taken at its word."""
+    """A missing content type is accepted."""
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given and given not in allowed:
         raise ProtocolError("unsupported_media_type", f"The body must be {said}; this one says it is {given[:64]!r}.")
@@ -69,4 +68,4 @@ async def _read(request: Request, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> ProtocolError:
-    return ProtocolError("body_too_large", f"A body has at most {limit} bytes.")
+    return ProtocolError("body_too_large", f"A body may have at most {limit} bytes.")

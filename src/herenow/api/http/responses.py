@@ -1,8 +1,4 @@
-"""How does an answer leave? The few kinds there are, with the headers all of them carry.
-
-Presence is true for a moment: nothing may be kept by a cache, but for the little that says otherwise. Shapes and values
-are the endpoints' business.
-"""
+"""Responses, with the headers that all of them have. By default, caches may not store them: presence is soon out of date."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ Headers = Iterable[tuple[str, str]]
 
 
 class Reply(Response):
-    """A complete answer. Starlette's own constructor costs more than the rest of a small request."""
+    """A complete response. Starlette's own constructor costs more than everything else in a small request."""
 
     def __init__(
         self, body: bytes, *, status: int = 200, media: str = JSON, headers: Headers = (), cache: str = NO_STORE
@@ -35,20 +31,18 @@ class Reply(Response):
 
 
 def json_response(value: object) -> Response:
-    """200 with this value as JSON."""
     return Reply(_encode(value))
 
 
 def raw_json_response(body: bytes) -> Response:
-    """200 with these bytes, which are JSON."""
+    """`body` is already encoded."""
     return Reply(body)
 
 
 def json_array(items: Iterable[bytes]) -> bytes:
-    """A JSON array of values that are encoded already."""
+    """A JSON array of encoded values."""
     return b"[" + b",".join(items) + b"]"
 
 
 def no_content() -> Response:
-    """204: it is so now, and there is nothing to add."""
     return Reply(b"", status=204)

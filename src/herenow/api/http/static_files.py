@@ -1,7 +1,7 @@
-"""Files that come with the package: pages, and what they load. Read once, answered as they are.
+"""Serve files of the package, read once at start.
 
-What is built from `clients/js` is kept beside the code, so that installing herenow never needs Node; a test rebuilds and
-compares it. Which files there are, and under which address, is for those who hand them out.
+Files that are built from `clients/js` are in the repository, so that installing herenow does not need Node.js; a test
+rebuilds and compares them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ PAGE = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-"""Headers of a page of ours: it may reach this server and nothing else."""
+"""Headers of our pages. A page may load from and connect to this server only."""
 
 
 def static_file(
     package: str, place: str, media: str, headers: Mapping[str, str] = PAGE
 ) -> Callable[[Request], Awaitable[Response]]:
-    """The file at `place` in the package's `static` folder, as an endpoint."""
+    """An endpoint that returns the file at `place` in the package's `static` folder."""
     body = files(package).joinpath("static", *place.split("/")).read_bytes()
 
     async def answer(_request: Request) -> Response:

@@ -1,9 +1,7 @@
-"""The page for operators at `/dashboard`: how the server is, live.
+"""The dashboard for operators at `/dashboard`, built from `clients/js/dashboard`.
 
-The page is for anybody and holds nothing; its figures come from `/api/v1/stats`, which asks for a service token except from
-this very machine. It is built from `clients/js/dashboard` and kept in `static/dashboard`, with the uPlot that draws its
-charts, so that installing herenow never needs Node; a test rebuilds and compares them. The policy in its headers lets it
-reach this server and nothing else.
+The page itself needs no token and has no data. It reads `/api/v1/stats`, which requires a service token, except from this
+machine.
 """
 
 from __future__ import annotations

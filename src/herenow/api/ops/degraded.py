@@ -1,9 +1,7 @@
-"""What is wrong with this node, in words, and what is to be done about it?
+"""List what is degraded on this node, with advice, for `readyz`, the statistics, the dashboard, `herenow top` and `doctor`.
 
-One list for everybody who asks: `readyz`, the numbers for people, the dashboard, `herenow top` and `herenow doctor`. A
-trouble is something that an operator should look after; what heals by itself within a second is none. `readyz` answers
-anybody, so no sentence here names a user, an address, or how many people do what. The order is that of causes: who reads
-from the top finds first what explains the rest. A new way to be unwell is the reason to change this module.
+A trouble needs an operator's attention; a condition that ends by itself within a second is not listed. `readyz` needs no
+token, so no sentence may contain a user, an address, or how many users do something.
 """
 
 from __future__ import annotations
@@ -17,31 +15,35 @@ from herenow.node import Node
 from herenow.transport.auth import Auth
 
 MAX_LOG_LAG = 5_000
-"""Entries of the logs that wait to be read: more than a healthy node leaves for a moment."""
+"""Unread log entries above which a node is degraded. A healthy node has fewer at any moment."""
 
 
 def find_troubles(node: Node, auth: Auth) -> Iterator[Trouble]:
-    """Everything that is degraded on this node now, causes before their effects."""
+    """Everything that is degraded on this node now; causes come before their effects."""
     yield from _engine(node)
     yield from _lease(node)
     yield from _ledger(node)
     if auth.trouble is not None:
-        yield Trouble("jwks", auth.trouble, "The last good keys stay in use; look after their source.")
+        yield Trouble("jwks", auth.trouble, "The last good keys stay in use; check the server that provides them.")
     if node.relations_health.trouble is not None:
         yield Trouble(
             "relations_source",
             node.relations_health.trouble,
-            "Look after the application that the setting relations names; herenow doctor asks it.",
+            "Check the application named in the setting relations; herenow doctor sends it a test request.",
         )
     if node.delivery.overload.level is not Shed.NOTHING:
         yield Trouble(
             "overload",
-            f"The node is late and gives up {_GIVEN_UP[node.delivery.overload.level]} until it has caught up.",
+            f"The node is overloaded and drops or delays {_GIVEN_UP[node.delivery.overload.level]} until it has caught up.",
             "Give it more CPU, more workers or more nodes; docs/delivery.md says what to watch.",
         )
 
 
-_GIVEN_UP = {Shed.TYPING: "typing", Shed.IDLENESS: "typing and idleness", Shed.TEXT: "typing, idleness and texts"}
+_GIVEN_UP = {
+    Shed.TYPING: "typing",
+    Shed.IDLENESS: "typing and idle changes",
+    Shed.TEXT: "typing, idle changes and texts",
+}
 
 
 def _engine(node: Node) -> Iterator[Trouble]:
@@ -51,18 +53,18 @@ def _engine(node: Node) -> Iterator[Trouble]:
         yield Trouble("engine", f"The store cannot be used. {detail}", fix)
     elif node.records.save_trouble is not None:
         detail, fix = explain_store_error(node.records.save_trouble)
-        yield Trouble("marks", f"The store does not let go of what the ledger has. {detail}", fix)
+        yield Trouble("marks", f"The store cannot record which data the database has saved. {detail}", fix)
     if node.delivery.stale_shards:
         yield Trouble(
             "stale_shards",
-            f"{node.delivery.stale_shards} of {node.context.engine.shards} shards show what was.",
-            "Viewers are told so. It ends by itself some seconds after the store is whole and answers.",
+            f"Presence in {node.delivery.stale_shards} of {node.context.engine.shards} shards may be out of date.",
+            "Viewers see it flagged as stale. It ends by itself some seconds after the store works again.",
         )
     if node.cluster.log_behind > MAX_LOG_LAG:
         yield Trouble(
             "log_lag",
             f"{node.cluster.log_behind} changes of other nodes have not been read yet.",
-            "This process cannot keep up: give it more CPU, or look at the way to the store.",
+            "This process cannot keep up: give it more CPU, or check the network to the store.",
         )
 
 
@@ -70,8 +72,8 @@ def _lease(node: Node) -> Iterator[Trouble]:
     if not node.context.authority.holds_lease:
         yield Trouble(
             "lease",
-            "The node could not renew its lease and decides nothing until it has.",
-            "Others take its users for gone a lease and a third after the last renewal: bring the store back.",
+            "The node could not renew its lease in the store and commits no status change until it has.",
+            "Bring the store back. Other nodes treat its users as disconnected 4/3 of node_lease after the last renewal.",
         )
     overdue = [
         other
@@ -82,31 +84,32 @@ def _lease(node: Node) -> Iterator[Trouble]:
         yield Trouble(
             "nodes",
             f"{len(overdue)} other nodes have not renewed their lease for {max(o.still_for or 0 for o in overdue):.0f} s.",
-            "They are frozen, ended without a farewell, or cut off from the store; if that goes on, their users go "
-            "into grace.",
+            "They are frozen, crashed, or cut off from the store; if this goes on, their users are treated as disconnected.",
         )
 
 
 def _ledger(node: Node) -> Iterator[Trouble]:
     if node.access.trouble is not None:
         yield Trouble(
-            "ledger", node.access.trouble, "Presence goes on. Bring it back; herenow doctor says what it finds there."
+            "ledger",
+            node.access.trouble,
+            "Presence continues without it. Bring the database back; herenow doctor checks it.",
         )
     if node.records.save_late:
         yield Trouble(
             "ledger_backlog",
-            f"{node.records.backlog} rows wait for the ledger, which does not take them.",
-            "Nothing is lost: they are written when it does. Is it full, read-only, locked or away?",
+            f"{node.records.backlog} rows wait to be written to the database, which does not accept them.",
+            "Nothing is lost: they are written when it does. Check whether it is full, read-only, locked or unreachable.",
         )
     if not node.access.trusted:
         yield Trouble(
             "relations",
-            "The ledger cannot be read; nobody is taken to know anybody.",
-            "Bring the ledger back: everybody is shown again by itself.",
+            "The database cannot be read, so relations are unknown and all users appear offline to each other.",
+            "Bring the database back; users are then shown again without further action.",
         )
     if not node.admin.revocations.whole:
         yield Trouble(
             "revocations",
-            "The ledger cannot be read; what was revoked through other nodes may be missed.",
-            "Bring the ledger back.",
+            "The database cannot be read; tokens revoked through other nodes may still be accepted.",
+            "Bring the database back.",
         )

@@ -1,9 +1,8 @@
-"""Is the node well, and what does it do? Answers for probes, Prometheus and operators.
+"""The endpoints `/healthz`, `/readyz`, `/metrics` and `/api/v1/stats`.
 
-`healthz`: the process lives. `readyz`: send it traffic; once ready it stays so and names what is degraded, because
-taking a node out helps nobody when the store behind all of them is away. Numbers are for service tokens and for this
-very machine, and of all its workers where there are several: nobody can choose which one answers. What is counted is said
-in `node.metrics`, how Prometheus gets it in `prometheus`; `stats_collect` and `stats_merge` make the numbers for people.
+`readyz` stays ready when a store is away, and lists what is degraded: all nodes share the store, so taking one out of the
+load balancer would not help. Metrics and statistics cover all workers of the port, because a client cannot choose which
+worker answers.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from herenow.api.ops.stats_merge import merge, merge_metrics, merge_reports
 from herenow.errors import ProtocolError
 
 LATEST = 2**53
-"""Epoch milliseconds: what every reader of JSON takes for a whole number."""
+"""Epoch milliseconds. Every JSON parser reads integers up to this one exactly."""
 
 
 class Health(Struct, frozen=True):
@@ -32,7 +31,7 @@ class Health(Struct, frozen=True):
 class Readiness(Struct, frozen=True):
     status: str
     degraded: tuple[Trouble, ...]
-    """Empty: all is well."""
+    """Empty if nothing is degraded."""
 
 
 async def health(_call: Call) -> Response:
@@ -70,20 +69,25 @@ async def stats(call: Call) -> Response:
 
 
 _NUMBERS = (
-    "For service tokens, and for loopback peers that ask localhost or a loopback address, unless a forwarding header says "
-    "that the request is not theirs. Where several workers share the address, of all of them."
+    "Needs a token with the scope `service`, or a request from this machine: the peer and the host are loopback, and no "
+    "header shows that a proxy forwarded it. If there are several workers, the figures cover all of them."
 )
 
 OPERATIONS = (
     Operation(
-        "GET", "/healthz", health, "Does the process live?", {200: ResponseDoc("Yes.", Health)}, access=Access.ANYONE
+        "GET",
+        "/healthz",
+        health,
+        "Check that the process runs",
+        {200: ResponseDoc("It runs.", Health)},
+        access=Access.ANYONE,
     ),
     Operation(
         "GET",
         "/readyz",
         readiness,
-        "Should it get traffic?",
-        {200: ResponseDoc("Yes, and what is degraded.", Readiness)},
+        "Check that the node is ready for traffic",
+        {200: ResponseDoc("It is ready; `degraded` lists its problems.", Readiness)},
         access=Access.ANYONE,
         codes=("not_ready",),
     ),
@@ -91,8 +95,8 @@ OPERATIONS = (
         "GET",
         "/metrics",
         metrics,
-        "Numbers for Prometheus",
-        {200: ResponseDoc("In Prometheus' text format.", str, Media.TEXT)},
+        "Metrics for Prometheus",
+        {200: ResponseDoc("The text format of Prometheus.", str, Media.TEXT)},
         about=_NUMBERS,
         access=Access.OPERATOR,
         codes=("unavailable",),
@@ -101,13 +105,13 @@ OPERATIONS = (
         "GET",
         "/api/v1/stats",
         stats,
-        "Numbers for people",
-        {200: ResponseDoc("As of now.", Stats)},
+        "Statistics for operators",
+        {200: ResponseDoc("The current statistics.", Stats)},
         about=_NUMBERS,
         query=(
             Parameter(
                 "since",
-                "With `history`: what happened after this time, in epoch milliseconds; 0 for all that is kept.",
+                "Add `history` after this time, in epoch milliseconds; 0: all that is kept.",
                 {"type": "integer", "minimum": 0, "maximum": LATEST},
                 codes=("bad_shape", "out_of_range"),
             ),

@@ -1,7 +1,6 @@
-"""How does Prometheus get what the node counts? Its words for `node.context.metrics`.
+"""Prometheus metrics, read from the node's plain counters at each scrape. Every field of `Metrics` is exported.
 
-Nothing is counted here: the node's plain integers are read when somebody asks. No label ever names a user. Every
-number of `Metrics` appears; a new one there is the reason to change this module.
+No label may contain a user.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from herenow.node.metrics import BOUNDS, Histogram
 
 
 def metrics_of(node: Node) -> list[Metric]:
-    """This process and its node."""
+    """Metrics of the node, and those of its process (CPU, memory)."""
     return [*_NodeCollector(node).collect(), *ProcessCollector(registry=None).collect()]
 
 
 def exposition(metrics: Sequence[Metric], accept: str) -> tuple[bytes, str]:
-    """(text, content type), in the newest format that the asking side understands."""
+    """(text, content type), in the newest format that the Accept header allows."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(metrics))
     encode, media = choose_encoder(accept)
@@ -52,46 +51,52 @@ class _NodeCollector(Collector):
         counted = self._node.context.metrics
         yield _histogram(
             "herenow_delivery_seconds",
-            "From a change to the socket of somebody who watches; without those who are told in waves.",
+            "Time from a change to a viewer's socket, without paced deliveries.",
             counted.delivery_seconds,
         )
-        yield _histogram("herenow_wake_lag_seconds", "How late due wake-ups were decided.", counted.wake_seconds)
+        yield _histogram(
+            "herenow_wake_lag_seconds", "Delay of due timeouts until they were processed.", counted.wake_seconds
+        )
 
     def _gauges(self) -> Iterator[Metric]:
         node, counted = self._node, self._node.context.metrics
-        build = GaugeMetricFamily("herenow_build_info", "The version that runs.", labels=["version"])
+        build = GaugeMetricFamily("herenow_build_info", "The running version.", labels=["version"])
         build.add_metric([__version__], 1)
         yield build
         for name, about, value in (
             ("connections", "Open WebSockets of this node.", counted.connections),
             ("streams", "Open event streams of this node.", counted.streams),
             ("sessions", "Sessions with a WebSocket of this node.", counted.sessions),
-            ("ledger_backlog", "Rows that wait for the ledger.", node.records.backlog),
-            ("stale_shards", "Shards of which this node shows what was.", node.delivery.stale_shards),
-            ("stale_views", "Open views of this node that say that they are stale.", node.delivery.stale_views),
-            ("log_behind", "Changes of other nodes not yet read at the last comparison.", node.cluster.log_behind),
-            ("log_silence_seconds", "Since the shard logs last answered.", node.cluster.log_heard_ago),
-            ("undecided_users", "Users whose decision waits for the store.", node.records.waiting),
-            ("lease_held", "1 while this node may decide.", int(node.context.authority.holds_lease)),
-            ("paced_waiting", "Viewers whose turn in a wave has not come yet.", node.delivery.paced_waiting),
-            ("loop_late_seconds", "How late the event loop is, the worst of late.", node.delivery.overload.late),
+            ("ledger_backlog", "Rows that wait to be written to the ledger.", node.records.backlog),
+            ("stale_shards", "Shards whose data on this node may be out of date.", node.delivery.stale_shards),
+            ("stale_views", "Open views of this node that are flagged as stale.", node.delivery.stale_views),
+            ("log_behind", "Unread changes of other nodes at the last check.", node.cluster.log_behind),
+            ("log_silence_seconds", "Time since the shard logs last answered.", node.cluster.log_heard_ago),
+            ("undecided_users", "Users whose new state waits to be committed to the store.", node.records.waiting),
+            (
+                "lease_held",
+                "1 while this node holds its lease and may commit.",
+                int(node.context.authority.holds_lease),
+            ),
+            ("paced_waiting", "Viewers that have not been sent a paced change yet.", node.delivery.paced_waiting),
+            ("loop_late_seconds", "The greatest recent delay of the event loop.", node.delivery.overload.late),
             (
                 "given_up_level",
-                "What an overloaded node gives up: 0 nothing, 1 typing, 2 idleness, 3 text.",
+                "What an overloaded node drops or delays: 0 nothing, 1 typing, 2 also idle changes, 3 also texts.",
                 int(node.delivery.overload.level),
             ),
-            ("ready", "1 while this node wants traffic.", int(node.ready)),
+            ("ready", "1 while this node is ready for traffic.", int(node.ready)),
         ):
             yield GaugeMetricFamily(f"herenow_{name}", about, value=value)
         users = GaugeMetricFamily(
-            "herenow_users", "Users in the whole store by the status others see.", labels=["status"]
+            "herenow_users", "Users in the whole store, by the status that others see.", labels=["status"]
         )
         for status in (Status.ONLINE, Status.BUSY, Status.AWAY):
             users.add_metric([status.word], counted.users[status])
         yield users
         popular = GaugeMetricFamily(
             "herenow_popular_people",
-            "People with so many viewers here that they are told in waves, or have to ask.",
+            "Users with so many viewers on this node that their changes are paced, or not pushed.",
             labels=["delivery"],
         )
         for delivery, people in node.delivery.popular.items():
@@ -101,29 +106,29 @@ class _NodeCollector(Collector):
     def _counters(self) -> Iterator[Metric]:
         counted = self._node.context.metrics
         for name, about, value in (
-            ("changes", "Public changes this node committed.", counted.changes),
+            ("changes", "Public changes that this node committed.", counted.changes),
             ("commits", "Batches written to the engine.", counted.commits),
-            ("conflicts", "Writes that found another record than expected.", counted.conflicts),
+            ("conflicts", "Writes that found the record changed meanwhile.", counted.conflicts),
             ("doubtful_commits", "Batches whose outcome was unknown at first.", counted.doubtful),
-            ("deliveries", "Status values handed to sockets.", counted.deliveries),
-            ("frames", "Frames handed to sockets.", counted.frames),
-            ("typing", "Typing notices handed on.", counted.typing),
+            ("deliveries", "Status values written to sockets.", counted.deliveries),
+            ("frames", "Frames written to sockets.", counted.frames),
+            ("typing", "Typing notices sent on.", counted.typing),
             ("log_gaps", "Gaps found in shard logs.", counted.log_gaps),
-            ("shards_lost", "Times a shard was found to have lost something.", counted.shards_lost),
-            ("epochs", "Epochs this node had to take.", counted.epochs),
-            ("ledger_errors", "Calls of the ledger that failed.", counted.ledger_errors),
+            ("shards_lost", "Times that a shard was found to have lost data.", counted.shards_lost),
+            ("epochs", "New epochs that this node had to take.", counted.epochs),
+            ("ledger_errors", "Failed calls of the ledger.", counted.ledger_errors),
             (
                 "unknown_pairs",
-                "Times it could not be learned who may see whom, so that nothing was shown.",
+                "Times that nothing was shown because the relation of two users could not be read.",
                 counted.unknown_pairs,
             ),
-            ("engine_errors", "Calls of the engine that failed.", counted.engine_errors),
+            ("engine_errors", "Failed calls of the engine.", counted.engine_errors),
         ):
             yield CounterMetricFamily(f"herenow_{name}", about, value=value)
 
     def _labelled(self) -> Iterator[Metric]:
         counted = self._node.context.metrics
-        beats = CounterMetricFamily("herenow_beats", "Beats received.", labels=["outcome"])
+        beats = CounterMetricFamily("herenow_beats", "Heartbeats received.", labels=["outcome"])
         beats.add_metric(["accepted"], counted.beats_accepted)
         beats.add_metric(["dropped"], counted.beats_dropped)
         yield beats
@@ -131,12 +136,12 @@ class _NodeCollector(Collector):
         for code, times in sorted(counted.refusals.items()):
             refusals.add_metric([code], times)
         yield refusals
-        shed = CounterMetricFamily("herenow_given_up", "What waited or was dropped under overload.", labels=["kind"])
+        shed = CounterMetricFamily("herenow_given_up", "Items delayed or dropped under overload.", labels=["kind"])
         for kind, times in sorted(counted.given_up.items()):
             shed.add_metric([kind], times)
         yield shed
         errors = CounterMetricFamily(
-            "herenow_relations_errors", "Times the source of relations did not say.", labels=["kind"]
+            "herenow_relations_errors", "Failed requests to the source of relations.", labels=["kind"]
         )
         for kind, times in sorted(self._node.relations_health.errors.items()):
             errors.add_metric([kind], times)

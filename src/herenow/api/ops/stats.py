@@ -1,7 +1,6 @@
-"""The shapes of `GET /api/v1/stats` and of `GET /readyz`: the numbers that operators, the dashboard and `herenow top` read.
+"""The shapes of `GET /api/v1/stats`, also read by the dashboard and `herenow top`.
 
-Types only, without the node: a command that decodes the answer of a server imports nothing of a server. `stats_collect`
-fills them in for one process, `stats_merge` adds up those of several workers.
+Types only, so that a command can decode them without loading a server. Docstrings of classes are in the OpenAPI document.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ PerSecond = Annotated[float, Meta(ge=0)]
 
 class Trouble(Struct, frozen=True):
     what: str
-    """One word, for programs."""
+    """A stable word for programs."""
     detail: str
     fix: str = ""
-    """What to do."""
+    """Advice to the operator."""
 
 
 class UsersByStatus(Struct, frozen=True):
-    """In the whole store, as others see them."""
+    """Users in the whole live store, by the status that others see."""
 
     online: Count
     busy: Count
@@ -38,7 +37,7 @@ class Beats(Struct, frozen=True):
 
 
 class Rates(Struct, frozen=True):
-    """Per second, over the last ten."""
+    """Events per second, averaged over the last ten seconds."""
 
     changes: PerSecond = 0.0
     deliveries: PerSecond = 0.0
@@ -51,68 +50,67 @@ class Rates(Struct, frozen=True):
 
 
 class DeliveryLatency(Struct, frozen=True):
-    """From a change to a socket of somebody who watches, in seconds, over the last ten; without those who are told in waves.
-    Null: nothing was delivered."""
+    """Seconds from a change to a viewer's socket, over the last ten seconds, without changes of users with so many viewers
+    that their delivery is paced. Null: nothing was delivered."""
 
     p50: Seconds | None = None
     p99: Seconds | None = None
 
 
 class Process(Struct, frozen=True):
-    """One process of this address."""
+    """One worker process of this server."""
 
     worker: Count
-    """Its number; 0 where there is only one."""
+    """Number of the worker; 0 if there is only one process."""
     restarts: Count
-    """How often it had to be started again."""
     epoch: str
-    """The name under which it writes to the store."""
+    """The id under which it writes to the store."""
     ready: bool
     draining: bool
     lease_held: bool
-    """While not, it decides nothing."""
+    """Without a lease it may not commit records."""
     lease_renewed_ago: Seconds | None
     connections: Count
     undecided: Count
-    """Users whose decision waits for the store."""
+    """Users whose new state waits to be committed."""
     stale_shards: Count
     log_behind: Count
-    """Changes of other nodes that were not read yet when it last compared."""
+    """Unread changes of other nodes at the last check."""
     log_heard_ago: Seconds
-    """Since the logs last answered."""
+    """Since the last answer to a read of the shard logs."""
     loop_late: Seconds
-    """How late its event loop is, the worst of late."""
+    """The greatest recent delay of its event loop."""
     gives_up: Count
-    """What it gives up under overload: 0 nothing, 1 typing, 2 idleness, 3 text."""
+    """Traffic dropped or delayed under overload: 0 nothing, 1 typing, 2 also idle changes, 3 also custom texts."""
 
 
 class StoreMember(Struct, frozen=True):
-    """A node that shares the store, by its lease."""
+    """A node that has a lease in the same live store."""
 
     epoch: str
     here: bool
-    """It is a process of this address."""
+    """It is a worker of this server."""
     state: Literal["well", "overdue", "dead", "unknown"]
-    """`overdue`: it has missed renewals. `dead`: others have taken over what it held. `unknown`: the store was away."""
+    """`overdue`: it missed renewals. `dead`: other nodes have taken over its sessions. `unknown`: the store was away."""
     still_for: Seconds | None
-    """Since it was last seen to renew its lease. It does so every third of `node_lease`, and is looked at as often."""
+    """Since we last saw it renew its lease. Both the renewal and our check happen every third of `node_lease`."""
 
 
 class TargetLoad(Struct, frozen=True):
-    """Somebody whose changes cost much, under a name that only says that it is the same one."""
+    """A user whose changes cause many deliveries, under a pseudonym."""
 
     target: str
-    """A keyed hash: who it is cannot be found out from it."""
+    """A keyed hash of the user's id."""
     viewers: Count
     deliveries: Count
-    """In the last half minute to minute."""
+    """In the last 30 to 60 seconds."""
 
 
 class Point(Struct, frozen=True):
-    """What happened in two seconds."""
+    """The figures of two seconds."""
 
     at: Count
-    """When they began, in epoch milliseconds."""
+    """Start, in epoch milliseconds."""
     connections: Count
     online: Count
     busy: Count
@@ -128,14 +126,14 @@ class Point(Struct, frozen=True):
 
 
 class Stats(Struct, frozen=True):
-    """Users are those of the whole store; everything else is this node's, all its workers together. Plain numbers are
-    counted since they started."""
+    """`users` and `members` cover the whole live store, everything else all workers of this server. Plain numbers are
+    counted since the start."""
 
     version: str
     now: Count
-    """Of the store's clock."""
+    """Epoch milliseconds of the store's clock."""
     workers: Count
-    """Processes that answer for themselves here."""
+    """Worker processes that answered."""
     ready: bool
     draining: bool
     node_lease: Seconds
@@ -152,18 +150,18 @@ class Stats(Struct, frozen=True):
     ledger_errors: Count
     ledger_backlog: Count
     stale_views: Count
-    """Open views that say that they are stale."""
+    """Open views that are flagged as stale."""
     per_second: Rates
     delivery: DeliveryLatency
     refusals: dict[str, Count]
-    """By code."""
+    """By error code."""
     closes: dict[str, Count]
-    """Of WebSockets, by close code."""
+    """Closed WebSockets, by close code."""
     processes: tuple[Process, ...]
     members: tuple[StoreMember, ...]
     """All nodes that share the store."""
     targets: tuple[TargetLoad, ...]
-    """Whose changes were delivered most often of late."""
+    """The users whose changes were delivered most often."""
     degraded: tuple[Trouble, ...]
     history: tuple[Point, ...]
-    """If asked for: up to five minutes, oldest first."""
+    """With the parameter `since`: up to five minutes, oldest first."""

@@ -1,7 +1,6 @@
-"""Collects the statistics of one process, as values that `stats_merge` can add up.
+"""Collect the statistics of one process, as values that `stats_merge` can add up.
 
-Where several workers share an address, each encodes its own as a `ProcessReport`, and `workers` carries it to the one that
-answers the request. A new number that operators want is the reason to change this module.
+If several workers share a port, each encodes a `ProcessReport`, and `workers` sends it to the worker that got the request.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from herenow.node.admin import Sample
 from herenow.transport.auth import Auth
 
 TARGETS = 10
-"""How many of the users whose changes cost most are reported."""
+"""Reported users with the most deliveries."""
 
 TOTALS = ("changes", "deliveries", "frames", "conflicts", "engine_errors", "ledger_errors")
 
 
 class MetricFamily(Struct, frozen=True, array_like=True):
-    """A metric of Prometheus."""
+    """A Prometheus metric, encodable."""
 
     name: str
     about: str
@@ -38,8 +37,6 @@ class MetricFamily(Struct, frozen=True, array_like=True):
 
 
 class ProcessStats(Struct, frozen=True):
-    """The statistics of one process."""
-
     version: str
     now: int
     node_lease: float
@@ -60,14 +57,12 @@ class ProcessStats(Struct, frozen=True):
 
 
 class ProcessReport(Struct, frozen=True):
-    """One process: its statistics and its metrics, as `stats_merge` reads them."""
-
     own: ProcessStats
     families: list[MetricFamily]
 
 
 def encode_report(node: Node, auth: Auth) -> bytes:
-    """The report of this process, for the worker that answers for all."""
+    """The encoded `ProcessReport` of this process."""
     families = [
         MetricFamily(m.name, m.documentation, m.type, [(s.name, dict(s.labels), s.value) for s in m.samples])
         for m in metrics_of(node)
@@ -76,7 +71,6 @@ def encode_report(node: Node, auth: Auth) -> bytes:
 
 
 def collect(node: Node, auth: Auth) -> ProcessStats:
-    """The statistics of this process, as of now."""
     counted = node.context.metrics
     return ProcessStats(
         version=__version__,
@@ -134,8 +128,8 @@ def _state(still_for: float | None, lease: float) -> Literal["well", "overdue", 
 
 
 def _target(node: Node, user: str, deliveries: int) -> TargetLoad:
-    """The key is the ledger's random id: all nodes have it, no answer carries it, and who can read it in the ledger reads
-    the ids themselves there."""
+    """The user is named by a keyed hash, the same on all nodes. The key is the ledger's random id, which no response
+    contains; anyone who can read it in the database can read the user ids there anyway."""
     key = node.context.ledger.id.encode()[:64]
     name = hashlib.blake2b(user.encode(), key=key, digest_size=5, person=b"herenow target").hexdigest()
     return TargetLoad(name, node.delivery.viewers(user), deliveries)

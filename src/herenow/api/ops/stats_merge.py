@@ -1,8 +1,7 @@
-"""Merges the reports of several processes: numbers for people are added up, those for Prometheus are labelled by worker.
+"""Merge the reports of all workers of a port: statistics are added up, Prometheus metrics get a label `worker`.
 
-Where several workers share an address, a client cannot choose which of them answers. So the worker that gets the request
-asks for the reports of all and merges them here. A single process is merged in the same way, with one report, so that there
-is one way to every number.
+A client cannot choose which worker answers, so the worker that gets the request collects the reports of all. A single
+process uses the same code with one report.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from herenow.node.metrics import quantile
 from herenow.workers.worker_link import Told
 
 LATELY = 10_000
-"""Milliseconds that "now" means for rates and latency."""
+"""Milliseconds over which rates and latency are computed."""
 
 
 def merge_reports(told: Sequence[Told], since: int | None = None) -> Stats:
-    """The statistics of all workers that answered, with history after `since`. Raises `Unavailable` if none did."""
+    """Like `merge`, for the workers that answered. Raises `Unavailable` if none did."""
     restarts = {each.worker: each.restarts for each in told}
     each = []
     for worker, report in _decode_reports(told):
@@ -38,7 +37,7 @@ def merge_reports(told: Sequence[Told], since: int | None = None) -> Stats:
 
 
 def merge(each: Sequence[ProcessStats], degraded: Iterable[Trouble], since: int | None = None) -> Stats:
-    """The statistics of these processes together; with history after `since` (epoch milliseconds) unless it is None."""
+    """Add up the statistics of processes; with the history after `since` (epoch milliseconds) unless it is None."""
     slots = _merge_slots(slot for own in each for slot in own.slots)
     now = max(own.now for own in each)
     lately = [slot for slot in slots if slot.at > now - LATELY - STEP]
@@ -71,7 +70,7 @@ def merge(each: Sequence[ProcessStats], degraded: Iterable[Trouble], since: int 
 
 
 def _merge_members(each: Sequence[ProcessStats]) -> list[StoreMember]:
-    """Each knows best of itself; of others, who saw them last."""
+    """All nodes in the store. A process reports best on itself; for another node, take the most recent observation."""
     found: dict[str, StoreMember] = {}
     for own in each:
         for member in own.members:
@@ -94,11 +93,8 @@ def _merge_targets(each: Sequence[ProcessStats]) -> list[TargetLoad]:
     return [TargetLoad(name, viewers[name], times) for name, times in deliveries.most_common(TARGETS)]
 
 
-# Over time
-
-
 def _merge_slots(slots: Iterable[Sample]) -> list[Sample]:
-    """One per moment: what processes did in it added up, as if all had looked for the same time. Users are everybody's."""
+    """One sample per time slot, oldest first: counts are added up. User counts are of the whole store and not added."""
     by_time: defaultdict[int, list[Sample]] = defaultdict(list)
     for slot in slots:
         by_time[slot.at].append(slot)
@@ -158,13 +154,13 @@ def _sum_counts(each: Iterable[dict[str, int]]) -> dict[str, int]:
 
 
 def _merge_troubles(told: Sequence[Told], each: Sequence[ProcessStats]) -> Iterator[Trouble]:
-    """Each kind once: workers of one machine mostly suffer the same."""
+    """Each kind of trouble once, because workers of one machine mostly have the same; first the silent workers."""
     silent = len(told) - len(each)
     if silent:
         yield Trouble(
             "workers",
             f"{silent} of {len(told)} workers do not answer.",
-            "They are starting, or hang; their supervisor replaces those that hang. The log says more.",
+            "They are starting, or hang; the supervisor restarts those that hang. See the log.",
         )
     yield from {trouble.what: trouble for own in each for trouble in own.degraded}.values()
 
@@ -174,9 +170,7 @@ def _merge_troubles(told: Sequence[Told], each: Sequence[ProcessStats]) -> Itera
 
 def merge_metrics(told: Sequence[Told]) -> list[Metric]:
     up = GaugeMetricFamily("herenow_worker_up", "1 while this worker answers.", labels=["worker"])
-    restarts = CounterMetricFamily(
-        "herenow_worker_restarts", "Times this worker had to be started again.", labels=["worker"]
-    )
+    restarts = CounterMetricFamily("herenow_worker_restarts", "Restarts of this worker.", labels=["worker"])
     for each in told:
         up.add_metric([str(each.worker)], int(each.body is not None))
         restarts.add_metric([str(each.worker)], each.restarts)

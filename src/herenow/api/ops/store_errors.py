@@ -1,8 +1,4 @@
-"""Sentences for the errors of a Redis-like store: what an error means, and what an operator can do about it.
-
-It knows the first word of an error message and nothing of a node, so that `herenow doctor` can use it, too. Another error
-that operators meet is the reason to change this module.
-"""
+"""Explain errors of Redis or Valkey to an operator. Does not import `node`, so that `herenow doctor` can use it."""
 
 from __future__ import annotations
 
@@ -18,13 +14,13 @@ STORE_ERRORS = {
     ),
     "MISCONF": (
         "It cannot write its snapshot and takes no writes.",
-        "Look at its log and its disk, or set stop-writes-on-bgsave-error no: herenow needs no snapshot.",
+        "Check its log and its disk, or set stop-writes-on-bgsave-error no: herenow needs no snapshot.",
     ),
-    "LOADING": ("It reads its snapshot.", "Wait: it comes back by itself."),
+    "LOADING": ("It is loading its snapshot.", "Wait: it will answer by itself."),
     "MASTERDOWN": ("It is a replica without its master.", "Bring the master back."),
-    "CLUSTERDOWN": ("The cluster has lost a part of itself.", "See CLUSTER INFO, and bring the masters back."),
-    "BUSY": ("A script of somebody else blocks it.", "End it with SCRIPT KILL."),
-    "NOAUTH": ("It wants a password.", "Put the password into the setting engine."),
+    "CLUSTERDOWN": ("Some slots of the cluster have no master.", "See CLUSTER INFO, and bring the masters back."),
+    "BUSY": ("A script of another application blocks it.", "End it with SCRIPT KILL."),
+    "NOAUTH": ("It requires a password.", "Put the password into the setting engine."),
     "WRONGPASS": ("It refuses the password.", "Correct the password in the setting engine."),
     "NOPERM": ("Its ACL forbids what herenow needs.", "Grant the rights that docs/operating.md lists."),
 }
@@ -32,6 +28,6 @@ NO_REPLY = ("It does not answer.", "Is it running and reachable from here? Users
 
 
 def explain_store_error(message: str) -> tuple[str, str]:
-    """(what the store's error means, what to do about it), without the store's address and its own words."""
+    """(meaning, advice) for an error message of the store, found by its error code; without its address or its own text."""
     words = message.replace(":", " ").split()
     return next((STORE_ERRORS[word] for word in words if word in STORE_ERRORS), NO_REPLY)

@@ -1,4 +1,4 @@
-"""The engine in this process: hot state of a single node, or of several nodes in one test."""
+"""An engine inside this process: the live store of a single node, or of several nodes in one test."""
 
 from herenow.engines.memory.memory_engine import MemoryEngine, MemoryStore, wall_clock
 

@@ -1,12 +1,11 @@
-"""Hot state in this process: the engine of a single node, and the fault lab's stand-in for a Redis server.
+"""A live store inside this process: the engine of a single node, and a substitute for a Redis server in fault tests.
 
-`MemoryStore` is what would be the server; `MemoryEngine` is one node's handle on it, so several nodes in one process
-share one store. Everything runs on one event loop: between two awaits an operation is alone, which is all the atomicity
-there is. No operation but a waiting `tail` or `receive` ever suspends. What a shard consists of is in `shard`;
-what a record means nobody here knows.
+`MemoryStore` plays the server; `MemoryEngine` is one node's handle, so several nodes in one process can share a store.
+Everything runs on one event loop, and only a waiting `tail` or `receive` suspends: every other operation is atomic.
+`shard` has the data of one shard. Records are opaque bytes here.
 
-The store is empty when the process starts, and nobody can know anything older: so it is settled from the start. Only
-the faults below can unsettle it by taking something away.
+A new store is settled: it starts empty with the process, so no data can be missing. Data is lost only by the fault
+methods of `MemoryStore`.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from herenow.kit.notifier import Notifier
 from herenow.ports import Batch, Committed, Due, Fenced, Lease, Loaded, LogPart, LogPosition, Offer, Page
 
 LOG_LIMIT = 2_000
-"""Entries kept per shard: with 16 shards at a busy 1 000 changes per second, half a minute to fall behind by."""
+"""Log entries kept per shard: with 16 shards and 1 000 changes per second, a reader may be about 30 s behind."""
 
 INBOX_LIMIT = 10_000
-"""Direct messages kept for a handle that does not read; then the oldest are dropped, as they are best effort."""
+"""Messages kept for a node that does not read; beyond that the oldest are dropped (delivery is best effort)."""
 
 
 def wall_clock() -> int:
-    """Epoch milliseconds: what `store_time` reports unless told otherwise, and the only clock here (P7)."""
+    """Epoch milliseconds. The default clock of `store_time`; no other operation reads a clock (P7)."""
     return time.time_ns() // 1_000_000
 
 
 class MemoryStore:
-    """The state that nodes share, and the ways in which a real store loses it."""
+    """The state that nodes share, and faults by which a real store loses data."""
 
     def __init__(self, shards: int = 16, *, clock: Callable[[], int] = wall_clock, log_limit: int = LOG_LIMIT) -> None:
         self.clock = clock
@@ -45,27 +44,26 @@ class MemoryStore:
         self.leases: dict[str, Lease] = {}
         self.terms: dict[str, str] = {}
         self.news = Notifier()
-        """Notified when some shard's log got longer, at most once per batch."""
+        """Notified when the log of any shard has grown or was restarted, at most once per batch."""
         self.inboxes: list[Inbox] = []
 
     def handle(self) -> MemoryEngine:
-        """For one more node."""
         return MemoryEngine(self)
 
     def records(self) -> dict[str, bytes]:
         return {user: record for shard in self.shards for user, record in shard.records.items()}
 
-    # Faults. No reader is woken: a real store does not announce what it lost either
+    # Faults. Readers are not notified, because a real store does not announce a loss either
 
     def snapshot(self, shard: int | None = None) -> Snapshot:
-        """What `restore` needs; None: the whole store with leases and terms."""
+        """Copy one shard, or with None the whole store including leases and terms, for `restore`."""
         if shard is None:
             copies = tuple(each.copy() for each in self.shards)
             return Snapshot(copies, self.leases.copy(), self.terms.copy())
         return Snapshot((self.shards[shard].copy(),), {}, {})
 
     def restore(self, shard: int | None, snapshot: object) -> None:
-        """Roll back: everything acknowledged since is lost, fence rows too."""
+        """Roll back to a snapshot: all writes since then are lost, including fence rows."""
         assert isinstance(snapshot, Snapshot)
         for copy in snapshot.shards:
             self._replace(copy.copy())
@@ -74,7 +72,7 @@ class MemoryStore:
             self.terms = snapshot.terms.copy()
 
     def empty(self, shard: int | None = None) -> None:
-        """Lose everything: records, log, fences and the knowledge of being settled; None: leases and terms as well."""
+        """Drop the records, log, fences and settled flag of one shard; with None of all shards, and leases and terms."""
         for number in range(len(self.shards)) if shard is None else (shard,):
             self._replace(Shard(number, self.log_limit, settled=False))
         if shard is None:
@@ -85,23 +83,19 @@ class MemoryStore:
         self.shards[shard].log.trim(keep)
 
     def _replace(self, shard: Shard) -> None:
-        # A walk that is under way must not trust its position in another list of arrivals.
+        # Invalidates the cursors of walks: they are positions in the old shard's `arrivals`.
         shard.generation = self.shards[shard.number].generation + 1
         self.shards[shard.number] = shard
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A copy of one shard or of all of them, to be given back as it is."""
-
     shards: tuple[Shard, ...]
     leases: dict[str, Lease]
     terms: dict[str, str]
 
 
 class Inbox:
-    """One handle's direct messages."""
-
     __slots__ = ("filled", "messages")
 
     def __init__(self, limit: int) -> None:
@@ -119,7 +113,7 @@ class Inbox:
 
 
 class MemoryEngine:
-    """One node's handle on a store; see `herenow.ports.Engine` for what each method promises."""
+    """One node's handle on a store. `herenow.ports.Engine` documents the methods."""
 
     def __init__(self, store: MemoryStore, *, inbox_limit: int = INBOX_LIMIT) -> None:
         self._store = store
@@ -187,16 +181,16 @@ class MemoryEngine:
 
     async def tail(self, cursors: Mapping[int, int], wait: float) -> list[LogPart]:
         until = asyncio.get_running_loop().time() + wait
-        parts = self._news(cursors)
+        parts = self._new_parts(cursors)
         while not parts and wait > 0 and await self._store.news.wait(until):
-            parts = self._news(cursors)
+            parts = self._new_parts(cursors)
         return parts
 
     @property
     def unresponsive(self) -> Set[int]:
         return frozenset()
 
-    def _news(self, cursors: Mapping[int, int]) -> list[LogPart]:
+    def _new_parts(self, cursors: Mapping[int, int]) -> list[LogPart]:
         shards = self._store.shards
         behind = [shards[number].log.after(at) for number, at in cursors.items()]
         return [part for part in behind if part is not None]
@@ -251,7 +245,7 @@ class MemoryEngine:
     async def drop_lease(self, epoch: str) -> None:
         self._store.leases.pop(epoch, None)
 
-    # What the ledger does not have yet
+    # Records not yet saved in the ledger
 
     async def unsaved(self, shard: int, limit: int) -> list[tuple[str, bytes]]:
         return self._store.shards[shard].unsaved(limit)

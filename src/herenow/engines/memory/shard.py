@@ -1,11 +1,10 @@
-"""What does one shard consist of, when it lies in this process?
+"""One shard of the live store inside this process.
 
-Plain synchronous data: nothing here waits, so every method is one atomic act. Knows no node, no other shard and no
-clock. Changes when a promise of `herenow.ports.Engine` about a single shard changes.
+Plain synchronous data: no method waits, so each one is atomic. A shard knows no node, no other shard and no clock.
 
-Cost: a write is a handful of dict operations; `due` touches what it answers and never scans; a walk's page touches what
-it answers and what was removed since. Three things are cleaned lazily (stale wake-ups, arrivals that left, old log
-entries), each when its waste exceeds what is alive, so the cleaning is paid for by the writes that caused it.
+Cost: a write is a few dict operations; `due` and a page of `walk` read only what they return and the stale entries in
+between. Stale wake-ups and removed arrivals are cleaned up when they outnumber the live ones, so each cleanup is paid for
+by the writes that caused it.
 """
 
 from __future__ import annotations
@@ -32,17 +31,14 @@ from herenow.ports import (
     continues,
 )
 
-WASTE = 1024
-"""How many dead entries are always tolerated: below it, cleaning costs more than it saves."""
-
-RETIRED = 500
-"""Retired epochs remembered: more than can end while one call is under way."""
+WASTE = 1024  # number of stale entries that is always tolerated: below it, cleaning up costs more than it saves
+RETIRED = 500  # retired epochs remembered: more than can be retired while one call is under way
 
 _WRITTEN = Written()
 
 
 class Shard:
-    """Records with their wake-ups, marks, log, fences, and whether absence is evidence here."""
+    """Records with wake-ups and unsaved flags (`marks`), the log, fences, and whether the shard is settled (P6)."""
 
     __slots__ = (
         "arrivals",
@@ -66,13 +62,13 @@ class Shard:
         self.log = Log(number, log_limit)
         self.fences: dict[str, int] = {}
         self.retired: dict[str, None] = {}
-        """Epochs whose row is not made again, in the order they were retired."""
+        """Retired epochs, oldest first: `join` refuses them."""
         self.settled = settled
         self.unsettled_at: int | None = None
         self.arrivals: list[str] = []
-        """Users in the order they came, those who left included: what a walk goes along."""
+        """Users in order of arrival, including removed ones: the order of a walk."""
         self.generation = 0
-        """Raised whenever `arrivals` is rewritten: a cursor into the old list starts again."""
+        """Incremented whenever `arrivals` is rewritten: a walk with an older cursor starts again."""
 
     def copy(self) -> Shard:
         twin = Shard(self.number, self.log.limit, settled=self.settled)
@@ -153,7 +149,7 @@ class Shard:
             raise ValueError(cursor)
         return at if int(generation) == self.generation else 0
 
-    # Marks
+    # Records not yet saved in the ledger
 
     def unsaved(self, limit: int) -> list[tuple[str, bytes]]:
         return [(user, self.records[user]) for user in islice(self.marks, limit)]
@@ -191,7 +187,7 @@ class Shard:
     # Settledness
 
     def unsettle(self, now: int) -> bool:
-        """Whether this was the first to say so."""
+        """Flag the shard as unsettled since `now` and restart its log. False if that was done before."""
         if self.unsettled_at is not None:
             return False
         self.settled = False
@@ -211,7 +207,7 @@ class Shard:
 
 
 class Wakes:
-    """Who has to be decided again, and when: the truth in a dict, the order in a heap that may hold stale entries."""
+    """Wake-up times: a dict has the current one of each user, a heap the order; the heap may hold stale entries."""
 
     __slots__ = ("_at", "_heap")
 
@@ -236,7 +232,7 @@ class Wakes:
                 heapify(self._heap)
 
     def due(self, now: int, limit: int, *, settled: bool) -> Due:
-        """Take out, look, put back: whoever is due stays due until a write says otherwise (P4)."""
+        """Due users are popped and pushed back: a user stays due until a write changes the wake-up (P4)."""
         found: list[tuple[int, str]] = []
         first = self._first(None)
         while first is not None and first[0] <= now and len(found) < limit:
@@ -252,8 +248,8 @@ class Wakes:
         )
 
     def _first(self, taken: tuple[int, str] | None) -> tuple[int, str] | None:
-        """The earliest true entry, after throwing away stale ones. One that was moved away and back lies there twice,
-        and equal entries come out one after the other: hence `taken`."""
+        """Drop stale heap entries and return the earliest current one. A wake-up that was changed and changed back is in
+        the heap twice; equal entries are popped one after the other, so skipping `taken` removes the duplicate."""
         heap, at = self._heap, self._at
         while heap and (at.get(heap[0][1]) != heap[0][0] or heap[0] == taken):
             heappop(heap)
@@ -261,7 +257,7 @@ class Wakes:
 
 
 class Log:
-    """The last entries of a shard. `head` is the number given last; the entries held are the ones up to it."""
+    """The newest entries of a shard. `head` is the last number assigned."""
 
     __slots__ = ("_entries", "_shard", "_tag", "head", "limit")
 
@@ -305,11 +301,10 @@ class Log:
             self._entries.popleft()
 
     def restart(self, now: int) -> None:
-        """Give every reader a gap, one that is ahead because the log was rolled back included.
+        """Drop all entries and continue with a number that no reader has reached, so that every reader gets a gap.
 
-        A shard rolled back from entry 9 to 5 that then gets 6, 7, 8, 9 anew looks unbroken to a reader at 9. So the
-        numbers go on from the time in milliseconds: no reader got so far, as long as a shard has fewer than 1 000
-        entries per second on average.
+        Without a new number, a log rolled back from entry 9 to 5 that then gets new entries 6 to 9 would show no gap to a
+        reader at 9. The time in milliseconds is high enough while a shard averages fewer than 1 000 entries per second.
         """
         self._entries.clear()
         self.head = max(self.head + 1, now)

@@ -1,4 +1,4 @@
-"""The engine on Redis or Valkey: hot state that any number of nodes share."""
+"""The engine on Redis or Valkey: a live store that any number of nodes share."""
 
 from herenow.engines.redis.checks import ServerState
 from herenow.engines.redis.keys import Keys, ShardKeys, slot_of

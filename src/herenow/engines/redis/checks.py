@@ -1,8 +1,7 @@
-"""May this Redis be used at all? Refused at the start, with one sentence, rather than found out later.
+"""Startup checks of a Redis server: a server that cannot be used is refused with one sentence.
 
-A server that evicts keys forgets people; one that is too old lacks what the scripts use; a replica takes no writes; a
-cluster without a master for one of our slots would lose a part of everybody. What cannot be found out
-(a server that hides INFO) is not held against it.
+Refused are servers that evict keys (users would be lost), are too old for the commands in the scripts, or are replicas (no
+writes), and clusters without a master for one of our slots. Checks that need INFO are skipped if the server denies it.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ OLDEST = (6, 2)
 
 
 async def check(servers: Servers, target: RedisTarget, slots: Sequence[int]) -> None:
-    """Opens them. Raises `ConfigurationError`, or `Unavailable` when nobody answers."""
+    """Open `servers` and check each master. Raises `ConfigurationError`, or `Unavailable` when no server answers."""
     try:
         await servers.open()
         if isinstance(servers, Cluster):
-            lost = servers.missing(slots)
-            if lost:
-                raise _wrong(target, f"the cluster has no master for slot {lost[0]}: give it one, then start again")
+            missing = servers.missing(slots)
+            if missing:
+                raise _wrong(target, f"the cluster has no master for slot {missing[0]}: give it one, then start again")
         else:
             await servers.of(slots[0])
         for server in servers.masters():
@@ -36,20 +35,20 @@ async def check(servers: Servers, target: RedisTarget, slots: Sequence[int]) -> 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """What an operator should know of one server."""
+    """The figures of one server that `herenow doctor` judges."""
 
     address: str
     used_memory: int
     maxmemory: int
-    """0: as much as there is."""
+    """In bytes; 0: no limit."""
     policy: str
     evicted: int
-    """Keys it has forgotten since its start."""
+    """Keys evicted since the server started."""
     saves: bool
-    """Its last snapshot was written, or there was none."""
+    """The last RDB snapshot was written, or there was none."""
     replicas: int
     watched: bool
-    """Sentinels or a cluster would replace it by a replica."""
+    """Sentinel or Cluster would promote a replica if this server failed."""
 
     @property
     def volatile(self) -> bool:
@@ -57,42 +56,42 @@ class ServerState:
 
 
 async def states(servers: Servers, target: RedisTarget) -> list[ServerState]:
-    """Of those that are asked, after `check`. A server that hides INFO is left out."""
-    told = [(server, await _info(server)) for server in servers.masters()]
-    return [_state(server, said, target) for server, said in told if said and said.get("role") != "slave"]
+    """The state of each master; call after `check`. Replicas, and servers that deny INFO, are left out."""
+    infos = [(server, await _info(server)) for server in servers.masters()]
+    return [_state(server, info, target) for server, info in infos if info and info.get("role") != "slave"]
 
 
-def _state(server: Server, said: dict[str, str], target: RedisTarget) -> ServerState:
+def _state(server: Server, info: dict[str, str], target: RedisTarget) -> ServerState:
     return ServerState(
         address=str(server.address),
-        used_memory=int(said.get("used_memory", "0")),
-        maxmemory=int(said.get("maxmemory", "0")),
-        policy=said.get("maxmemory_policy", "noeviction"),
-        evicted=int(said.get("evicted_keys", "0")),
-        saves=said.get("rdb_last_bgsave_status", "ok") == "ok",
-        replicas=int(said.get("connected_slaves", "0")),
+        used_memory=int(info.get("used_memory", "0")),
+        maxmemory=int(info.get("maxmemory", "0")),
+        policy=info.get("maxmemory_policy", "noeviction"),
+        evicted=int(info.get("evicted_keys", "0")),
+        saves=info.get("rdb_last_bgsave_status", "ok") == "ok",
+        replicas=int(info.get("connected_slaves", "0")),
         watched=target.topology in (Topology.SENTINEL, Topology.CLUSTER),
     )
 
 
 async def _check_server(server: Server, target: RedisTarget) -> None:
-    said = await _info(server)
+    info = await _info(server)
     where = server.address
-    version = tuple(int(part) for part in said.get("redis_version", "9.9").split(".")[:2])
+    version = tuple(int(part) for part in info.get("redis_version", "9.9").split(".")[:2])
     if version < OLDEST:
-        raise _wrong(target, f"{where} is version {said['redis_version']}, and 6.2 is the oldest that will do")
-    policy = said.get("maxmemory_policy", "noeviction")
+        raise _wrong(target, f"{where} is version {info['redis_version']}, and 6.2 is the oldest that will do")
+    policy = info.get("maxmemory_policy", "noeviction")
     if policy.startswith("allkeys"):
         raise _wrong(target, f"{where} has maxmemory-policy {policy} and would forget people; set it to noeviction")
-    mode = said.get("redis_mode") or said.get("server_mode")  # Valkey's word for it
-    clustered = said.get("cluster_enabled") == "1" or mode == "cluster"
+    mode = info.get("redis_mode") or info.get("server_mode")  # the latter in Valkey
+    clustered = info.get("cluster_enabled") == "1" or mode == "cluster"
     if clustered and target.topology is not Topology.CLUSTER:
         raise _wrong(target, f"{where} is a node of a cluster: use redis+cluster://{where}")
     if mode == "sentinel":
         raise _wrong(target, f"{where} is a sentinel: use redis+sentinel://{where}/name")
     if target.topology is Topology.CLUSTER and not clustered:
         raise _wrong(target, f"{where} is no node of a cluster: use redis://{where}")
-    if said.get("role") == "slave" and target.topology is not Topology.CLUSTER:
+    if info.get("role") == "slave" and target.topology is not Topology.CLUSTER:
         raise _wrong(target, f"{where} is a replica and takes no writes: use its master, or redis+sentinel://")
 
 
@@ -115,6 +114,6 @@ def _wrong(target: RedisTarget, why: str) -> ConfigurationError:
 
 
 def unusable(target: RedisTarget, why: str) -> str:
-    """One sentence with the setting's name, never the password. What a server says of itself may end as one does."""
+    """An error sentence that names the setting. `why` may be a server's reply with punctuation of its own."""
     why = why.rstrip(" .")
-    return f"engine {target.said!r} cannot be used: {why}{'' if why.endswith(('?', '!')) else '.'}"
+    return f"engine {target.shown!r} cannot be used: {why}{'' if why.endswith(('?', '!')) else '.'}"

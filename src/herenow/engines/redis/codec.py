@@ -1,15 +1,15 @@
-"""How a record lies in a bucket, and back.
+"""The format of a record in a bucket: encoding and decoding.
 
 A bucket keeps its compact encoding while no field and no value is longer than 64 bytes (`hash-max-listpack-value`), so:
 
-    field   the user's id; of an id over 64 bytes a digest, marked by a first byte that no id may contain
-    value   1 byte    length n of the wake-up; +128: the body lies in the shard's tails
-            n bytes   the wake-up, big-endian: 0 none · 1 to 5 milliseconds after the record's version · 6 the time itself
-            the body; or its record's first 8 bytes, which hold the version; or nothing where there is a wake-up only
-    body    the record; behind its length and the id where the field is a digest
+    field   the user's id; for an id over 64 bytes a zero byte, which no id may contain, and a digest
+    value   1 byte    length n of the wake-up; +128: the body is in the shard's tails
+            n bytes   the wake-up, big-endian. n = 0: none · 1 to 5: ms after the record's version · 6: epoch ms
+            the body; with a tail the record's first 8 bytes, which hold its version; nothing if there is no record
+    body    the record; if the field is a digest, the length of the id and the id come before it
 
-A plain user's value is 4 bytes longer than the record. The same body always lies in the same place, so comparing bodies is
-comparing records. Scripts read this too (`lua/_shard.lua`); what a record says nobody here knows, but for its version.
+A typical user's value is 4 bytes longer than the record. A record has only one encoding as a body, so comparing bodies
+compares records. The scripts read this format too (`lua/_shard.lua`). Of a record, only its version is interpreted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 LONGEST = 64
 INLINE = LONGEST - 7
-"""The longest body that stays in the bucket, whatever its wake-up takes."""
+"""Length of the longest body that is stored in the bucket: with any wake-up, the value fits into `LONGEST`."""
 
 _DIGEST = b"\0"
 _HEAD = 8
@@ -32,37 +32,35 @@ def field_of(user: str) -> bytes:
 
 
 def body_of(user: str, field: bytes, record: bytes) -> bytes:
-    """What is compared and, unless it is a tail, stored. `record` empty: none."""
+    """The body of a record as the module describes it. `record` is empty where there is none."""
     if field[:1] != _DIGEST:
         return record
     name = user.encode()
     return bytes((len(name),)) + name + record
 
 
-class Laid(NamedTuple):
-    """Where a user's record and wake-up go."""
-
+class Encoded(NamedTuple):
     value: bytes
-    """In the bucket; empty: nothing is to be stored."""
+    """For the bucket; empty: the field is removed."""
     tail: bytes
-    """In the shard's tails; empty: nothing."""
+    """For the shard's tails; empty: none."""
 
 
-def laid(field: bytes, record: bytes, body: bytes, wake_at: int | None) -> Laid:
+def encoded(field: bytes, record: bytes, body: bytes, wake_at: int | None) -> Encoded:
     if not record:
         if wake_at is None:
-            return Laid(b"", b"")
+            return Encoded(b"", b"")
         due = wake_at.to_bytes(_ABSOLUTE, "big")
         if field[:1] == _DIGEST:
-            return Laid(bytes((128 + _ABSOLUTE,)) + due, body)
-        return Laid(bytes((_ABSOLUTE,)) + due, b"")
-    wake = b"" if wake_at is None else _wake(wake_at, int.from_bytes(record[2:_HEAD], "big"))
+            return Encoded(bytes((128 + _ABSOLUTE,)) + due, body)
+        return Encoded(bytes((_ABSOLUTE,)) + due, b"")
+    wake = b"" if wake_at is None else _encoded_wake(wake_at, int.from_bytes(record[2:_HEAD], "big"))
     if len(record) <= INLINE and field[:1] != _DIGEST:
-        return Laid(bytes((len(wake),)) + wake + record, b"")
-    return Laid(bytes((128 + len(wake),)) + wake + record[:_HEAD], body)
+        return Encoded(bytes((len(wake),)) + wake + record, b"")
+    return Encoded(bytes((128 + len(wake),)) + wake + record[:_HEAD], body)
 
 
-def _wake(wake_at: int, version: int) -> bytes:
+def _encoded_wake(wake_at: int, version: int) -> bytes:
     after = wake_at - version
     if 0 <= after < 1 << 40:
         return after.to_bytes(max(1, (after.bit_length() + 7) // 8), "big")
@@ -70,13 +68,13 @@ def _wake(wake_at: int, version: int) -> bytes:
 
 
 def inline(value: bytes) -> bytes:
-    """The body, unless it is in the tails."""
+    """The body; empty if it is in the tails."""
     n = value[0]
     return value[n + 1 :] if n < 128 else b""
 
 
 def has_tail(value: bytes) -> bool:
-    """Does the value have a body that is in the tails?"""
+    """True if there is a record whose body is in the tails."""
     n = value[0]
     return n >= 128 and len(value) > n - 127
 

@@ -1,14 +1,14 @@
-"""How a node waits for the logs: a blocking read that costs nothing at rest, and numbers that show every hole.
+"""Reading the shard logs: blocking reads that cost nothing while idle, and entry numbers that reveal every gap.
 
-What a batch appended to a shard's log is one entry of the stream; its id is the number of the last. A read that waits
-returns the first entry after the cursor. If that does not begin with the next number or does not follow the cursor's tag, or
-if the wait was in vain and the header's head is not the cursor, then entries were lost, the log restarted, or the store is
-another branch than the one we read (P5). So neither a trimmed stream, nor one that was rolled back, nor a connection gone
-quiet passes for silence. A new connection may lead to another branch: the headers are compared before it is waited on.
+A batch is one stream entry, whose id is the number of the batch's last log entry. Entries were lost, the log restarted or
+the store is another branch (P5) if the first entry read does not have the number after the cursor, if it does not follow the
+cursor's tag, or if a read times out and the head in the shard's header is not the cursor. So a trimmed or rolled-back stream,
+a failover that lost writes or a dead connection is never mistaken for an idle log. A new connection may lead to another
+branch: the headers are compared before a read waits on it.
 
-One read waits for all shards of a server; in a Cluster, where a command may name one slot only, each shard has its own.
-Reads go on in the background between two calls, each on a connection of its own, because a blocking read keeps it busy.
-Shards that do not answer do not delay the others: they are tried again in the background, and listed in `unresponsive`.
+On a single server one read waits for all shards. In a Cluster a command may name one slot only, so each shard has its own
+read. Reads continue in the background between two calls, each on its own connection, which a blocking read occupies.
+Shards that do not answer do not delay the others: they are retried in the background and listed in `unresponsive`.
 """
 
 from __future__ import annotations
@@ -25,22 +25,17 @@ from herenow.engines.redis.scripts import script_request
 from herenow.errors import Unavailable
 from herenow.ports import Entry, LogPart, LogPosition, continues
 
-AT_ONCE = 100
-"""Batches per shard and read."""
-
-EVERYTHING = 1_000_000
-"""Batches when a hole is to be closed: the log itself is bounded."""
-
-AGAIN = 0.2
-"""Seconds after a read that failed until the next one is tried."""
+READ_LIMIT = 100  # maximum of batches per shard and blocking read
+ALL_BATCHES = 1_000_000  # maximum of batches per shard after a gap; in effect no limit, as the log is bounded
+RETRY_AFTER = 0.2  # seconds from a failed read to the next attempt
 
 Cursors = dict[int, int]
-Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, LogPosition]]]
-"""Reads the head of each of these shards' logs."""
+RawEntries = Sequence[tuple[bytes, list[bytes]]]  # id and alternating fields and values of each stream entry
+Heads = Callable[[Sequence[int]], Awaitable[Mapping[int, LogPosition]]]  # log heads of the given shards that answer
 
 
 class Waiter:
-    """Blocking reads of some shards that one command may name."""
+    """Blocking reads of shards that one command may name together, one read at a time."""
 
     def __init__(self, commands: Commands, keys: Sequence[ShardKeys]) -> None:
         self._commands = commands
@@ -50,16 +45,16 @@ class Waiter:
         self._connection: RedisConnection | None = None
         self._read: asyncio.Task[list[LogPart] | None] | None = None
         self._cursors: Cursors = {}
-        self._again_at = 0.0
+        self._retry_at = 0.0
 
     def begin(self, cursors: Cursors, wait: float) -> asyncio.Task[list[LogPart] | None]:
-        """The read for these cursors: the one under way, or a new one. Its result: what came, None when there is a hole."""
+        """The read under way if it has these cursors, otherwise a new one. Its result is the new parts; None for a gap."""
         if self._read is not None and self._cursors != cursors:
-            self._drop()
+            self.close()
         if self._read is None:
             self._cursors = cursors
             self._read = asyncio.get_running_loop().create_task(self._wait(cursors, wait), name="log")
-            self._read.add_done_callback(_seen)
+            self._read.add_done_callback(_retrieve_error)
         return self._read
 
     @property
@@ -67,13 +62,10 @@ class Waiter:
         return self._keys.keys()
 
     def taken(self) -> None:
-        """The result was seen: the next `begin` begins anew."""
+        """Call when the result was used: the next `begin` starts a new read."""
         self._read = None
 
     def close(self) -> None:
-        self._drop()
-
-    def _drop(self) -> None:
         if self._read is not None:
             self._read.cancel()
             self._read = None
@@ -83,12 +75,12 @@ class Waiter:
 
     async def _wait(self, cursors: Cursors, wait: float) -> list[LogPart] | None:
         now = asyncio.get_running_loop().time
-        if (pause := self._again_at - now()) > 0:
+        if (pause := self._retry_at - now()) > 0:
             await asyncio.sleep(pause)
         try:
             return await self._ask(cursors, wait)
         except Unavailable:
-            self._again_at = now() + AGAIN
+            self._retry_at = now() + RETRY_AFTER
             raise
 
     async def _ask(self, cursors: Cursors, wait: float) -> list[LogPart] | None:
@@ -100,7 +92,7 @@ class Waiter:
             return None
         keys = [self._keys[shard].log for shard in cursors]
         after = [f"{cursor}-0" for cursor in cursors.values()]
-        command: Command = ("XREAD", "COUNT", AT_ONCE, "BLOCK", max(1, round(wait * 1000)), "STREAMS", *keys, *after)
+        command: Command = ("XREAD", "COUNT", READ_LIMIT, "BLOCK", max(1, round(wait * 1000)), "STREAMS", *keys, *after)
         try:
             [reply] = await self._connection.ask([command], wait + DEADLINE)
         except Lost as error:
@@ -133,8 +125,6 @@ class Waiter:
 
 
 class Logs:
-    """All logs of a store, for one reader."""
-
     def __init__(self, commands: Commands, keys: Sequence[ShardKeys], heads: Heads) -> None:
         self._commands = commands
         self._keys = keys
@@ -155,27 +145,25 @@ class Logs:
         while (left := until - asyncio.get_running_loop().time()) > 0:
             parts = await self.wait(cursors, left)
             if parts is None:
-                parts = await self._look_at_answering(cursors)
+                parts = await self._read_answering(cursors)
             if parts:
                 return parts
-        return await self._look_at_answering(cursors)
+        return await self._read_answering(cursors)
 
-    async def _look_at_answering(self, cursors: Mapping[int, int]) -> list[LogPart]:
+    async def _read_answering(self, cursors: Mapping[int, int]) -> list[LogPart]:
         answering = {shard: cursor for shard, cursor in cursors.items() if shard not in self.unresponsive}
-        return await self.look(answering or cursors)
+        return await self.read_now(answering or cursors)
 
-    async def look(self, cursors: Mapping[int, int]) -> list[LogPart]:
-        """Without waiting: what every shard's header and log say."""
+    async def read_now(self, cursors: Mapping[int, int]) -> list[LogPart]:
+        """Read the headers, and the logs whose head is not the cursor, without waiting for new entries."""
         heads = await self._heads(list(cursors))
-        behind = [
-            shard for shard, head in heads.items() if head != cursors[shard] or not continues(cursors[shard], head.tag)
-        ]
+        behind = [s for s, head in heads.items() if head != cursors[s] or not continues(cursors[s], head.tag)]
         requests = [
             script_request(
                 self._keys[shard].slot,
                 "log",
                 [self._keys[shard].header, self._keys[shard].log],
-                [int(cursors[shard]), EVERYTHING],
+                [int(cursors[shard]), ALL_BATCHES],
             )
             for shard in behind
         ]
@@ -183,47 +171,47 @@ class Logs:
         answered = set(heads)
         for shard, reply in zip(behind, await self._commands.each(requests), strict=True):
             if isinstance(reply, list):
-                head = LogPosition(int(reply[0]), reply[1].decode())
-                part = _looked(shard, cursors[shard], head, reply[2])
+                part = _read_part(shard, cursors[shard], LogPosition(int(reply[0]), reply[1].decode()), reply[2])
                 parts += () if part is None else (part,)
             else:
                 answered.discard(shard)
-        self._heard(cursors, answered)
+        self._update_unresponsive(cursors, answered)
         return parts
 
-    def _heard(self, asked: Iterable[int], answered: Set[int]) -> None:
+    def _update_unresponsive(self, asked: Iterable[int], answered: Set[int]) -> None:
         self.unresponsive.update(asked)
         self.unresponsive -= answered
         if asked and not answered:
             raise Unavailable("the logs do not answer")
 
     async def wait(self, cursors: Mapping[int, int], wait: float) -> list[LogPart] | None:
-        """Until something comes (the parts), the time is over or somebody falls silent (nothing), or a hole shows (None)."""
+        """Wait for the first reads to end. Returns the new parts, none after a time-out or a failed read; None for a gap.
+        Raises the failure when no shard answers any more."""
         grouped: dict[int, Cursors] = {}
         for shard, cursor in cursors.items():
             grouped.setdefault(self._group[shard], {})[shard] = cursor
         reads = {self._waiters[g].begin(part, wait): self._waiters[g] for g, part in grouped.items()}
         done, _ = await asyncio.wait(reads, timeout=wait + DEADLINE, return_when=asyncio.FIRST_COMPLETED)
         parts: list[LogPart] = []
-        hole = False
+        gap = False
         for read in done:
             waiter = reads[read]
             waiter.taken()
             failure = _failure(read)
             if failure is None:
                 found = read.result()
-                hole = hole or found is None
+                gap = gap or found is None
                 parts += found or ()
                 self.unresponsive -= waiter.shards
             else:
                 self.unresponsive |= waiter.shards
                 if self.unresponsive.issuperset(cursors):
                     raise failure
-        return None if hole else parts
+        return None if gap else parts
 
 
-def part_of(shard: int, raw: Sequence[tuple[bytes, list[bytes]]], cursor: int) -> LogPart | None:
-    """Entries after the cursor, which may lie within a batch; None: there are none."""
+def part_of(shard: int, raw: RawEntries, cursor: int) -> LogPart | None:
+    """Decoded entries after the cursor, which may be in the middle of a batch; None: there are none."""
     entries: list[Entry] = []
     follows = False
     tag = ""
@@ -247,13 +235,13 @@ def _failure(read: asyncio.Task[list[LogPart] | None]) -> BaseException | None:
     return Unavailable("the reading of the logs was given up") if read.cancelled() else read.exception()
 
 
-def _seen(read: asyncio.Task[list[LogPart] | None]) -> None:
+def _retrieve_error(read: asyncio.Task[list[LogPart] | None]) -> None:
     if not read.cancelled():
-        read.exception()  # whoever waited for it may be gone
+        read.exception()  # retrieved here, because perhaps no caller is left that would
 
 
-def _looked(shard: int, cursor: int, head: LogPosition, raw: Sequence[tuple[bytes, list[bytes]]]) -> LogPart | None:
-    """The log may have moved since the header was read: what was read last counts."""
+def _read_part(shard: int, cursor: int, head: LogPosition, raw: RawEntries) -> LogPart | None:
+    """The part after `cursor`; None if there is none. `head` and `raw` were read together, later than the header."""
     if head == cursor and continues(cursor, head.tag):
         return None
     return (part_of(shard, raw, cursor) if head > cursor else None) or LogPart(shard, (), head, gap=True)

@@ -1,7 +1,6 @@
-"""Direct messages between nodes, by pub/sub: heard by whoever listens now, and by nobody else.
+"""Direct messages between nodes over Redis pub/sub: best effort, received only by nodes that are subscribed at the time.
 
-Best effort. What matters is to notice when nothing can be heard: a connection that went quiet is asked for a sign of life,
-and replaced when there is none.
+A connection without messages for `PING_AFTER` seconds is pinged, and replaced if it does not reply.
 """
 
 from __future__ import annotations
@@ -13,11 +12,8 @@ from herenow.engines.redis.client import RedisConnection, Reply, Servers
 from herenow.errors import Unavailable
 from herenow.kit.notifier import Notifier
 
-LIMIT = 10_000
-"""Messages kept for a node that does not read; then the oldest are dropped."""
-
-QUIET = 5.0
-"""Seconds without a word after which a sign of life is asked for."""
+LIMIT = 10_000  # messages kept for a node that does not read; beyond that the oldest are dropped
+PING_AFTER = 5.0  # seconds without a message after which the connection is pinged
 
 
 class PubSub:
@@ -28,21 +24,21 @@ class PubSub:
         self._connection: RedisConnection | None = None
         self._messages: deque[bytes] = deque(maxlen=LIMIT)
         self._filled = Notifier()
-        self._heard_at = 0.0
-        self._asked = False
+        self._received_at = 0.0
+        self._pinged = False
 
     async def open(self) -> None:
-        """Returns when every message from now on is heard."""
+        """Subscribe, unless already subscribed at the current server. After it returns, every message is received."""
         server = await self._servers.of(self._slot)
         if self._connection is not None and self._connection.is_open and self._connection.address == server.address:
             return
         self.close()
         try:
-            self._connection = await server.subscribed(self._channel, self._hear)
+            self._connection = await server.subscribed(self._channel, self._on_message)
         except Unavailable:
             self._servers.suspect(server)
             raise
-        self._heard_at, self._asked = asyncio.get_running_loop().time(), False
+        self._received_at, self._pinged = asyncio.get_running_loop().time(), False
 
     def close(self) -> None:
         if self._connection is not None:
@@ -52,28 +48,28 @@ class PubSub:
     async def receive(self, wait: float) -> list[bytes]:
         loop = asyncio.get_running_loop()
         if not self._messages:
-            await self._stay_awake(loop.time())
+            await self._check_connection(loop.time())
             if wait > 0 and not self._messages:
                 await self._filled.wait(loop.time() + wait)
         messages = list(self._messages)
         self._messages.clear()
         return messages
 
-    async def _stay_awake(self, now: float) -> None:
-        if self._connection is not None and self._connection.is_open and now - self._heard_at > QUIET:
-            if self._asked:
+    async def _check_connection(self, now: float) -> None:
+        if self._connection is not None and self._connection.is_open and now - self._received_at > PING_AFTER:
+            if self._pinged:
                 self.close()
             else:
-                self._asked, self._heard_at = True, now
+                self._pinged, self._received_at = True, now
                 self._connection.send(("PING",))
         await self.open()
 
-    def _hear(self, said: Reply) -> None:
-        if said is None:
+    def _on_message(self, reply: Reply) -> None:
+        if reply is None:
             self._filled.notify()
             return
-        self._heard_at, self._asked = asyncio.get_running_loop().time(), False
-        match said:
+        self._received_at, self._pinged = asyncio.get_running_loop().time(), False
+        match reply:
             case [b"message", _, bytes(message)]:
                 self._messages.append(message)
                 self._filled.notify()

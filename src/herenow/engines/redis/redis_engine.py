@@ -1,15 +1,15 @@
-"""Hot state in Redis or Valkey: one server, Sentinel or Cluster, for any number of nodes.
+"""The live store in Redis or Valkey (one server, Sentinel or Cluster), for any number of nodes.
 
-Stores and compares; what a record means nobody here knows. Each promise of `herenow.ports.Engine` about a shard is kept by
-one script that touches that shard alone (`lua/`), so it is as atomic as Redis is. The rest has its own modules:
+Records are opaque bytes here. Each promise of `herenow.ports.Engine` about a shard is kept by one script that uses the keys
+of that shard only (`lua/`), so it is atomic. Other modules:
 
     keys          the whole keyspace                       client/     our Redis client
-    codec         how a record lies in a bucket            scripts     the Lua files
-    script_args   many users in one argument               reads       many users' records at once
-    wakeups       shard headers, and users who are due     log         waiting for the shard logs
-    checks        what is refused at the start             pubsub      direct messages between nodes
+    codec         the format of a record in a bucket       scripts     the Lua files
+    script_args   many users in one script argument        reads       records of many users at once
+    wakeups       shard headers and due users              log         waiting for the shard logs
+    checks        servers that are refused at startup      pubsub      direct messages between nodes
 
-A store that was never used is not settled: nobody can tell it from one that has just lost everything.
+A store that was never used is unsettled: it cannot be distinguished from one that has just lost everything.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from herenow.engines.redis.checks import ServerState, check, states, unusable
 from herenow.engines.redis.client import Argument, Commands, RedisTarget, Reply, Request, servers_of
-from herenow.engines.redis.codec import body_of, field_of, laid, record_of, user_of
+from herenow.engines.redis.codec import body_of, encoded, field_of, record_of, user_of
 from herenow.engines.redis.keys import Keys, ShardKeys, buckets_for
 from herenow.engines.redis.log import Logs
 from herenow.engines.redis.pubsub import PubSub
-from herenow.engines.redis.reads import ShardRead, Words, read_of, shard_reads
+from herenow.engines.redis.reads import CommandBuilder, ShardRead, read_of, shard_reads
 from herenow.engines.redis.replies import bytes_of, list_of
-from herenow.engines.redis.script_args import KEPT, SET, TAKEN, Rows, stored, text, time
+from herenow.engines.redis.script_args import CLEARED, KEPT, SET, Rows, stored, text, time
 from herenow.engines.redis.scripts import script_request
 from herenow.engines.redis.wakeups import Wakeups
 from herenow.errors import ConfigurationError, Unavailable, UnknownOutcome
@@ -46,20 +46,17 @@ from herenow.ports import (
 )
 
 LOG_LIMIT = 2_000
-"""Entries kept per shard: with 16 shards, what a node may fall behind by before it has to read again whom it knows."""
+"""Log entries kept per shard. A node that is further behind gets a gap and must re-read every user that it watches."""
 
-RETIRED = 500
-"""Retired epochs remembered per shard: more than can end while one call is under way."""
-
-WALK_BUCKETS = 200
-"""Buckets per page at most: most of them are empty in a store that is larger than its users."""
+RETIRED = 500  # retired epochs remembered per shard: more than can be retired while one call is under way
+WALK_BUCKETS = 200  # maximum of buckets per page: many are empty in a store with fewer users than its capacity
 
 _WRITTEN = Written()
 _NOTHING = text(b"")
 
 
 class RedisEngine:
-    """One node's handle; see `herenow.ports.Engine` for what each method promises."""
+    """One node's handle on a store. `herenow.ports.Engine` documents the methods."""
 
     def __init__(
         self, target: RedisTarget, *, namespace: str = "herenow", shards: int = 16, capacity: int = 1_000_000
@@ -67,7 +64,7 @@ class RedisEngine:
         self._target = target
         self._keys = Keys(namespace, shards)
         self._buckets = buckets_for(capacity, shards)
-        self._words = Words(shards, self._buckets)
+        self._builder = CommandBuilder(shards, self._buckets)
         self._servers = servers_of(target)
         self._commands = Commands(self._servers)
         self._wakeups = Wakeups(self._commands, self._keys)
@@ -83,11 +80,11 @@ class RedisEngine:
         await check(self._servers, self._target, self._keys.slots)
 
     async def states(self) -> list[ServerState]:
-        """For `herenow doctor`, after `check`."""
+        """For `herenow doctor`; call after `check`."""
         return await states(self._servers, self._target)
 
     async def terms(self) -> dict[str, str]:
-        """For `herenow doctor`: what the nodes of this store agree on, as the first of them wrote it; empty: nobody did."""
+        """For `herenow doctor`: the terms that the nodes of this store agree on; empty if no node has used it yet."""
         reply = list_of(await self._commands.one(Request(self._keys.slot, ("HGETALL", self._keys.terms)), writes=False))
         return {bytes_of(n).decode(): bytes_of(v).decode() for n, v in zip(reply[::2], reply[1::2], strict=True)}
 
@@ -96,14 +93,14 @@ class RedisEngine:
             await self.check()
             await self._agree(terms)
             await self._pubsub.open()
-        except (Unavailable, UnknownOutcome) as error:  # what an operator reads who has just started a node
+        except (Unavailable, UnknownOutcome) as error:  # for the operator who starts a node: name the setting
             raise type(error)(unusable(self._target, str(error))) from None
 
     async def close(self) -> None:
         self._logs.close()
         self._pubsub.close()
         await self._servers.close()
-        await asyncio.sleep(0)  # connections end in the loop's next turn
+        await asyncio.sleep(0)  # connections close in the next loop iteration
 
     async def store_time(self) -> int:
         reply = await self._commands.one(Request(self._keys.slot, ("TIME",)), writes=False)
@@ -112,7 +109,7 @@ class RedisEngine:
 
     async def _agree(self, terms: Mapping[str, str]) -> None:
         pairs = [part for term in sorted(terms.items()) for part in term]
-        reply = await self._on_nodes("agree", self._keys.terms, self._buckets, *pairs)
+        reply = await self._run_unsharded("agree", self._keys.terms, self._buckets, *pairs)
         assert isinstance(reply, list)
         if len(reply) == 2:
             term, found = (part.decode() for part in reply)
@@ -125,28 +122,28 @@ class RedisEngine:
                 f"the store is laid out with {buckets} buckets per shard and was with {self._buckets}: restart this node."
             )
         self._buckets = buckets
-        self._words = Words(self.shards, buckets)
+        self._builder = CommandBuilder(self.shards, buckets)
         self._terms |= terms
 
     # Records
 
     async def load(self, users: Sequence[str]) -> list[Loaded]:
-        asked, wanted = shard_reads(users, self._keys.shards, self._words)
+        asked, lookups = shard_reads(users, self._keys.shards, self._builder)
         await self._read(asked)
-        return wanted.found
+        return lookups.found
 
     async def _read(self, asked: Sequence[ShardRead]) -> None:
         await self._commands.all([read.asked() for read in asked])
-        halves = [read for read in asked if read.halves]
-        wholes = await self._commands.all([self._wholes(read) for read in halves])
-        for read, reply in zip(halves, wholes, strict=True):
+        with_tail = [read for read in asked if read.with_tail]
+        tails = await self._commands.all([self._tails_request(read) for read in with_tail])
+        for read, reply in zip(with_tail, tails, strict=True):
             read.complete(list_of(reply))
 
-    def _wholes(self, read: ShardRead) -> Request:
+    def _tails_request(self, read: ShardRead) -> Request:
         keys = read.keys
         rows = self._rows(keys, [keys.header, keys.tails])
         fields = read.fields
-        for index in read.halves:
+        for index in read.with_tail:
             rows.add(fields[index])
         return script_request(keys.slot, "load", rows.keys, [rows.packed()])
 
@@ -170,7 +167,7 @@ class RedisEngine:
         rows = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
         for each in offers:
             field = field_of(each.user)
-            where = laid(field, each.record, body_of(each.user, field, each.record), each.wake_at)
+            where = encoded(field, each.record, body_of(each.user, field, each.record), each.wake_at)
             mark = SET if each.unsaved else KEPT
             rows.add(field, time(each.version), stored(where), time(each.wake_at), mark)
         if offers:
@@ -233,15 +230,15 @@ class RedisEngine:
     # Leases
 
     async def renew(self, lease: Lease, *, begins: bool = False) -> bool:
-        granted = await self._on_nodes(
+        granted = await self._run_unsharded(
             "renew", self._keys.leases, lease.epoch, lease.counter, lease.renewed_at, int(begins)
         )
         if granted == 0:
-            await self._say_terms_again()
+            await self._write_terms_again()
         return granted == 1
 
-    async def _say_terms_again(self) -> None:
-        """Our row is gone: perhaps everything is, and the next node must find what it has to agree with."""
+    async def _write_terms_again(self) -> None:
+        """Our lease is gone, so perhaps the whole store was emptied: write the terms again for nodes that start later."""
         try:
             await self._agree(self._terms)
         except ConfigurationError as error:
@@ -254,12 +251,12 @@ class RedisEngine:
         return [_lease(epoch, row) for epoch, row in zip(reply[::2], reply[1::2], strict=True)]
 
     async def mark_dead(self, epoch: str, counter: int) -> bool:
-        return await self._on_nodes("mark_dead", self._keys.leases, epoch, counter) == 1
+        return await self._run_unsharded("mark_dead", self._keys.leases, epoch, counter) == 1
 
     async def drop_lease(self, epoch: str) -> None:
         await self._commands.one(Request(self._keys.slot, ("HDEL", self._keys.leases, epoch)), writes=True)
 
-    # What the ledger does not have yet
+    # Records not yet saved in the ledger
 
     async def unsaved(self, shard: int, limit: int) -> list[tuple[str, bytes]]:
         keys = self._keys.shards[shard]
@@ -267,18 +264,18 @@ class RedisEngine:
         fields = list_of(await self._commands.one(request, writes=False))
         if not fields:
             return []
-        read = read_of(fields, keys, self._words)
+        read = read_of(fields, keys, self._builder)
         await self._read([read])
         return list(_records(part for pair in zip(fields, read.bodies, strict=True) for part in pair))
 
     async def saved(self, shard: int, rows: Sequence[tuple[str, bytes, bool]]) -> None:
         keys = self._keys.shards[shard]
-        told = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
+        packed_rows = self._rows(keys, [keys.header, keys.wakes, keys.tails, keys.marks])
         for user, record, drop in rows:
             field = field_of(user)
-            told.add(field, text(body_of(user, field, record)), drop.to_bytes(1, "big"))
+            packed_rows.add(field, text(body_of(user, field, record)), drop.to_bytes(1, "big"))
         if rows:
-            await self._run(shard, "saved", told.keys, [told.packed()], writes=True)
+            await self._run(shard, "saved", packed_rows.keys, [packed_rows.packed()], writes=True)
 
     # Direct messages
 
@@ -288,7 +285,7 @@ class RedisEngine:
     async def receive(self, wait: float) -> list[bytes]:
         return await self._pubsub.receive(wait)
 
-    # How
+    # Calls of scripts
 
     async def _run(
         self, shard: int, name: str, keys: list[Argument], arguments: list[Argument], *, writes: bool
@@ -297,7 +294,7 @@ class RedisEngine:
             script_request(self._keys.shards[shard].slot, name, keys, arguments), writes=writes
         )
 
-    async def _on_nodes(self, name: str, key: str, *arguments: Argument) -> Reply:
+    async def _run_unsharded(self, name: str, key: str, *arguments: Argument) -> Reply:
         return await self._commands.one(script_request(self._keys.slot, name, [key], list(arguments)), writes=True)
 
     def _rows(self, keys: ShardKeys, fixed: list[Argument]) -> Rows:
@@ -311,9 +308,9 @@ def _add_write(rows: Rows, write: Write) -> bytes:
     rows.add(
         field,
         _NOTHING if write.expected is None else text(body_of(user, field, write.expected)),
-        stored(laid(field, record, body, write.wake_at)),
+        stored(encoded(field, record, body, write.wake_at)),
         time(write.wake_at),
-        TAKEN if not record else SET if write.unsaved else KEPT,
+        CLEARED if not record else SET if write.unsaved else KEPT,
         _NOTHING if note is None else text(len(note).to_bytes(2, "big") + note + body),
     )
     return field

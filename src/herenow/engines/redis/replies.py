@@ -1,11 +1,11 @@
-"""Replies of Redis as the types that a command is known to answer with."""
+"""Narrow a reply to the type that its command returns."""
 
 from __future__ import annotations
 
 from herenow.engines.redis.client import Reply
 
 
-def list_of(reply: Reply) -> list:  # type: ignore[type-arg] # what stands in it depends on the command
+def list_of(reply: Reply) -> list:  # type: ignore[type-arg] # the items' types depend on the command
     assert isinstance(reply, list), reply
     return reply
 

@@ -1,41 +1,40 @@
-"""What a script is told of many users of one shard.
+"""Packs rows about many users of one shard into one argument of a script.
 
-Each bucket's key stands once among the keys, and all rows together are one argument, which the script takes apart: to Redis
-an argument costs about a microsecond, more than what is in it. A row begins with the place of its bucket among this call's
-and with its field; what follows is told at the top of each script. Texts stand behind their length, numbers are big-endian.
+The key of each bucket is passed once. All rows together are one argument, which the script unpacks, because each argument
+costs Redis about a microsecond, more than its content. A row begins with the index of its bucket among the buckets of this
+call and with its field; each script lists the other columns. Texts follow their length; numbers are big-endian.
 """
 
 from __future__ import annotations
 
 from herenow.engines.redis.client import Argument
-from herenow.engines.redis.codec import Laid
+from herenow.engines.redis.codec import Encoded
 from herenow.engines.redis.keys import ShardKeys, bucket_of
 
-KEPT, SET, TAKEN = b"\0", b"\1", b"\2"
-"""What becomes of the mark "not yet in the ledger"."""
+KEPT, SET, CLEARED = b"\0", b"\1", b"\2"  # changes of the unsaved flag: keep it, set it, clear it
 
 _NONE = b"\xff" * 6
 
 
 class Rows:
-    __slots__ = ("_bucket", "_buckets", "_fixed", "_places", "_rows", "_shards", "keys")
+    __slots__ = ("_bucket", "_buckets", "_fixed", "_indices", "_rows", "_shards", "keys")
 
     def __init__(self, keys: ShardKeys, fixed: list[Argument], shards: int, buckets: int) -> None:
         self._bucket = keys.bucket
         self._fixed = len(fixed)
         self._shards = shards
         self._buckets = buckets
-        self._places: dict[int, bytes] = {}
+        self._indices: dict[int, bytes] = {}
         self._rows: list[bytes] = []
         self.keys = fixed
 
-    def add(self, field: bytes, *rest: bytes) -> None:
+    def add(self, field: bytes, *columns: bytes) -> None:
         bucket = bucket_of(field, self._shards, self._buckets)
-        place = self._places.get(bucket)
-        if place is None:
+        index = self._indices.get(bucket)
+        if index is None:
             self.keys.append(self._bucket(bucket))
-            place = self._places[bucket] = (len(self.keys) - self._fixed).to_bytes(3, "big")
-        self._rows += (place, len(field).to_bytes(1, "big"), field, *rest)
+            index = self._indices[bucket] = (len(self.keys) - self._fixed).to_bytes(3, "big")
+        self._rows += (index, len(field).to_bytes(1, "big"), field, *columns)
 
     def packed(self) -> bytes:
         return b"".join(self._rows)
@@ -46,10 +45,9 @@ def text(body: bytes) -> bytes:
 
 
 def time(at: int | None) -> bytes:
-    """None: no wake-up."""
+    """A time or a version; None: no wake-up."""
     return _NONE if at is None else at.to_bytes(6, "big")
 
 
-def stored(laid: Laid) -> bytes:
-    """What the bucket gets, and what the tails get."""
-    return text(laid.value) + text(laid.tail)
+def stored(encoded: Encoded) -> bytes:
+    return text(encoded.value) + text(encoded.tail)

@@ -1,7 +1,7 @@
 """The scripts that run inside Redis, one file per operation in `lua/`.
 
-Each touches the keys of one shard (or the leases), compares and stores, and knows neither a clock nor what a record means.
-Those that handle buckets begin with `_shard.lua`, which they share.
+A script uses the keys of one shard (or the leases), compares and stores. It reads no clock and interprets no record but for
+its version. Scripts that handle buckets are prefixed with `_shard.lua`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Users who are due, by shard: the shard's header says when the earliest of them is, so asking is cheap when none is.
-
-Which users belong to a bucket that is due is read by a script.
-"""
+"""Due users by shard. The header of a shard has its earliest wake-up, so a call is cheap while no user is due."""
 
 from __future__ import annotations
 
@@ -48,7 +45,8 @@ class Wakeups:
         return found
 
     async def _due(self, shard: int, now: int, limit: int) -> tuple[list[tuple[int, str]], int | None]:
-        """Each bucket among the earliest `limit` has somebody who is due, so the earliest `limit` users are in them."""
+        """The earliest due users with their wake-ups, and the next wake-up after them (None: none). Reading `limit` buckets
+        is enough: each has at least one due user, so the `limit` earliest users are in them."""
         keys = self._keys.shards[shard]
         reply = list_of(
             await self._commands.one(Request(keys.slot, ("ZRANGE", keys.wakes, 0, limit, "WITHSCORES")), writes=False)
@@ -73,7 +71,7 @@ class Wakeups:
         return users[:limit], min(others, default=None)
 
     async def headers(self, shards: Sequence[int]) -> dict[int, Header]:
-        """Of those that answer; `Unavailable` when none does."""
+        """The headers of the shards that answer. Raises `Unavailable` when none does."""
         if not shards:
             return {}
         keys = [self._keys.shards[shard] for shard in shards]

@@ -1,1 +1,1 @@
-"""How a ledger's schema came to be, step by step, for SQLite and PostgreSQL alike."""
+"""Alembic migrations of the ledger schema, the same for SQLite and PostgreSQL."""

@@ -1,7 +1,7 @@
-"""Kinds of columns that databases need told differently."""
+"""Column types that need different options per database."""
 
 import sqlalchemy as sa
 
 ID = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-"""Compared byte by byte, as SQLite does anyway: the order of no language, which changes with the server's libraries and then
-leaves broken indexes behind."""
+"""Compared byte by byte, as in SQLite: an update of the server's locale libraries can change other collations, and so
+break indexes."""

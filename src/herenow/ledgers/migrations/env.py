@@ -1,4 +1,4 @@
-"""Alembic's way in: runs the revisions on the connection it is given, inside the transaction that is open there."""
+"""Alembic's entry point: runs the migrations on the given connection, inside its open transaction."""
 
 from alembic import context
 from sqlalchemy import Connection

@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL. Importing this package imports asyncpg."""
+"""A ledger in PostgreSQL. Importing this package imports asyncpg."""
 
 from herenow.ledgers.postgres.pool import Deadlines
 from herenow.ledgers.postgres.postgres_diagnostics import Diagnostics

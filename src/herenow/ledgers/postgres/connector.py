@@ -1,11 +1,7 @@
-"""How a connection to PostgreSQL comes to be, and whether it leads to a database that can be a ledger.
+"""Open connections to PostgreSQL: to the first host that answers in time, is not a standby, and can hold a ledger.
 
-Of several hosts the first that answers and is no standby is taken: a standby answers with what was, and cannot be written.
-Each gets its own deadline, so that one that is silent does not use up the time of the others.
-
-A connection knows which *history* it leads to. After a failover that lost transactions, or a copy played back, the
-numbers of the change table begin again where the copy ends: a reader whose cursor stands higher would miss what comes
-next.
+Each connection has a *history* id. After a failover that lost transactions, or a restored backup, the ids of the change
+table continue from an older value, and a reader with a higher cursor would miss changes; another history id reveals this.
 """
 
 from __future__ import annotations
@@ -19,20 +15,20 @@ from herenow.ledgers.postgres.postgres_errors import Unfit
 from herenow.ledgers.postgres.postgres_url import PostgresUrl
 
 SCHEMA = "herenow"
-"""Where the tables live: the application's own may have the same names, and share the database."""
+"""The schema of our tables. The application may have tables with the same names in this database."""
 
 OLDEST = 14
-"""The oldest PostgreSQL that is taken."""
+"""The oldest supported major version of PostgreSQL."""
 
 CONNECT = 3.0
-"""Seconds for one host to answer."""
+"""Default deadline per host, in seconds."""
 
 SETTINGS = {
     "application_name": "herenow",
     "search_path": SCHEMA,
-    "jit": "off",  # statements are short and many: compiling one takes longer than running it
+    "jit": "off",  # statements are short and many: to compile one takes longer than to run it
     "plan_cache_mode": "force_custom_plan",  # a plan made for empty tables is slow when they have grown
-    # A client that is gone gives back its locks after 25 s, not after two hours.
+    # The server releases the locks of a dead client after 25 s instead of two hours.
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
@@ -49,10 +45,10 @@ HISTORY = """
 SELECT concat_ws('/', (SELECT system_identifier FROM pg_control_system()),
                       left(pg_walfile_name(pg_current_wal_lsn()), 8), to_regclass('changes')::oid)
 """
-"""The cluster, its timeline (a new one begins when a standby takes over), the table."""
+"""The history id: database cluster, its timeline (a new one starts when a standby is promoted), oid of the change table."""
 
 HISTORY_ELSEWHERE = "SELECT coalesce(to_regclass('changes')::oid::text, '')"
-"""Where a service hides the former: those have storage of their own that survives a failover."""
+"""The history id on hosted services that deny those functions. Their storage survives a failover."""
 
 
 if TYPE_CHECKING:
@@ -73,7 +69,7 @@ class Connector:
         self._hosts: list[tuple[str, int] | None] = [*url.hosts] or [None]
 
     async def connect(self) -> PostgresSession:
-        """Raises what the driver raises, or `Unfit`."""
+        """Raises `Unfit`, or an error of the driver."""
         failures: list[Exception] = []
         for host in tuple(self._hosts):
             try:
@@ -81,7 +77,7 @@ class Connector:
             except (OSError, asyncpg.CannotConnectNowError, Unfit) as failure:
                 failures.append(failure)
                 continue
-            self._hosts.sort(key=lambda each: each != host)  # the first one next time
+            self._hosts.sort(key=lambda each: each != host)  # try this host first next time
             return session
         raise next((each for each in failures if isinstance(each, TimeoutError)), failures[-1])
 
@@ -109,7 +105,7 @@ class Connector:
         found = await session.fetchrow(STATE, timeout=self._deadline)
         assert found is not None
         _check(found["version"], found["encoding"], is_standby=found["is_standby"])
-        if found["synchronous"] == "off":  # what is answered must be kept
+        if found["synchronous"] == "off":  # an acknowledged commit must be durable
             await session.execute("SET synchronous_commit = on", timeout=self._deadline)
         try:
             session.history = await session.fetchval(HISTORY, timeout=self._deadline)

@@ -1,10 +1,7 @@
-"""Connections in front of PostgreSQL: a few, kept; every transaction comes to its end, or to its deadline.
+"""A small pool of PostgreSQL connections. Every transaction completes or hits its deadline.
 
-A transaction runs in a task of its own. A caller that gives up does not stop it, so none is left half done and no connection
-in a doubtful state. A server that does not answer (frozen, or cut off without a word) is left by dropping the connection:
-nothing that would have to wait for the very same server.
-
-A pool knows connections, deadlines and when it is of no use to ask; not what is asked, nor what the driver's errors mean.
+A transaction runs in its own task. A cancelled caller does not stop it, so no connection is left in an unknown state. If
+the server does not answer (frozen, or the network is cut), the connection is dropped without waiting for the server.
 """
 
 from __future__ import annotations
@@ -27,22 +24,22 @@ from herenow.ledgers.postgres.postgres_errors import FAILURES, NO_CONNECTION_LEF
 T = TypeVar("T")
 
 URL = "postgresql+asyncpg://"
-"""For SQLAlchemy, which does not connect itself."""
+"""Tells SQLAlchemy only the dialect; `Connector` makes the connections."""
 
 AGAIN = 0.5
-"""Seconds between two attempts to reach a database that is away."""
+"""Seconds between two attempts to reach an unresponsive server."""
 
 PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
-"""Seconds to wait for a connection of ours to be free when the server has none left to give."""
+"""Seconds to wait before each retry when the server has no connection left: one of ours may become free."""
 
 GOODBYE = 1.0
-"""Seconds for a server to hear that we are leaving."""
+"""Seconds for a clean close of a connection."""
 
 SERVERS_PART = 800
-"""Milliseconds per second of a write's deadline after which the server gives up a statement by itself."""
+"""`statement_timeout` of a write, in milliseconds per second of its deadline: the server stops at 80 % of the deadline."""
 
 TRIES = 3
-"""Of a transaction that another one got in the way of."""
+"""Attempts at a transaction that fails because of a deadlock or serialization conflict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ class Deadlines:
     read: float
     write: float
     at_length: float
-    """For a transaction that may take its time."""
+    """For writes with `at_length`."""
 
 
 class Pool:
@@ -64,7 +61,7 @@ class Pool:
         writers: int,
         deadlines: Deadlines,
     ) -> None:
-        """`writers`: how many of its connections may write at once; the others are for those who read."""
+        """At most `writers` of the `size` connections write at the same time; the others are kept free for reads."""
         self._connect = connect
         self._deadlines = deadlines
         self._places = asyncio.Semaphore(size)
@@ -78,20 +75,20 @@ class Pool:
             async_creator=self._opened,
             pool_size=size,
             max_overflow=0,
-            pool_use_lifo=True,  # so that few are used where few are needed
+            pool_use_lifo=True,  # under low load, few connections are used
         )
         event.listen(self._engine.sync_engine, "checkout", _refuse_closed)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """Statements that need no transaction. Raises `Unavailable`, or what the driver raises."""
+        """Run statements without a transaction. Raises `Unavailable` or a driver error."""
         return await self._to_its_end(self._read(work))
 
     async def write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
-        """One transaction. Raises `Unavailable`, `UnknownOutcome`, or what the driver raises where nothing happened."""
+        """Run one transaction. Raises `UnknownOutcome`; or, if nothing was committed, `Unavailable` or a driver error."""
         return await self._to_its_end(self._write(work, at_length=at_length))
 
     async def close(self) -> None:
-        """Let what is under way end, then leave."""
+        """Wait for running transactions (at most the write deadline), then close all connections."""
         self._closed = True
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=self._deadlines.write)
@@ -109,7 +106,7 @@ class Pool:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._under_way.discard(task)
         if not task.cancelled():
-            task.exception()  # perhaps nobody waits for it any more
+            task.exception()  # marks it as retrieved: the caller may have been cancelled
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
         async with self._connection(self._deadlines.read) as connection:
@@ -162,7 +159,7 @@ class Pool:
             except FAILURES as error:
                 if pause is None or state_of(error) != NO_CONNECTION_LEFT or not self._open:
                     raise
-            await asyncio.sleep(pause)  # one of those that we have may be free by then
+            await asyncio.sleep(pause)
 
     @asynccontextmanager
     async def _place(self, places: asyncio.Semaphore) -> AsyncIterator[None]:
@@ -184,8 +181,8 @@ class Pool:
 
 
 class _Reach:
-    """Does the server answer at all? When it does not, one at a time tries, now and then; the others are told at once, and
-    do not wait for a deadline each. (A refusal is an answer, and as quick as one.)"""
+    """A circuit breaker for an unresponsive server (error responses do not open it). While it is open, one call at a time
+    may try the server, at most once per `AGAIN` seconds; other calls fail at once instead of waiting for their deadline."""
 
     def __init__(self) -> None:
         self._silent = False
@@ -199,7 +196,7 @@ class _Reach:
 
     @contextmanager
     def tried(self) -> Iterator[None]:
-        """Around whatever shows it: `lost` is called meanwhile, or it answers."""
+        """Wrap a use of the server. If `lost` is not called meanwhile, the server has answered, and the breaker closes."""
         self.check()
         if not self._silent:
             yield
@@ -223,7 +220,7 @@ class _Reach:
 
 
 class _Alarm:
-    """Drops a connection that takes too long."""
+    """Drops a connection when its deadline passes; the resulting driver error is raised as `TimeoutError`."""
 
     def __init__(self, seconds: float, reach: _Reach) -> None:
         self._seconds = seconds
@@ -257,7 +254,7 @@ def _driver(connection: AsyncConnection) -> asyncpg.Connection[Any]:
 
 
 def _refuse_closed(_connection: object, record: PoolProxiedConnection, _proxy: object) -> None:
-    """One that the server has closed meanwhile is replaced before anybody gets it."""
+    """On checkout: make SQLAlchemy replace a pooled connection that the server has closed."""
     driver: asyncpg.Connection[Any] | None = record.driver_connection
     if driver is None or driver.is_closed():
         raise DisconnectionError

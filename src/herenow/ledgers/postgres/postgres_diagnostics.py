@@ -1,4 +1,4 @@
-"""What an operator should know of a PostgreSQL before nodes run on it. It only reads."""
+"""Checks of a PostgreSQL server for `herenow doctor`. They only read."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Diagnostics:
     revision: str | None
     version: str
     may_create: bool
-    """A schema, that is: only needed where there is none."""
+    """The user may create a schema; needed only if ours does not exist yet."""
     survives_power_loss: bool
     is_private: bool
-    """Nobody on the way can read along."""
+    """The connection is encrypted, or local."""
     connections_left: int
     now: float
-    """Its clock, in seconds."""
+    """The server's clock, in epoch seconds."""
 
 
 def diagnose(connection: Connection, url: PostgresUrl) -> Diagnostics:
-    """Raises `ConfigurationError` where the ledger is up to date and cannot be used."""
+    """Raises `ConfigurationError` if the schema is up to date and its user lacks rights, or the database is read-only."""
     found = revision(connection)
     if found == NEWEST:
         check_rights(connection, url)

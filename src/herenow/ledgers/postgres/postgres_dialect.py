@@ -1,8 +1,7 @@
-"""How PostgreSQL says what databases say differently, and where its transactions have to wait for each other.
+"""The SQL dialect of PostgreSQL, and its locks.
 
-SQLite lets one transaction write at a time. PostgreSQL lets many, and each decides by what it saw when it began to look.
-Two of our promises cannot be kept that way, so their transactions queue, by locks that end with the transaction (see
-`dialect.LockKind` and docs/decisions/0026).
+In SQLite one transaction writes at a time. In PostgreSQL many do, each on its own snapshot. That would break two promises of
+the ledger, so transactions take advisory locks that end with them (see `dialect.LockKind` and docs/decisions/0026).
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from sqlalchemy.types import TypeEngine
 from herenow.ledgers.sql import LockKind, Query, Row
 
 LOCKS = 0x68657265
-"""The first half of our advisory locks' keys ("here"): others in the same database have keys of their own."""
+"""The first half of our advisory lock keys ("here" in ASCII), to be distinct from the locks of other applications."""
 
 MIGRATING, RUNNING = 0, 3
-"""The second half where no `LockKind` is meant: a change of the schema; an embedded run (for a whole session)."""
+"""The second half for locks without a `LockKind`: a migration; a run of the memory engine (held by its session)."""
 
 LOCK_NUMBERS = {LockKind.CHANGING: 1, LockKind.SAVING: 2, LockKind.ERASING: 2}
 
@@ -73,7 +72,7 @@ class PostgresDialect:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock{shared}({LOCKS}, {LOCK_NUMBERS[kind]})")
 
     def newest_change(self, connection: Connection) -> int:
-        """A number is given before its row can be seen, so whoever has just got one is waited for."""
+        """An id is assigned before its row is visible, so wait for the transaction that may have just taken one."""
         newest: int = connection.exec_driver_sql(NEWEST_NUMBER).scalar_one()
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock_shared({LOCKS}, {LOCK_NUMBERS[LockKind.CHANGING]})")
         return newest

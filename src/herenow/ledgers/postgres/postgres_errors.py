@@ -1,11 +1,7 @@
-"""What PostgreSQL's errors mean to us: whose turn is it to do something?
+"""Translate PostgreSQL errors into ours, by the same rules as `sqlite_errors`.
 
-While opening, a name or a password that is wrong and rights that are missing are the operator's to fix. Everything else (out
-of reach, starting, full, read-only, locked, and any of the former while running) is trouble that may pass: `Unavailable`.
-What can only be a mistake in our statements is left as it is.
-
-At open the server's own words are repeated to the operator. While running they go to the log alone: what is raised then
-reaches strangers. The URL is repeated nowhere: it holds a password.
+At open, the message contains the server's error text. While running, that text is only logged, because the message may
+reach clients. No message contains the full URL, which has the password.
 """
 
 from __future__ import annotations
@@ -22,7 +18,8 @@ from herenow.ledgers.postgres.postgres_url import PostgresUrl
 
 
 class Unfit(Exception):  # noqa: N818 - reads as what it is
-    """The database answers, and cannot be a ledger. `why` completes "The ledger …"; `passing` says it of what may pass."""
+    """The server answers, but cannot hold a ledger. `why` completes the sentence "The ledger …". `passing` is the reason for
+    clients if the condition may be temporary; None if the operator must fix it."""
 
     def __init__(self, why: str, *, passing: str | None = None) -> None:
         super().__init__(why)
@@ -30,15 +27,15 @@ class Unfit(Exception):  # noqa: N818 - reads as what it is
 
 
 Failure: TypeAlias = DBAPIError | asyncpg.PostgresError | asyncpg.InterfaceError | OSError | Unfit
-"""What the driver raises, with SQLAlchemy around it or without. A deadline is an OSError too."""
+"""Errors of the driver, wrapped by SQLAlchemy or not. A TimeoutError is an OSError."""
 
 FAILURES = (DBAPIError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, Unfit)
 
 OURS = ("0A", "21", "22", "23", "26", "2F", "34", "38", "39", "42", "44")
-"""Classes of states that only a mistake of ours leads to, but for those below."""
+"""SQLSTATE classes that only a bug of ours causes, except for `PASSING`."""
 
 PASSING = {"0A000", "42501", "42P01", "42703", "42P10"}
-"""Rights that were taken away, tables that are no more as they were (somebody is restoring a copy, say)."""
+"""SQLSTATEs for revoked rights or changed tables, for example while a backup is restored."""
 
 READ_ONLY = "25006"
 NO_CONNECTION_LEFT = "53300"
@@ -53,7 +50,7 @@ TO_FIX = {
     "42704": "does not know a parameter of the URL",
     READ_ONLY: "is read-only: name a database that can be written, or take default_transaction_read_only from it",
 }
-"""What an operator can do about an error at open."""
+"""SQLSTATE → advice to the operator at open. It completes the sentence "The ledger …"."""
 
 LOST = "the connection was lost"
 OTHERWISE = "its tables are not as they were"
@@ -74,7 +71,7 @@ PLAIN = {
     "57P03": "it is starting or stopping",
     READ_ONLY: "it is read-only",
 }
-"""By state, or by its class."""
+"""SQLSTATE or SQLSTATE class → reason for messages while running."""
 
 
 def while_running(error: Failure) -> HerenowError | Failure:
@@ -99,17 +96,17 @@ def at_open(error: Failure, url: PostgresUrl) -> HerenowError | Failure:
 
 
 def may_be_repeated(error: Failure) -> bool:
-    """Nothing happened, and only because two got in each other's way."""
+    """True for a serialization conflict or a deadlock: the transaction was rolled back and may be retried."""
     return state_of(error) in ("40001", "40P01")
 
 
 def state_of(error: BaseException) -> str:
-    """PostgreSQL's five characters; empty where it did not come to that."""
+    """The SQLSTATE; empty if the error did not come from the server."""
     return getattr(_driver(error), "sqlstate", None) or ""
 
 
 def words(error: BaseException) -> str:
-    """The server's, or the system's, in one line and without a full stop."""
+    """The error text of the server or the operating system, in one line and without a full stop."""
     driver = _driver(error)
     if isinstance(driver, TimeoutError):
         return "it did not answer in time"
@@ -119,7 +116,7 @@ def words(error: BaseException) -> str:
 
 
 def _plain(error: Failure) -> str:
-    """Fit for anybody."""
+    """A reason that clients may see."""
     state = state_of(error)
     if isinstance(_driver(error), OSError):
         return words(error)

@@ -1,10 +1,7 @@
-"""The ledger in PostgreSQL: for many nodes, and for who has one already.
+"""`PostgresLedger`: a ledger in PostgreSQL. Every call has a deadline (see `pool`).
 
-Our tables live in a schema of their own. An empty one is made at the first start; an older one is left to `herenow migrate`,
-because other nodes of the former version may be running on it.
-
-Every call has a deadline here, whoever else has one for it: the server is told to give up a statement, and is itself
-given up when it does not even do that (see `pool`).
+The tables are created at the first start. An older schema is not upgraded at start but by `herenow migrate`, because nodes
+of the previous version may still use it.
 """
 
 from __future__ import annotations
@@ -37,22 +34,21 @@ log = structlog.get_logger(__name__)
 STATEMENTS = Statements(PostgresDialect())
 
 LOOK = 10.0
-"""Seconds to look at a database that may be anything."""
+"""Seconds for a read-only check of a database that is not open."""
 
 CONNECTIONS, WRITERS = 6, 3
-"""Per node. What is asked is short and comes in batches; more would only queue inside of the server. Those that write
-wait for each other now and then (see `dialect.LockKind`) and must not take all of them."""
+"""Per node. With more connections, queries would only queue in the server. Writers may not take all of them, because they
+can wait for each other's locks (see `dialect.LockKind`)."""
 
 DEADLINES = Deadlines(read=3.0, write=6.0, at_length=300.0)
-"""Somebody may be waiting for what is read: they get on without it. `at_length` is for what goes over a whole table, or over
-all that somebody famous leaves behind."""
+"""`at_length` is for work on a whole table, or on all rows of a deleted user with very many relations."""
 
 MILLISECONDS = {"statement_timeout": 2_500, "lock_timeout": 2_000, "idle_in_transaction_session_timeout": 5_000}
-"""What the server is told: less than our own deadlines, so that its answer comes before (a write may take longer, see
-`pool`). The last one frees the locks of a node that froze."""
+"""Time-outs in the server. They are shorter than our deadlines, so that its error arrives first; `pool` sets a longer
+`statement_timeout` for writes. The last one releases the locks of a frozen node."""
 
 MIGRATING = {"statement_timeout": 0, "lock_timeout": 5_000, "idle_in_transaction_session_timeout": 0}
-"""An index over millions takes its time. It waits for no lock for long: everybody else would wait behind it."""
+"""A migration may run for long, but not wait for a lock for long: all other queries on that table would queue behind it."""
 
 
 class PostgresLedger(SqlLedger):
@@ -99,14 +95,14 @@ class PostgresLedger(SqlLedger):
             await _migrated(connection, if_empty=False)
 
     async def diagnose(self) -> Diagnostics:
-        """For `herenow doctor`. Works without `open`, and changes nothing."""
+        """For `herenow doctor`. Reads only, and works without `open`."""
         async with self._apart(LOOK) as connection:
             return await connection.run_sync(diagnose, self._url)
 
-    # Runs: the ledger of an embedded engine serves one process, wherever that is
+    # Runs: with the memory engine, only one process may use the ledger
 
     async def close_runs(self) -> int:
-        """Raises `ConfigurationError` if one of them is alive."""
+        """Raises `ConfigurationError` if another process is running on this ledger."""
         with self._at_open():
             await self._run.begin()
         return await super().close_runs()
@@ -115,21 +111,19 @@ class PostgresLedger(SqlLedger):
         await self._answered(self._run.keep())
         await super().stamp_run(run, at)
 
-    # What changed
+    # The change table
 
     async def changes(self, after: int, limit: int) -> tuple[list[LedgerChange], int]:
         told, cursor, history = await self._read(lambda c: (*self._changes.after(c, after, limit), _session(c).history))
         return (told, cursor) if history == self._history else await self._begin_anew()
 
     async def _begin_anew(self) -> tuple[list[LedgerChange], int]:
-        """The database went back in time: which changes happened since, nobody can tell."""
+        """Restart the cursor after the history id changed. The changes since then are unknown, so report `everything`."""
         head, id_, history = await self._read(lambda c: (self._changes.head(c), read_id(c), _session(c).history))
         if id_ != self._id:
             raise Unavailable("The ledger cannot be used: it is another one than at the start.")
         self._history = history
         return [LedgerChange("everything", "", "")], head
-
-    # How
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
         return await self._answered(self._opened().read(work))
@@ -158,7 +152,7 @@ class PostgresLedger(SqlLedger):
         return result
 
     def _log(self, said: str) -> None:
-        """In the server's words, and not again and again."""
+        """Log the server's error text, once until a call succeeds or the text changes."""
         if said != self._said:
             self._said = said
             log.warning("ledger.refuses", error=said)
@@ -191,7 +185,7 @@ class PostgresLedger(SqlLedger):
 
     @asynccontextmanager
     async def _apart(self, deadline: float | None = None) -> AsyncIterator[AsyncConnection]:
-        """A connection for a moment, with time to wait: the migration of a large ledger has no deadline."""
+        """A connection outside of the pool, dropped after `deadline` seconds; None (for migrations): no deadline."""
         connector = Connector(self._url, MIGRATING)
 
         async def connect(*_arguments: object, **_options: object) -> PostgresSession:
@@ -207,7 +201,8 @@ class PostgresLedger(SqlLedger):
 
 
 async def _migrated(connection: AsyncConnection, *, if_empty: bool) -> str:
-    """In one transaction, and one process at a time; answers the revision that stands there now."""
+    """Create or upgrade the tables, in one transaction that locks out other processes; `if_empty`: only if there are none
+    yet. Return the revision afterwards."""
     async with revisions.exclusive():
         await connection.run_sync(make_schema)
         found = await connection.run_sync(revision)

@@ -1,7 +1,7 @@
-"""Does another process run on this ledger? An embedded run must be the only one (`sqlite_process_lock` says why).
+"""A lock that lets only one process with the memory engine use a ledger (`sqlite_process_lock` says why).
 
-The run holds a lock of the database on a connection of its own, which the server takes from a process that ends, however it
-ends. When the server itself was away, the lock is taken again before the next stamp.
+It is an advisory lock on a connection of its own, which the server releases when the process ends for any reason. If the
+server restarts, the lock is taken again before the next timestamp of the run is written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class PostgresProcessLock:
         self._session: PostgresSession | None = None
 
     async def begin(self) -> None:
-        """Raises `ConfigurationError` where another run is under way."""
+        """Take the lock. Raises `ConfigurationError` if another process holds it."""
         if not await self._take():
             raise ConfigurationError(
                 f"The ledger {self._url} is in use by another herenow serve with the engine memory://: "
@@ -28,7 +28,7 @@ class PostgresProcessLock:
             )
 
     async def keep(self) -> None:
-        """Raises `Unavailable` where another run has begun while the server was away."""
+        """Check the lock, and take it again if it was lost. Raises `Unavailable` if another process holds it now."""
         if not await self._take():
             raise Unavailable("Another herenow serve with the engine memory:// has begun on this ledger.")
 
@@ -53,7 +53,7 @@ class PostgresProcessLock:
         return True
 
     async def _is_alive(self, session: PostgresSession) -> bool:
-        """True, or it raises: a connection that was cut without a word looks as good as ever, and holds no lock."""
+        """Return True, or raise: a connection that was cut silently seems open but holds no lock, so ask the server."""
         try:
             await session.execute("SELECT 1", timeout=CONNECT)
         except BaseException:

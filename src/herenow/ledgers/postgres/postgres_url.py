@@ -1,8 +1,4 @@
-"""Where is the PostgreSQL of this URL, and how is it named without its password?
-
-The URL is PostgreSQL's own and goes to the driver as it is, query included (sslmode and the rest); only its hosts are
-taken apart, because each of them is tried with a deadline of its own (see `connector`).
-"""
+"""Parse a PostgreSQL URL: its hosts, for `connector`, and a text without the password. The driver gets the URL unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ UNREADABLE = (
     "The ledger's URL cannot be read: write postgresql://user:password@host:5432/database, and what is special in the "
     "password by its number (@ is %40, / is %2F, # is %23)."
 )
-"""Says nothing of what was written: it may be parts of a password."""
+"""Repeats no part of the URL, which may be part of a password."""
 
 DEFAULT_PORT = 5432
 
@@ -24,25 +20,25 @@ DEFAULT_PORT = 5432
 @dataclass(frozen=True, slots=True)
 class PostgresUrl:
     url: str = field(repr=False)
-    """With everything in it, the password too."""
+    """The complete URL, with the password."""
     hosts: tuple[tuple[str, int], ...]
-    """Tried in this order; none: wherever the driver looks by itself."""
+    """(host, port), tried in this order; empty: the driver's default."""
     shown: str
-    """For sentences and logs."""
+    """Without password and query, for messages and logs."""
 
     def __str__(self) -> str:
         return self.shown
 
 
 def parse_postgres_url(rest: str) -> PostgresUrl:
-    """`rest` is what follows the scheme."""
+    """`rest` is the URL after `postgresql://`. Raises `ConfigurationError`."""
     url = f"postgresql://{rest}"
     if re.search(r"[\s\x00-\x1f\x7f]", url):
         raise ConfigurationError(UNREADABLE)
     parts = _split(url)
     user, _, hosts = parts.netloc.rpartition("@")
     database = parts.path.removeprefix("/")
-    if parts.fragment or re.search(r"[@/:]", database):  # somebody's password was cut in two
+    if parts.fragment or re.search(r"[@/:]", database):  # an unescaped character in the password split it
         raise ConfigurationError(UNREADABLE)
     name = user.partition(":")[0]
     shown = f"postgresql://{name + '@' if name else ''}{hosts}/{database}"

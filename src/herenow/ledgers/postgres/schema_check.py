@@ -1,7 +1,4 @@
-"""Our schema in somebody's database: is it there, how far is it, and may we use it?
-
-All of it works for a user who owns nothing but this schema, or who only may read and write its tables.
-"""
+"""Check and create our schema in a database. Works for a user that may only read and write the tables of this schema."""
 
 from __future__ import annotations
 
@@ -31,25 +28,25 @@ _MISSING_RIGHTS = text(
 
 
 def revision(connection: Connection) -> str | None:
-    """What stands in the database; None: no ledger was ever made in it."""
+    """The schema revision; None if the database has no ledger. Raises `ConfigurationError` without rights on the schema."""
     usable: bool | None = connection.scalar(_SCHEMA, {"name": SCHEMA})
     if usable is None:
         return None
-    if not usable:  # its tables would look as if they were not there
+    if not usable:  # without this check, the tables would seem not to exist
         raise ConfigurationError(f"The ledger's user may not use the schema {SCHEMA} of the database: {RIGHTS}.")
     return revisions.found(connection)
 
 
 def make_schema(connection: Connection) -> None:
-    """From here on no other migration is under way. The schema is there, its tables are the migrations' to make."""
+    """Lock out other migrations until the end of the transaction; create the schema, without tables, if it is missing."""
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCKS}, {MIGRATING})")
-    # Not IF NOT EXISTS: that needs the right to make one even where there is one.
+    # Not IF NOT EXISTS: that requires the right to create a schema even if it exists.
     if connection.scalar(_SCHEMA, {"name": SCHEMA}) is None:
         connection.exec_driver_sql(f"CREATE SCHEMA {SCHEMA}")
 
 
 def check_rights(connection: Connection, url: PostgresUrl) -> None:
-    """Raises `ConfigurationError` where something will not be possible that is only needed later."""
+    """Raises `ConfigurationError` if a right that a later statement needs is missing, or the database is read-only."""
     missing = connection.scalars(_MISSING_RIGHTS, {"name": SCHEMA, "version": VERSION_TABLE}).first()
     if missing is not None:
         raise ConfigurationError(f"The ledger {url} does not let its user read and write {SCHEMA}.{missing}: {RIGHTS}.")

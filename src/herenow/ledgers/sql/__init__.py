@@ -1,4 +1,4 @@
-"""What all SQL ledgers share: the schema, its revisions, the statements, and the ledger's methods on top of them."""
+"""Code that all SQL ledgers share: schema, revisions, statements, and the `Ledger` methods that use them."""
 
 from herenow.ledgers.sql import revisions
 from herenow.ledgers.sql.blocks_and_preferences import preferences_of

@@ -1,8 +1,4 @@
-"""What users decided about being seen: preferences and blocks.
-
-Statements and the shape of their answers; which connection they run on, and when, is `sql`'s business. What a
-preference becomes is the core's (`visibility.edited`): here it is read, handed there, and written, in one transaction.
-"""
+"""Statements for visibility preferences and blocks."""
 
 from __future__ import annotations
 
@@ -67,7 +63,8 @@ class BlocksAndPreferences:
     def set_preferences(
         self, connection: Connection, user: str, edit: PreferencesEdit, now: int, last_seen: int | None
     ) -> tuple[Preferences, bool]:
-        """The result, and whether it is another than before."""
+        """Apply the edit; return the new preferences and whether they differ from the old ones. When the user stops being
+        hidden, their lifted blocks are deleted, except those with a user that is still hidden."""
         own = select(preferences.c.user, *_OWN).where(preferences.c.user == user)
         row = connection.execute(own).one_or_none()
         before = Preferences() if row is None else preferences_of(row)
@@ -98,7 +95,7 @@ class BlocksAndPreferences:
 
 
 def _between(dialect: Dialect) -> CompoundSelect[Any]:
-    """Each other by two look-ups in the primary key."""
+    """Blocks in both directions between `viewer` and each user of the batch: two primary key look-ups per user."""
     other = dialect.batch(blocks.c.blocked)
     viewer = bindparam("viewer", type_=blocks.c.blocker.type)
     placed = select(*blocks.c).join(other, and_(blocks.c.blocker == viewer, blocks.c.blocked == other.c.blocked))
@@ -115,7 +112,7 @@ def _in_force() -> ColumnElement[bool]:
 
 
 def preferences_of(row: Row) -> Preferences:
-    """(user, their own columns)."""
+    """Convert a row of (user, visibility, share_last_seen, public, hidden_at, hidden_last_seen). NULL is the default."""
     _, visibility, share_last_seen, public, hidden_at, hidden_last_seen = row
     return Preferences(
         Visibility(visibility or 0),
@@ -127,7 +124,6 @@ def preferences_of(row: Row) -> Preferences:
 
 
 def _columns(own: Preferences) -> tuple[object, ...]:
-    """As the table has them: NULL is the default."""
     return (
         int(own.visibility) or None,
         None if own.share_last_seen else False,

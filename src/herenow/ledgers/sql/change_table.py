@@ -1,6 +1,6 @@
-"""The change table: what nodes poll, so that a lost message never lets somebody see who may not.
+"""The change table, which every node polls: a lost message between nodes cannot leave a viewer with revoked access.
 
-A row says *that* something about these two (or this one) changed, never what: readers look again.
+A row says that something about one or two users has changed, not what: the reader loads the current state again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ class ChangeTable:
         self._forget = delete(changes).where(changes.c.id <= bindparam("before"))
 
     def lock(self, connection: Connection) -> None:
-        """The first statement of a transaction that adds changes: rows are seen in the order of their ids, so that
-        whoever has read up to one has missed none before it."""
+        """Must be the first statement of a transaction that adds changes: rows become visible in the order of their ids."""
         self._dialect.lock(LockKind.CHANGING, connection)
 
     def tell(self, connection: Connection, told: Sequence[LedgerChange]) -> None:

@@ -1,11 +1,9 @@
-"""What databases say differently, so that everything else is said once.
+"""`Dialect`: the SQL that differs between databases.
 
-A batch travels as *one* bound variable, a JSON array. The text of a statement therefore does not depend on how many
-rows it gets (it is compiled and prepared once), there is no limit of variables to mind, and a batch is one statement.
-That matters most for SQLite: `executemany` gives up the interpreter lock at every row and then waits for a busy event
-loop to hand it back (measured: 2 000 upserts beside a saturated loop take 30 ms to 1.2 s, as one statement 10 to 17).
-
-A reason to change this is a database that can do none of it with JSON.
+A batch of rows is *one* bound variable, a JSON array. A statement's text is therefore the same for any number of rows: it
+is compiled and prepared once, and cannot exceed the database's limit of variables. This matters most for SQLite:
+`executemany` releases the interpreter lock at every row and then waits for a busy event loop to release it again. 2 000
+upserts beside a saturated loop took 30 ms to 1.2 s by `executemany`, 10 to 17 ms as one statement.
 """
 
 from __future__ import annotations
@@ -17,57 +15,53 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import msgspec
 from sqlalchemy import Column, ColumnElement, CompoundSelect, Connection, FromClause, Select, Table, select, true
 
-if TYPE_CHECKING:  # each `Dialect` imports SQLAlchemy's for its own database only
+if TYPE_CHECKING:  # at run time, each `Dialect` imports only SQLAlchemy's dialect for its own database
     from sqlalchemy.dialects import postgresql, sqlite
 
 Insert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 Row = Sequence[Any]
 Query = Callable[[Connection, Mapping[str, object]], Sequence[Row]]
-"""A prepared question: rows as plain values, in no particular order."""
+"""A prepared SELECT: gets the bound variables, returns rows of plain values in no particular order."""
 
 
 class LockKind(Enum):
-    """A lock that a transaction holds until its end, where several write at once."""
+    """A lock held until the end of the transaction. Only databases with concurrent writers need it."""
 
     CHANGING = auto()
-    """Alone among those that change what the change table tells of: what they decide by stays true until they are done, and
-    rows become visible in the order of their numbers."""
+    """Exclusive, for transactions that add to the change table. What they read stays true until they commit, and their rows
+    become visible in the order of their ids, so that a reader with a cursor misses none."""
     SAVING = auto()
-    """Together with others that save what is known of users, but not beside one that deletes a user."""
+    """Shared, for transactions that save user data; excludes `ERASING`."""
     ERASING = auto()
-    """Beside none that saves: it would not see that its user is being deleted."""
+    """Exclusive, for deleting a user; excludes `SAVING`, because a concurrent save would not see the deletion."""
 
 
 class Dialect(Protocol):
-    """What differs between databases."""
-
     def insert(self, table: Table) -> Insert:
-        """An INSERT that knows ON CONFLICT."""
+        """The database's own INSERT, which supports ON CONFLICT."""
 
     def batch(self, *columns: Column[Any]) -> FromClause:
-        """The variable made by `rows`, as a table with these columns' names."""
+        """A subquery with these columns over the variable that the function `rows` makes."""
 
     def query(self, asked: Select[Any] | CompoundSelect[Any]) -> Query: ...
 
     def lock(self, kind: LockKind, connection: Connection) -> None:
-        """The first statement of such a transaction, so that two of them never wait for each other."""
+        """Must be the first statement of the transaction, so that two transactions cannot deadlock."""
 
     def newest_change(self, connection: Connection) -> int:
-        """The id of the newest change there ever was, forgotten or not; 0: none. All up to it can be seen."""
+        """The highest id that any change ever had; 0 if there was none. On return, all rows up to this id are visible."""
 
 
 def rows(values: Iterable[object]) -> dict[str, object]:
-    """The variable that `batch` reads: one plain value per row where it has one column, otherwise a tuple."""
+    """The bound variable for `Dialect.batch`. A row is a plain value if the batch has one column, otherwise a tuple."""
     return {"rows": msgspec.json.encode(list(values)).decode()}
 
 
 def upsert(
     dialect: Dialect, table: Table, source: Select[Any], only_if: Callable[[Any], ColumnElement[bool]] | None = None
 ) -> Insert:
-    """Put the rows of `source`; where a key exists, overwrite the other columns that `source` has.
-
-    `only_if` gets the new row's columns and may keep the old row. A source with nothing but the key keeps it too.
-    """
+    """Insert the rows of `source`; where the key exists, overwrite the other columns that `source` selects. `only_if` gets
+    the new row's columns and returns the condition for overwriting."""
     names = [column.name for column in source.selected_columns]
     keys = [column.name for column in table.primary_key]
     insert = dialect.insert(table).from_select(names, source)
@@ -79,5 +73,5 @@ def upsert(
 
 
 def every(batch: FromClause) -> Select[Any]:
-    """All rows of a batch. The condition ends the FROM for SQLite, which otherwise takes ON CONFLICT for a join's."""
+    """Select all rows of a batch. The WHERE is for SQLite, which otherwise parses ON CONFLICT as the ON of a join."""
     return select(batch).where(true())

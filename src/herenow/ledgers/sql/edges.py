@@ -1,8 +1,7 @@
-"""Who is connected with whom: follows, contacts, members of rooms.
+"""Statements for the relation graph: follows, contacts, room members.
 
-A contact is stored once per pair, the lesser id first; Python decides which one that is, because databases do not
-agree on the order of strings. Writing answers *which* edges truly changed, so that only those become changes.
-Nobody is connected with themselves: such an edge is left out.
+A contact is stored once per pair, the lesser id first. Python compares the ids, because databases order strings differently.
+Only edges that a write really changed get rows in the change table. An edge from a user to itself is ignored.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class Edges:
         return {other for (other,) in found} - {user}
 
     def apply(self, connection: Connection, asked: Sequence[RelationRow]) -> tuple[int, list[LedgerChange]]:
-        """How many edges changed, and what to tell about them."""
+        """Write the rows; return how many edges changed and the rows to add to the change table."""
         count = 0
         changes: dict[LedgerChange, None] = {}
         for kind, edges in _last_wish(asked).items():
@@ -88,8 +87,6 @@ def _relation(mutual: object, contact: object, until: int | None) -> Relation:
 
 
 class _Kind:
-    """How the edges of one table are written."""
-
     def __init__(self, dialect: Dialect, table: Table) -> None:
         self._put = _put(dialect, table)
         self._remove = _remove(dialect, table)
@@ -102,7 +99,7 @@ class _Kind:
 
 
 def _last_wish(asked: Iterable[RelationRow]) -> dict[str, dict[Edge, RelationRow]]:
-    """Kind → edge → the last row about it, in the order of the key: neighbours share a page."""
+    """Kind → edge → the last row about that edge. Edges are in key order: neighbours are on the same database page."""
     wishes: dict[str, dict[Edge, RelationRow]] = {"follow": {}, "contact": {}, "room": {}}
     for row in asked:
         if row.kind not in wishes:
@@ -125,7 +122,7 @@ def _pair(a: str, b: str) -> Edge:
 
 
 def _change(kind: str, edge: Edge) -> LedgerChange:
-    """A follow is told of the pair too: whoever reads it has to look at both anyway, and a mutual one is told once."""
+    """A follow is reported as an unordered pair: a reader reloads both directions anyway, and a mutual follow is one row."""
     if kind == "room":
         return LedgerChange("member", *edge)
     return LedgerChange("relation", *_pair(*edge))
@@ -143,7 +140,7 @@ def _changed(
 
 
 def _between(dialect: Dialect) -> Select[Any]:
-    """Each target by four look-ups in primary keys."""
+    """Relations between `viewer` and each user of the batch: four primary key look-ups per user."""
     viewer = bindparam("viewer", type_=follows.c.a.type)
     target = dialect.batch(follows.c.b)
     forth, back = follows.alias("forth"), follows.alias("back")

@@ -1,7 +1,6 @@
-"""Which schema does a database have, and how does it become the newest one?
+"""Read the schema revision of a database, and upgrade the schema with alembic (imported only when needed).
 
-The migrations lie inside this package and are run by alembic on a connection, and in the transaction, of the caller:
-either all of them happen or none. Alembic is imported only where there is something to migrate.
+Migrations run on the caller's connection and in its transaction: all of them are applied, or none.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 _one_at_a_time = threading.Lock()
-"""Alembic hands the running migration to its scripts through module globals."""
+"""Needed because alembic passes the running migration to its scripts in module globals."""
 
 
 def found(connection: Connection) -> str | None:
-    """The revision that stands in the database; None: no ledger was ever made in it."""
+    """The schema revision of the database; None if it has no ledger tables."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     revision: str | None = connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
@@ -33,15 +32,14 @@ def found(connection: Connection) -> str | None:
 
 
 def upgrade(connection: Connection, to: str = "head") -> None:
-    """Bring the schema up to date, or to an older revision than the newest; `ConfigurationError` for one that only a
-    newer herenow knows. For threads."""
+    """Upgrade the schema; blocks while another thread does. Raises `ConfigurationError` if it has an unknown revision."""
     with _one_at_a_time:
         upgrade_exclusively(connection, to)
 
 
 @asynccontextmanager
 async def exclusive() -> AsyncIterator[None]:
-    """The same lock without blocking the event loop: other migrations of this process may be waiting for it."""
+    """Hold the lock of `upgrade` without blocking the event loop while waiting for it."""
     while not _one_at_a_time.acquire(blocking=False):  # noqa: ASYNC110 - threads have no event of ours
         await asyncio.sleep(0.01)
     try:

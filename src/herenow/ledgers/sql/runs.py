@@ -1,7 +1,8 @@
-"""The kill -9 rule of the embedded engine: who was visibly here when the process last stamped its run?
+"""Recover last-seen times after `kill -9` of a node with the memory engine.
 
-A process that ends in order takes its marks away. One that was killed leaves them, and the next one turns them into
-last seen, all in SQL: nobody needs to be carried through Python for it.
+A run is one process lifetime. The process marks users that are visibly online and writes a timestamp at intervals. A clean
+shutdown deletes both. After a kill they remain, and the next start stores the run's last timestamp as the last seen of each
+marked user, with SQL statements only.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Runs:
         )
 
     def mark(self, connection: Connection, run: str, here: Collection[str], gone: Collection[str]) -> None:
-        """Who is named in both is gone: a mark too few costs some seconds of a last seen, one too many shows when
-        somebody was here whom nobody was to see."""
+        """A user in both sets is unmarked: a missing mark makes a last seen some seconds too early, but a mark too many
+        could show when a hidden user was online."""
         connection.execute(self._mark, rows((run, user) for user in sorted(here)))
         connection.execute(self._unmark, rows(sorted(gone)) | {"of_run": run})
 
@@ -49,7 +50,8 @@ class Runs:
         connection.execute(delete(runs).where(runs.c.run == run))
 
     def close(self, connection: Connection) -> int:
-        """Marks of a run that was never stamped say nothing about a time: they just go."""
+        """Store a last seen for all marked users, delete all marks and runs, return the number of marked users. Marks of a
+        run without a timestamp are deleted without effect."""
         count = connection.scalar(self._count) or 0
         connection.execute(self._close)
         connection.execute(delete(open_marks))

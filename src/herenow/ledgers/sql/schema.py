@@ -1,20 +1,17 @@
-"""What the ledger keeps, as tables: the one schema of every SQL ledger.
+"""The tables of every SQL ledger. Every `*_at`, `at` and `until` is in epoch milliseconds.
 
-The tables are narrow and clustered by their key (`WITHOUT ROWID` where SQLite offers it): an edge or a last seen is one
-B-tree entry. What only PostgreSQL must be told the migrations say: that ids are ordered byte by byte, and how full a page of
-`last_seen` may be. An option of its own here would load all of its dialect for a ledger in SQLite.
-
-The migrations say how a ledger comes to be; a test keeps them equal to this. Change both, and `NEWEST`, together.
-Every `*_at`, `at` and `until` is epoch milliseconds.
+Tables are clustered by their key (`WITHOUT ROWID` in SQLite): an edge or a last seen is one B-tree entry. Options only for
+PostgreSQL (byte-wise collation of ids, fill factor of `last_seen`) are in the migrations alone: here they would load
+SQLAlchemy's PostgreSQL dialect for SQLite too. The migrations create the tables; a test checks that they match this module.
 """
 
 from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, MetaData, SmallInteger, Table, Text
 
 NEWEST = "0003"
-"""The newest revision. Written here so that opening an up-to-date ledger does not have to import alembic."""
+"""The newest revision: change it with the tables and the migrations. Here, so that opening need not import alembic."""
 
 VERSION_TABLE = "herenow_schema"
-"""Where the revision stands. Not alembic's default, so that a shared database may have other alembic users."""
+"""The table with the revision. Not alembic's default name, because the application may use alembic in the same database."""
 
 metadata = MetaData()
 
@@ -25,7 +22,7 @@ meta = Table(
     Column("value", Text, nullable=False),
     sqlite_with_rowid=False,
 )
-"""`id` → the ledger's random id, made with the tables."""
+"""One row: `id` → the ledger's random id, created with the tables."""
 
 last_seen = Table(
     "last_seen",
@@ -47,8 +44,8 @@ choices = Table(
     Column("custom_until", BigInteger),
     sqlite_with_rowid=False,
 )
-"""Mode and custom status. They share a version, so they share a row. `custom_text` NULL: no custom status. A row stays
-when everything in it has ended: its version keeps late writes out."""
+"""Mode and custom status, which share a version. `custom_text` NULL: no custom status. A row is kept after everything in it
+has expired: its version rejects late writes."""
 
 preferences = Table(
     "preferences",
@@ -62,7 +59,7 @@ preferences = Table(
     Column("public", Boolean),
     sqlite_with_rowid=False,
 )
-"""One nullable column per preference, NULL is the default: a later one is added by `ALTER TABLE ADD COLUMN`."""
+"""One nullable column per preference; NULL is the default, so a new one needs only `ALTER TABLE ADD COLUMN`."""
 
 follows = Table(
     "follows",
@@ -72,8 +69,7 @@ follows = Table(
     Index("follows_of_b", "b"),
     sqlite_with_rowid=False,
 )
-"""a follows b. Both directions of a mutual follow are looked up by this key: (a, b), then (b, a). The index finds who
-follows somebody, for when they are deleted."""
+"""a follows b. A mutual follow is two primary key look-ups: (a, b) and (b, a). The index is for deleting a user."""
 
 contacts = Table(
     "contacts",
@@ -84,7 +80,7 @@ contacts = Table(
     Index("contacts_of_b", "b"),
     sqlite_with_rowid=False,
 )
-"""a and b are in contact. Stored once per pair, a < b by code points; the index finds those who stand second."""
+"""a and b are in contact. Stored once per pair, a < b by code points; the index finds the pairs with a user as b."""
 
 members = Table(
     "members",
@@ -104,8 +100,8 @@ voids = Table(
     Column("erased", BigInteger),
     sqlite_with_rowid=False,
 )
-"""Tokens of this user issued before `before` are void. `until`: every token that could be meant has expired, and the row
-may go. `erased`: when the user was deleted, if so; what was known of them until then is not written again."""
+"""Tokens of this user issued before `before` are revoked. `until`: all of them have expired by then, and the row may be
+deleted. `erased`: when the user was deleted, or NULL; older data about the user is not written again."""
 
 blocks = Table(
     "blocks",
@@ -119,7 +115,7 @@ blocks = Table(
     Index("blocks_of_blocked", "blocked"),
     sqlite_with_rowid=False,
 )
-"""Who blocks whom, and what each knew of the other's last seen when it began. The index finds those who are blocked."""
+"""Blocks, with the last seen of each user as the other one knew it when the block began."""
 
 changes = Table(
     "changes",
@@ -128,7 +124,7 @@ changes = Table(
     Column("kind", Text, nullable=False),
     Column("a", Text, nullable=False),
     Column("b", Text, nullable=False),
-    # Ids are never used again, also when the newest rows were forgotten: readers hold them as cursors.
+    # Readers keep ids as cursors: an id must never be used again, even if the newest rows were deleted.
     sqlite_autoincrement=True,
 )
 
@@ -139,7 +135,7 @@ runs = Table(
     Column("at", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-"""When a process last stamped its run."""
+"""The last timestamp of each process lifetime (see `runs`)."""
 
 open_marks = Table(
     "open_marks",
@@ -148,4 +144,4 @@ open_marks = Table(
     Column("user", Text, primary_key=True),
     sqlite_with_rowid=False,
 )
-"""Who was visibly here in a run."""
+"""Users that were visibly online in a run."""

@@ -1,9 +1,7 @@
-"""A ledger in SQL, whatever the database: the port's methods, each one transaction.
+"""`SqlLedger`: the methods of the `Ledger` port for any SQL database, one transaction each.
 
-The statements are in `user_rows`, `edges`, `blocks_and_preferences`, `runs`, `voids` and `change_table`; what differs
-between databases is in `dialect`; a subclass knows how its database is reached, locked and found broken. A method is a plain
-function over a connection, handed whole to the subclass: it may run it in a thread, or on an async driver by
-`AsyncConnection.run_sync`.
+Each method passes a plain function over a connection to `_read` or `_write` of the subclass, which runs it in a thread, or
+with an async driver by `AsyncConnection.run_sync`. The statements are in the other modules of this package.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ T = TypeVar("T")
 
 
 class Statements:
-    """All that can be asked, in one dialect. It holds no state and takes some milliseconds to build: do it once."""
+    """All statements, in one dialect. Building them takes some milliseconds; they hold no state, so build them once."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -43,10 +41,8 @@ class Statements:
 
 
 class SqlLedger(ABC):
-    """Subclasses add `open` (which sets `_id`), `close`, `schema`, `found_id`, `migrate` and the two ways to a connection.
-
-    What the caller gave is copied before it is handed on: the caller may go on filling it while a thread reads.
-    """
+    """A subclass adds `open` (which sets `_id`), `close`, `schema`, `found_id`, `migrate`, `_read` and `_write`. Methods
+    copy their collection arguments, because the caller may change them while a thread reads them."""
 
     def __init__(self, statements: Statements) -> None:
         self._dialect = statements.dialect
@@ -60,15 +56,15 @@ class SqlLedger(ABC):
 
     @abstractmethod
     async def _read(self, work: Callable[[Connection], T]) -> T:
-        """Run statements that change nothing; raise `Unavailable` for the driver's errors."""
+        """Run `work`, which only reads. Raises `Unavailable` for errors of the driver."""
 
     @abstractmethod
     async def _write(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
-        """Run in one transaction, committed when `work` returns; raise `Unavailable` for the driver's errors, or
-        `UnknownOutcome` where it may have been committed all the same. `at_length`: it may take minutes."""
+        """Run `work` in a transaction and commit it. Raises `Unavailable` for errors of the driver, or `UnknownOutcome` if
+        the transaction may have been committed nevertheless. `at_length`: it may take minutes."""
 
     async def _save(self, work: Callable[[Connection], T], *, at_length: bool = False) -> T:
-        """Of what is known of users, unless they are deleted."""
+        """`_write`, but never concurrently with the deletion of a user."""
 
         def save(connection: Connection) -> T:
             self._dialect.lock(LockKind.SAVING, connection)
@@ -79,7 +75,7 @@ class SqlLedger(ABC):
     async def _change(
         self, work: Callable[[Connection], tuple[T, Sequence[LedgerChange]]], *, at_length: bool = False
     ) -> T:
-        """Something that every node has to hear of: what `work` answers besides its result is told with it."""
+        """`_write`; in the same transaction, add the changes that `work` returns beside its result to the change table."""
 
         def change(connection: Connection) -> T:
             self._changes.lock(connection)
@@ -97,9 +93,9 @@ class SqlLedger(ABC):
 
     @abstractmethod
     async def found_id(self) -> str | None:
-        """For `herenow doctor`. Works without `open`, and changes nothing; None: it has not been created yet."""
+        """The id in the database; None if the ledger was not created yet. Only reads, and works without `open`."""
 
-    # What a presence starts from, and what it leaves
+    # Last seen, choices and idle time of single users
 
     async def remembered(self, users: Sequence[str]) -> dict[str, Remembered]:
         asked = frozenset(users)
@@ -165,7 +161,7 @@ class SqlLedger(ABC):
 
         return await self._change(lambda c: self._edges.apply(c, asked)) if asked else 0
 
-    # Void tokens, deleted users
+    # Revoked tokens, deleted users
 
     async def void(self, row: Void) -> None:
         def work(connection: Connection) -> tuple[None, list[LedgerChange]]:
@@ -195,7 +191,7 @@ class SqlLedger(ABC):
         asked = frozenset(others)
         return await self._read(lambda c: self._edges.share_rooms(c, user, asked))
 
-    # What users decided about being seen
+    # Visibility preferences and blocks
 
     async def preferences(self, users: Sequence[str]) -> dict[str, Preferences]:
         asked = frozenset(users)
@@ -242,7 +238,7 @@ class SqlLedger(ABC):
 
         return await self._read(work)
 
-    # What changed
+    # The change table
 
     async def note_changes(self, changes: Sequence[LedgerChange]) -> None:
         noted = tuple(changes)

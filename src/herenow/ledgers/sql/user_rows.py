@@ -1,7 +1,4 @@
-"""What the ledger knows of single users: last seen, what they chose, what they prefer.
-
-Statements and the shape of their answers; which connection they run on, and when, is `sql`'s business.
-"""
+"""Statements for single users: last seen, choices (mode and custom status), idle time."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ class UserRows:
             .returning(preferences.c.user)
         )
 
-    # What is asked or saved is in the order of the keys: neighbours share a page.
+    # Batches are in key order: neighbours are on the same database page.
 
     def remembered(self, connection: Connection, users: Collection[str]) -> dict[str, Remembered]:
         return {row[3]: _remembered(row) for row in self._remembered(connection, rows(sorted(users)))}
@@ -64,7 +61,7 @@ class UserRows:
         connection.execute(self._save_last_seen, rows(sorted(seen.items())))
 
     def save_choices(self, connection: Connection, chosen: Sequence[Choice]) -> None:
-        # The newest of each user: a database may refuse to touch a row twice in one statement.
+        # Only the newest choice of each user: PostgreSQL refuses to update a row twice in one statement.
         newest: dict[str, Choice] = {}
         for choice in chosen:
             if choice.user not in newest or choice.version > newest[choice.user].version:
@@ -82,7 +79,7 @@ class UserRows:
         return [_choice(row) for row in connection.execute(walk)]
 
     def set_idle_after(self, connection: Connection, user: str, idle_after: int | None) -> bool:
-        """Answers whether that changed something."""
+        """Return whether the value changed."""
         if idle_after is None:
             changed = connection.execute(self._unset_idle_after, rows([user]))
         else:
@@ -103,7 +100,6 @@ def _choice(row: Row) -> Choice:
 
 
 def _columns(choice: Choice) -> tuple[object, ...]:
-    """As the table has them."""
     custom = choice.custom
     own = (None, None, None) if custom is None else (custom.text, custom.emoji, custom.until)
     return (choice.user, choice.version, int(choice.mode), choice.mode_until, *own)

@@ -1,7 +1,7 @@
-"""Whose tokens are void, and who was deleted.
+"""Statements for revoked tokens and for deleting a user.
 
-Deleting is one transaction over every table that names a user; a table that comes to name users belongs into `ERASED`
-or, where others must hear of it, into `_edges`. What is told is what viewers have to look at again.
+A deletion covers every table that names a user, in one transaction. Add a new table with one row per user to `ERASED`; a
+table that names other users too needs a statement in `Voids` and rows in the change table.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Voids:
             .returning(blocks.c.blocker, blocks.c.blocked),
         )
         self._forget_rooms = delete(members).where(members.c.user == user).returning(members.c.room)
-        # By the primary key, run by run: there is one, or a few that were left behind.
+        # By primary key for each run: there are few runs, and no index by user alone.
         self._forget_marks = delete(open_marks).where(
             open_marks.c.run.in_(select(runs.c.run)), open_marks.c.user == user
         )
@@ -80,12 +80,13 @@ class Voids:
         self._forget = delete(voids).where(voids.c.until <= bindparam("now", type_=BigInteger))
 
     def put(self, connection: Connection, void: Void) -> bool:
-        """Answers whether it says something new."""
+        """Merge into the stored row: `before` and `until` keep the greater value, `erased` the new one if given. Write
+        nothing and return False if neither `before` nor `erased` is later than stored."""
         row = (void.user, void.before, void.until, void.erased)
         return len(connection.execute(self._put, rows([row])).all()) > 0
 
     def erase(self, connection: Connection, void: Void) -> list[LedgerChange]:
-        """Answers what others have to look at again."""
+        """Store the row and delete all other data about the user. Return the rows for the change table."""
         user = {"of_user": void.user}
         self.put(connection, void)
         told: dict[LedgerChange, None] = {LedgerChange("void", void.user, ""): None}
@@ -112,10 +113,10 @@ class Voids:
 
 
 def outlived(batch: FromClause, at: ColumnElement[int]) -> ColumnElement[bool]:
-    """The row of the batch says something from after its user was deleted, if they were."""
+    """SQL condition: the user of the row was not deleted, or was deleted before `at`."""
     return ~exists().where(voids.c.user == batch.c.user, voids.c.erased >= at)
 
 
 def _greater(one: ColumnElement[int], other: ColumnElement[int]) -> ColumnElement[int]:
-    """Databases name the greater of two differently."""
+    """SQL for the greater of two values; databases name that function differently."""
     return case((one > other, one), else_=other)

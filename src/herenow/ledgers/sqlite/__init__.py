@@ -1,4 +1,4 @@
-"""The ledger in an SQLite file, or in memory."""
+"""A ledger in an SQLite file or in memory."""
 
 from herenow.ledgers.sqlite.sqlite_ledger import SqliteLedger
 

@@ -1,10 +1,8 @@
-"""How SQLite says what databases say differently.
+"""The SQL dialect of SQLite.
 
-Answers of many rows come back as one JSON text, for the reason that batches go there as one: fetching gives up the
-interpreter lock at every row (see `dialect`).
-
-What is asked again and again is compiled once and handed to the driver as text: on the way through SQLAlchemy a question
-about 50 people costs three times what SQLite needs for its answer.
+A result of many rows is fetched as one JSON text, because fetching rows releases the interpreter lock at every row (see
+`dialect`). Frequent queries are compiled once and passed to the driver as text: SQLAlchemy's overhead for a query about 50
+users is three times what SQLite itself needs.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from sqlalchemy.dialects import sqlite
 from herenow.ledgers.sql import LockKind, Query, Row, changes
 
 MINIMUM = (3, 38, 0)
-"""JSON is built in from here on; upserts and RETURNING are older."""
+"""The first version with built-in JSON; upserts and RETURNING are older."""
 
 
 class SqliteDialect:
@@ -64,7 +62,7 @@ class SqliteDialect:
         return ask
 
     def lock(self, kind: LockKind, connection: Connection) -> None:
-        """It has waited already: one transaction writes at a time."""
+        """Nothing to do: SQLite runs one writing transaction at a time."""
 
     def newest_change(self, connection: Connection) -> int:
         newest: int | None = connection.scalar(_NEWEST_CHANGE)
@@ -73,5 +71,5 @@ class SqliteDialect:
 
 _NAMED = sqlite.dialect(paramstyle="named")
 _decode = msgspec.json.Decoder(list[list[Any]]).decode
-_sequence = table("sqlite_sequence", column("name"), column("seq"))  # SQLite's own, for AUTOINCREMENT
+_sequence = table("sqlite_sequence", column("name"), column("seq"))  # SQLite's own table for AUTOINCREMENT
 _NEWEST_CHANGE = select(_sequence.c.seq).where(_sequence.c.name == changes.name)

@@ -1,8 +1,8 @@
-"""What SQLite's errors mean to us: whose turn is it to do something?
+"""Translate SQLite errors into ours.
 
-While opening, a file that is no ledger, or that may not be written, is the operator's to fix. Everything else (locked,
-full, the disk fails, and any of the former while running) is trouble that may pass: `Unavailable`. What can only be a
-mistake in our statements is left as it is.
+At open, errors that the operator must fix (not an SQLite file, not writable) become `ConfigurationError`. Other errors
+(locked, full, disk failure), and all of them while running, become `Unavailable`. Errors that only a bug in our statements
+can cause are raised unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OURS = (
     *(ProgrammingError, IntegrityError, DataError, NotSupportedError),
     *(sqlite3.ProgrammingError, sqlite3.IntegrityError, sqlite3.DataError, sqlite3.NotSupportedError),
 )
-"""By SQLAlchemy's names, and by the driver's where a question goes to it directly."""
+"""Errors that only a bug of ours causes: SQLAlchemy's, and the driver's own for queries that bypass SQLAlchemy."""
 
 LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
@@ -30,7 +30,7 @@ TO_FIX = {
     sqlite3.SQLITE_NOTADB: "is not an SQLite database: move it away, or name another file",
     sqlite3.SQLITE_CORRUPT: "is damaged: restore a copy, or move it away to start with an empty one",
 }
-"""What an operator can do about an error at open."""
+"""SQLite error code → advice to the operator at open. It completes the sentence "The ledger …"."""
 
 
 def while_running(error: Exception) -> Exception:
@@ -51,7 +51,7 @@ def is_locked(error: Exception) -> bool:
 
 
 def _code(error: Exception) -> int:
-    """The primary code; 0 where SQLite gave none."""
+    """The primary SQLite error code; 0 if there is none."""
     code: int = getattr(_driver(error), "sqlite_errorcode", 0)
     return code & 0xFF
 

@@ -1,10 +1,10 @@
-"""The ledger in an SQLite file, or in memory: nothing to install, nothing to run.
+"""`SqliteLedger`: a ledger in an SQLite file or in memory. It needs no server.
 
-WAL: readers never wait for the writer, nor it for them. Writers queue here for one thread instead of fighting for the
-file's lock; other processes (an import, a second worker) do fight for it, for at most `busy_timeout`.
+With WAL, readers and the writer do not wait for each other. Writes of this process queue for one thread instead of
+competing for the file lock; other processes (an import, a second worker) compete for it, for at most `busy_timeout`.
 
-`synchronous=FULL`: what a person chose may not be lost. NORMAL would survive a kill -9, but not the machine losing its
-power. The price is one sync of the disk per transaction, and transactions are batches: a handful per second.
+`synchronous=FULL`, because a user's choices must not be lost: NORMAL survives a `kill -9`, but not a power failure. The
+price is one disk sync per transaction, and transactions are batches: a handful per second.
 """
 
 from __future__ import annotations
@@ -33,18 +33,17 @@ T = TypeVar("T")
 STATEMENTS = Statements(SqliteDialect())
 
 READERS = 3
-"""Threads. Reads are short; more of them would only share the interpreter lock."""
+"""Threads that read. Reads are short; more threads would only compete for the interpreter lock."""
 
 CACHE = 8_000
-"""KiB per connection. The default of 2 000 makes reading 1 000 of half a million users a third slower; more gives
-nothing further."""
+"""KiB per connection. With the default of 2 000, reading 1 000 of half a million users is a third slower."""
 
 BUSY_TIMEOUT = 2.0
-"""Seconds to wait for another process that writes. The longest to expect is a batch of an import: about 0.1 s."""
+"""Seconds to wait for a write of another process. The longest that we expect is a batch of an import, about 0.1 s."""
 
 
 class SqliteLedger(SqlLedger):
-    """`path` None: in memory, gone when closed."""
+    """`path` None: in memory, lost on `close`."""
 
     def __init__(self, path: str | Path | None, *, busy_timeout: float = BUSY_TIMEOUT) -> None:
         super().__init__(STATEMENTS)
@@ -60,7 +59,7 @@ class SqliteLedger(SqlLedger):
             return
         _check_library()
         self._check_place()
-        await self.schema()  # refuses a file of something else before anything in it is touched
+        await self.schema()  # refuses another application's database before anything is written to it
         self._writer = WorkerThreads(self._engine(1, wal=True), 1, "herenow-ledger-writer")
         self._readers = self._writer if self._path is None else self._reader_threads()
         try:
@@ -78,7 +77,7 @@ class SqliteLedger(SqlLedger):
             self._run.end()
 
     async def close_runs(self) -> int:
-        """Raises `ConfigurationError` if one of them is alive."""
+        """Raises `ConfigurationError` if another process is running on this ledger."""
         if self._run is not None:
             self._run.begin()
         return await super().close_runs()
@@ -139,11 +138,8 @@ class SqliteLedger(SqlLedger):
             raise explained from error
 
     def _alone(self, work: Callable[[Connection], T]) -> Callable[[Connection], T]:
-        """In a transaction that has the right to write from its start, so that it cannot fail for it half-way.
-
-        Who queued behind a writer that has just waited its whole time in vain has waited long enough too: otherwise
-        the tenth in the queue would wait ten times.
-        """
+        """Wrap `work`: take the write lock first, so that it cannot fail for the lock half-way. If a write ahead in the
+        queue times out waiting for the lock, all writes queued by then fail too, instead of waiting one time-out each."""
         asked = self._in_vain
 
         def alone(connection: Connection) -> T:
@@ -162,7 +158,7 @@ class SqliteLedger(SqlLedger):
         return at_open(error, self._path)
 
     def _revision(self, connection: Connection) -> str | None:
-        # The names in one look: another process may be creating the ledger, which shows all of it at once.
+        # All names in one query: another process may be creating the ledger, and its tables become visible all at once.
         tables = inspect(connection).get_table_names()
         if tables and VERSION_TABLE not in tables:
             raise ConfigurationError(
@@ -184,7 +180,7 @@ class SqliteLedger(SqlLedger):
 
     @asynccontextmanager
     async def _any_threads(self) -> AsyncIterator[WorkerThreads]:
-        """The writer's, or one for a moment where the ledger is not open."""
+        """The writer thread, or a temporary one if the ledger is not open."""
         if self._writer is not None:
             yield self._writer
             return
@@ -207,7 +203,7 @@ class SqliteLedger(SqlLedger):
                 poolclass=QueuePool,
                 pool_size=connections,
                 max_overflow=0,
-                pool_use_lifo=True,  # the last one used has the warmest cache
+                pool_use_lifo=True,  # the last used connection has the warmest cache
                 connect_args=arguments,
             )
         event.listen(engine, "connect", partial(_set_up, wal=wal))
@@ -215,18 +211,18 @@ class SqliteLedger(SqlLedger):
 
 
 def _prepare(connection: Connection) -> str:
-    """Migrate where that is due; answers the ledger's id."""
+    """Migrate the schema if it is not the newest; return the ledger's id."""
     if revisions.found(connection) != NEWEST:
         revisions.upgrade(connection)
     return read_id(connection)
 
 
 def _set_up(connection: sqlite3.Connection, _record: object, *, wal: bool) -> None:
-    connection.isolation_level = None  # the driver begins no transaction by itself: reads need none
+    connection.isolation_level = None  # no implicit transactions: reads need none
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA cache_size = -{CACHE}")
     if wal:
-        connection.execute("PRAGMA journal_mode = WAL")  # kept in the file: readers need not say it again
+        connection.execute("PRAGMA journal_mode = WAL")  # stored in the file: readers need not set it
 
 
 def _check_library() -> None:

@@ -1,10 +1,9 @@
-"""Does another process run on this ledger file? An embedded run must be the only one.
+"""A lock that lets only one process with the memory engine use a ledger file.
 
-Whoever starts takes it that earlier runs are over and writes down when their users were last seen. Were one of them
-alive, its users would be given a last seen while they are here, and none when it is killed. So the run holds a lock
-beside the ledger, which the system takes from a process that ends, however it ends.
-
-Not on the ledger itself: closing any descriptor of that file would drop the locks SQLite has on it.
+At start, a process closes all earlier runs: it stores a last seen for their users and deletes their marks. If such a run
+were still alive, its users would get a last seen while they are online, and none when it is killed. The system releases the
+lock when the process ends for any reason. It is a file of its own: closing any descriptor of the ledger file would drop
+SQLite's locks on it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class SqliteProcessLock:
         self._lock: IO[bytes] | None = None
 
     def begin(self) -> None:
-        """Raises `ConfigurationError` where another run is under way."""
+        """Take the lock. Raises `ConfigurationError` if another process holds it."""
         if self._lock is not None:
             return
         try:

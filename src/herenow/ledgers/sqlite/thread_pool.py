@@ -1,11 +1,7 @@
-"""`ThreadPool`: a few threads that do what the event loop may not wait for, and hand it the results.
+"""`ThreadPool`: runs blocking jobs in a few threads and passes the results to the event loop.
 
-`run_in_executor` does the same for three times the price: beside the piece of work it makes a future of each kind, chains
-one to the other, and takes half a dozen locks (measured: 25 µs of CPU for a way there and back, 8 this way). A question to
-the ledger takes 10 µs to answer, so the way is most of what it costs.
-
-Does not know what is done. What has begun comes to its end; what a process leaves behind that ends without `close` is
-given up, as with a kill.
+`run_in_executor` costs three times as much: it chains two kinds of future and takes half a dozen locks (measured: 25 µs of
+CPU per round trip, here 8). A ledger query takes 10 µs, so the round trip dominates.
 """
 
 from __future__ import annotations
@@ -19,14 +15,14 @@ from typing import Any
 
 Work = Callable[[], Any]
 Then = Callable[[Any, BaseException | None], None]
-"""Called on the loop with what came of it, or why nothing did."""
+"""Called on the event loop with the result, or with None and the exception."""
 
 _Job = tuple[Work, Then, asyncio.AbstractEventLoop]
 
 
 class ThreadPool:
     def __init__(self, count: int, name: str, at_end: Callable[[], None]) -> None:
-        """`at_end` is the last thing that each of them does."""
+        """At most `count` threads. Each calls `at_end` when it ends."""
         self._count = count
         self._name = name
         self._at_end = at_end
@@ -35,15 +31,15 @@ class ThreadPool:
         self._busy = 0
 
     def do(self, work: Work, then: Then) -> None:
-        """In the order asked, by whichever thread is free. There are no more than were ever needed at once: each keeps a
-        connection, which keeps pages."""
+        """Queue `work` for a thread; `then` is called on the current event loop. Jobs start in the order queued. A thread is
+        added only if all are busy, because each keeps a connection and its page cache."""
         self._busy += 1
         if len(self._threads) < min(self._busy, self._count):
             self._start()
         self._jobs.put((work, then, asyncio.get_running_loop()))
 
     def close(self) -> None:
-        """Blocks until all that was asked is done."""
+        """Block until all queued jobs are done."""
         for _ in self._threads:
             self._jobs.put(None)
         for thread in self._threads:
@@ -63,7 +59,7 @@ class ThreadPool:
             self._at_end()
 
     def _do_next(self) -> bool:
-        """A function of its own: between two jobs nothing of the last one is kept."""
+        """Run one job; False at the end. Not part of the loop in `_serve`, whose locals would keep the last job alive."""
         job = self._jobs.get()
         if job is None:
             return False
@@ -71,9 +67,9 @@ class ThreadPool:
         result, error = None, None
         try:
             result = work()
-        except BaseException as raised:  # noqa: BLE001 - it is raised where the work was asked for
+        except BaseException as raised:  # noqa: BLE001 - passed to `then`
             error = raised
-        with suppress(RuntimeError):  # that loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(self._done, then, result, error)
         return True
 

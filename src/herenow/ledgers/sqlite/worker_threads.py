@@ -1,16 +1,12 @@
-"""Threads in front of a blocking database: one hop per transaction, or one for all that is asked in a turn of the loop.
+"""`WorkerThreads`: runs work on a blocking database in threads, one thread job per transaction or per batch of reads.
 
-SQLite blocks, so it lives in threads. A driver that hops once per call (aiosqlite makes about a dozen hops for a small
-transaction) pays for each with a handover of the interpreter lock: measured, a one-row write takes 2.2 ms that way and
-0.5 ms as one hop, beside a saturated event loop 270 ms to 10 s against 3 ms. It is also simpler to end, and a cancelled
-caller leaves no transaction half done: what has begun in the thread comes to its end there.
+aiosqlite makes about a dozen thread jobs for a small transaction, and each passes the interpreter lock back and forth.
+Measured: a one-row write takes 2.2 ms that way and 0.5 ms as one job; beside a saturated event loop 270 ms to 10 s against
+3 ms. With one job, a cancelled caller also leaves no transaction half done.
 
-A hop costs more than a small question takes to answer. So what a storm of arrivals asks in the same turn of the loop, or
-while an earlier hop is under way, goes there together (`ask`), and a thread keeps the connection that it asks by: to get one
-from the pool for every hop, in a transaction, took half of the hop's time. A transaction that writes goes alone (`run`), for
-its caller waits for its own disk sync and for no other's.
-
-`WorkerThreads` knows threads and an engine, not what is asked nor what the driver's errors mean.
+A job costs more than a small query. So `ask` batches the queries of the same loop iteration, and those that arrive while an
+earlier batch runs. Each thread keeps its connection for queries: to take one from the engine's pool for every job took half
+of the job's time. A writing transaction is a job of its own (`run`), so that its caller waits only for its own disk sync.
 """
 
 from __future__ import annotations
@@ -30,15 +26,15 @@ from herenow.ledgers.sqlite.thread_pool import ThreadPool
 T = TypeVar("T")
 
 TOGETHER = 50
-"""Questions in one hop: a few milliseconds, so that nobody waits long for the answers to others."""
+"""Maximum queries per batch. They take a few milliseconds, which bounds how long one query delays the others."""
 
 PATIENCE = 0.02
-"""Seconds that questions wait for a hop to come back: it may have met a long one, and there are other threads."""
+"""Seconds that a batch waits for an earlier one to complete. That one may contain a slow query; there are other threads."""
 
 
 REST = 0.003
-"""Seconds between two hops: arrivals come one by one, in a turn of the loop each, and in a storm this brings them together.
-Who asks when nobody did for so long does not wait."""
+"""Minimum seconds between two batches. When many clients connect at once, each is a loop iteration of its own; this puts
+their queries into one batch. A query after a longer pause is not delayed."""
 
 
 class _Question:
@@ -47,36 +43,33 @@ class _Question:
     def __init__(self, work: Callable[[Connection], Any]) -> None:
         self.work = work
         self.given_up = False
-        """The caller was cancelled."""
+        """The caller was cancelled; do not run the query."""
 
 
 class WorkerThreads:
-    """Every piece of work gets a connection of the engine: what is run, in a transaction (what that means, the engine says);
-    what is asked, outside of any."""
-
     def __init__(self, engine: Engine, threads: int, name: str) -> None:
         self._engine = engine
         self._threads = ThreadPool(threads, name, self._let_go)
         self._kept = local()
-        """Each thread's connection for questions."""
+        """Each thread's connection for `ask`."""
         self._questions: Batcher[_Question, Any] = Batcher(
             self._hop, name, most=TOGETHER, spacing=REST, patience=PATIENCE
         )
         self._closed = False
 
     async def run(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a transaction, as a thread job of its own. If the caller is cancelled before that, nothing runs."""
         self._check()
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def transact() -> T | None:
-            # Who gave up before it began wants nothing.
             return None if done.cancelled() else self._transact(work)
 
         self._threads.do(transact, partial(_tell, done))
         return await done
 
     async def ask(self, work: Callable[[Connection], T]) -> T:
-        """For work that changes nothing: it shares a hop, and a connection, with whatever else is asked now."""
+        """Run `work`, which only reads, in a batch with other queries, without a transaction."""
         self._check()
         question = _Question(work)
         try:
@@ -87,11 +80,11 @@ class WorkerThreads:
         return answer
 
     async def close(self) -> None:
-        """Let what is under way end, then close all connections."""
+        """Wait for queued work, then close all connections."""
         self._closed = True
         await self._questions.finish()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ending = ThreadPool(1, "herenow-ledger-end", _nothing)  # it waits for the others, which we may not
+        ending = ThreadPool(1, "herenow-ledger-end", _nothing)  # joins the other threads, which would block the loop
         ending.do(self._end, partial(_tell, done))
         await done
         ending.close()
@@ -105,7 +98,7 @@ class WorkerThreads:
         self._threads.do(partial(self._answer, together), partial(_tell, done))
         try:
             return await done
-        except Exception as error:  # noqa: BLE001 - there was no connection, for none of them
+        except Exception as error:  # noqa: BLE001 - no connection: the whole batch fails
             return dict.fromkeys(together, error)
 
     def _transact(self, work: Callable[[Connection], T]) -> T:
@@ -113,16 +106,15 @@ class WorkerThreads:
             return work(connection)
 
     def _answer(self, together: tuple[_Question, ...]) -> Answers[_Question, Any]:
-        """What each of them led to. An error of one is not the others'; who has given up is not answered, so that a thread
-        that was held up has no heap of old questions before it."""
+        """Run a batch; return the result or exception of each query. Cancelled queries are skipped."""
         if all(question.given_up for question in together):
             return dict.fromkeys(together)
         connection = self._connection()
         answers = {question: _tried(question, connection) for question in together}
         if any(isinstance(answer, Exception) for answer in answers.values()):
-            self._let_go()  # whatever is wrong with it
+            self._let_go()  # the connection may be broken
         elif connection.in_transaction():
-            connection.rollback()  # what is asked next sees what is there then
+            connection.rollback()  # the next batch must not read an old snapshot
         return answers
 
     def _connection(self) -> Connection:
@@ -147,7 +139,7 @@ def _nothing() -> None:
 
 
 def _tried(question: _Question, connection: Connection) -> object:
-    """The answer, or the exception that is raised where the question was asked."""
+    """The result, or the exception to raise in the caller."""
     try:
         return None if question.given_up else question.work(connection)
     except Exception as error:  # noqa: BLE001 - handed on
@@ -156,7 +148,7 @@ def _tried(question: _Question, connection: Connection) -> object:
 
 def _tell(asker: asyncio.Future[Any], answer: object, error: BaseException | None) -> None:
     if asker.done():
-        return  # who asked has given up
+        return  # the caller was cancelled
     if error is None:
         asker.set_result(answer)
     else:

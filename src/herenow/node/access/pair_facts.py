@@ -85,18 +85,16 @@ def block_between(rows: Iterable[BlockRow], target: str) -> Block | None:
 PLAIN = (CONTACTS, FRIENDS, STRANGERS)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ViewerFacts:
     """What stands between one viewer and others."""
 
-    __slots__ = ("others", "users", "usual")
-
-    def __init__(self) -> None:
-        self.usual = CONTACTS
-        """What most of them have."""
-        self.users = NO_IDS
-        """Who has it."""
-        self.others: dict[str, PairFact] | None = None
-        """Everybody else of whom something is known."""
+    usual: PairFact = CONTACTS
+    """What most of them have."""
+    users: Ids = NO_IDS
+    """Who has it."""
+    others: dict[str, PairFact] | None = None
+    """Everybody else of whom something is known."""
 
     def __len__(self) -> int:
         return len(self.users) + len(self.others or ())

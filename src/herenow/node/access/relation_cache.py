@@ -90,9 +90,8 @@ class RelationCache:
         self._members: Lru[tuple[str, str], bool] = Lru(MEMBERS)
         self._ends: list[tuple[int, str, str]] = []
         self._changes = _Changes()
-        self._refresh: RefreshSchedule[str | tuple[str, str]] = RefreshSchedule(
-            context.settings.relations_ttl, context.clock.monotonic
-        )
+        limit = context.settings.relations_ttl if context.settings.asks_the_application else None
+        self._refresh: RefreshSchedule[str | tuple[str, str]] = RefreshSchedule(limit, context.clock.monotonic)
         """Ages of the facts about a viewer, and about a (room, user)."""
         self._unanswered = UnansweredLookups(self._is_answered, self._on_answers)
         self._feed = ChangeFeed(context)

@@ -21,6 +21,7 @@ from herenow.kit.retry import Backoff, retry
 from herenow.node.context import Context
 from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.ports import LedgerChange, Void
+from herenow.settings import milliseconds
 
 PAGE = 5_000
 AGAIN = Backoff(1.0)
@@ -41,7 +42,7 @@ class Revocations:
         self._metrics = context.metrics
         self._tasks = context.tasks
         self._ledger = context.ledger
-        self._lifetime = round(context.settings.token_max_ttl * 1000) + SLACK
+        self._lifetime = milliseconds(context.settings.token_max_ttl) + SLACK
         self._voids: dict[str, Void] = {}
         self._listeners: list[Callable[[Void], None]] = []
         self._whole = True

@@ -71,10 +71,7 @@ class Users:
         viewing: Viewing,
         revocations: Revocations,
     ) -> None:
-        self._authority = context.authority
-        self._clock = context.clock
-        self._tasks = context.tasks
-        self._ledger = context.ledger
+        self._context = context
         self._records = records
         self._sessions = sessions
         self._messages = messages
@@ -94,7 +91,7 @@ class Users:
             await self._sessions.sign_out(user, device)
             return
         self._sessions.drop(user)
-        await self._records.apply(user, sign_out_all((self._authority.epoch,)))
+        await self._records.apply(user, sign_out_all((self._context.authority.epoch,)))
 
     async def revoke(self, user: str, before: int) -> int:
         """Void what was issued before; answers the instant in force, which may be later."""
@@ -107,13 +104,13 @@ class Users:
     async def delete(self, user: str) -> None:
         """Raises `Unavailable` when nothing was done, `UnknownOutcome` when the store has yet to follow the ledger: it
         will, and asking again does no harm."""
-        now = self._clock.now()
+        now = self._context.clock.now()
         void = self._revocations.made(user, now, erased=now)
-        changes = await write_within(self._ledger.erase(void), LEDGER_DEADLINE)
+        changes = await write_within(self._context.ledger.erase(void), LEDGER_DEADLINE)
         self._revocations.learn(void)
         await self._tell_void(void)
         try:
-            await self._records.apply(user, erase(now, (self._authority.epoch,)))
+            await self._records.apply(user, erase(now, (self._context.authority.epoch,)))
         except (Unavailable, UnknownOutcome):
             raise UnknownOutcome(
                 "The ledger has forgotten this user; the store is out of reach and follows when it is back."
@@ -141,7 +138,7 @@ class Users:
             return
         self._records.forget(void.user)
         self._sessions.drop_void(void.user, void.before)
-        self._tasks.spawn(self._make_sure(void.user), "erase")
+        self._context.tasks.spawn(self._make_sure(void.user), "erase")
 
     async def _make_sure(self, user: str) -> None:
         """Until the store has nothing from before: somebody else may have been told to do it, and died."""
@@ -160,7 +157,7 @@ class Users:
         self._sessions.drop_void(person.user, void.before)
         self._records.forget_lost_before(person, void.erased)
         if _is_from_before(person.record.presence, void.erased):
-            return [erase(void.erased, (self._authority.epoch,))]
+            return [erase(void.erased, (self._context.authority.epoch,))]
         return []
 
     # Telling

@@ -91,7 +91,7 @@ class Cluster:
         every(third, self.lease.keep, "lease", after_failure=RENEW_AGAIN)
         every(third, self._check_store, "check")
         every(0, self._follow_log, "tail")
-        every(self._context.settings.reaping.poll, self.reaper.run, "reaper")
+        every(self._context.reaping.poll, self.reaper.run, "reaper")
         every(third, self.assignment.tell, "shares")
         every(0, self.messages.receive, "mail")
 

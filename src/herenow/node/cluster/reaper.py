@@ -29,13 +29,9 @@ class Reaper:
         assignment: ReaperAssignment,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._authority = context.authority
-        self._clock = context.clock
-        self._tasks = context.tasks
-        self._metrics = context.metrics
-        self._poll = context.settings.reaping.poll
-        self._batch = context.settings.reaping.batch
-        self._engine = context.engine
+        self._context = context
+        self._batch = context.reaping.batch
+        self._poll = context.reaping.poll
         self._records = records
         self._assignment = assignment
         self._sleep = sleep
@@ -52,23 +48,23 @@ class Reaper:
         rest = self._poll
         try:
             for delay, shards in self._assignment.delays():
-                whole = [s for s in shards if s not in self._reaping and self._authority.may_decide(s)]
+                whole = [s for s in shards if s not in self._reaping and self._context.authority.may_decide(s)]
                 if whole:
                     rest = min(rest, await self._look_at(whole, delay))
         except Unavailable:
-            self._metrics.engine_errors += 1
+            self._context.metrics.engine_errors += 1
         return rest
 
     async def _look_at(self, shards: list[int], delay: int) -> float:
         """Those of which the same is ours: what is due since `delay` milliseconds."""
-        now, asked = self._until(delay), self._clock.monotonic()
-        found = await read_within(self._engine.due(shards, now, self._batch))
+        now, asked = self._until(delay), self._context.clock.monotonic()
+        found = await read_within(self._context.engine.due(shards, now, self._batch))
         for shard, due in found.items():
             if not due.settled:
                 self._records.report_loss(shard, None, asked)
             elif due.users:
                 self._reaping.add(shard)
-                self._tasks.spawn(self._reap(shard, due, delay), f"reap-{shard}")
+                self._context.tasks.spawn(self._reap(shard, due, delay), f"reap-{shard}")
         if delay == NEVER:
             return self._poll
         coming = [due.next_at for due in found.values() if not due.users and due.next_at is not None]
@@ -79,7 +75,7 @@ class Reaper:
         before: tuple[str, ...] = ()
         in_vain = 0
         try:
-            while due.users and self._authority.may_decide(shard):
+            while due.users and self._context.authority.may_decide(shard):
                 in_vain = in_vain + 1 if due.users == before else 0
                 if in_vain > 1:
                     await self._sleep(self._poll)  # they stay due: look again, but not at once
@@ -89,20 +85,20 @@ class Reaper:
                     break
                 before = due.users
                 await self._sleep(0)
-                due = (await read_within(self._engine.due([shard], self._until(delay), self._batch)))[shard]
+                due = (await read_within(self._context.engine.due([shard], self._until(delay), self._batch)))[shard]
         except Unavailable:
-            self._metrics.engine_errors += 1
+            self._context.metrics.engine_errors += 1
         finally:
             self._reaping.discard(shard)
 
     def _until(self, delay: int) -> int:
         """Nobody is due at the beginning of time."""
-        return 0 if delay == NEVER else self._clock.now() - delay
+        return 0 if delay == NEVER else self._context.clock.now() - delay
 
     async def _decide_all(self, due: Due, *, afresh: bool) -> bool:
         """`afresh`: the store says that something is due, and by what we know nothing is: read it again."""
         decided = await self._records.decide_all(due.users, afresh=afresh)
-        now = self._clock.now()
+        now = self._context.clock.now()
         for wake in due.wakes:
-            self._metrics.wake_seconds.observe(max(0, now - wake) / 1000)
+            self._context.metrics.wake_seconds.observe(max(0, now - wake) / 1000)
         return decided

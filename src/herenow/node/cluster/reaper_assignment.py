@@ -46,15 +46,12 @@ class _Other:
 
 class ReaperAssignment:
     def __init__(self, context: Context, messages: NodeMessages) -> None:
-        reaping, shards = context.settings.reaping, context.engine.shards
+        reaping, shards = context.reaping, context.engine.shards
         wanted = range(shards) if reaping.shards is None else reaping.shards
         self._all = shards
         self._mine = frozenset(wanted) & frozenset(range(shards))
         self._first = reaping.first
-        self._authority = context.authority
-        self._clock = context.clock
-        self._tasks = context.tasks
-        self._node_lease = context.settings.node_lease
+        self._context = context
         self._messages = messages
         messages.handle(ReapsMessage, self.receive)
         self._origin = context.authority.epoch
@@ -67,7 +64,7 @@ class ReaperAssignment:
 
     async def tell(self) -> None:
         """Every third of a lease, while we may decide anything."""
-        if self._mine and self._authority.holds_lease:
+        if self._mine and self._context.authority.holds_lease:
             await self._say(self._mine)
 
     async def leave(self) -> None:
@@ -78,7 +75,7 @@ class ReaperAssignment:
     def receive(self, message: ReapsMessage) -> None:
         """From another process. A new one is told at once what this one does."""
         if self._learn(message):
-            self._tasks.spawn(self.tell(), "shares")
+            self._context.tasks.spawn(self.tell(), "shares")
 
     def _learn(self, message: ReapsMessage) -> bool:
         """True if the sender was not known."""
@@ -89,7 +86,7 @@ class ReaperAssignment:
             self._forget([origin])
             return False
         known = self._others.get(origin)
-        self._heard[origin] = self._clock.monotonic()
+        self._heard[origin] = self._context.clock.monotonic()
         told = _Other(frozenset(message.shards), message.first)
         if told != known:
             self._others[origin] = told
@@ -100,7 +97,7 @@ class ReaperAssignment:
 
     def delays(self) -> Iterable[tuple[int, tuple[int, ...]]]:
         """Every shard, by how many milliseconds we leave what is due there to others; `NEVER`: it is not for us."""
-        oldest = self._clock.monotonic() - self._node_lease
+        oldest = self._context.clock.monotonic() - self._context.settings.node_lease
         self._forget([origin for origin, heard in self._heard.items() if heard < oldest])
         if self._delays is None:
             self._delays = dict(self._grouped())

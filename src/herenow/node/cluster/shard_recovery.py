@@ -49,14 +49,8 @@ class ShardRecovery:
     def __init__(
         self, context: Context, records: Records, staleness: Staleness, log_reader: LogReader, sweep: DeadNodeSweep
     ) -> None:
-        self._people = context.people
-        self._authority = context.authority
-        self._clock = context.clock
-        self._timings = context.timings
-        self._tasks = context.tasks
-        self._metrics = context.metrics
+        self._context = context
         self._node_lease = context.settings.node_lease
-        self._engine = context.engine
         self._records = records
         self._staleness = staleness
         self._log_reader = log_reader
@@ -67,7 +61,7 @@ class ShardRecovery:
     async def start(self) -> None:
         """Before anything is known here: what is not settled now has lost nothing of ours. The store is new, or others, who
         say so themselves, are healing it."""
-        found = await read_within(self._engine.due(range(self._engine.shards), 0, 1))
+        found = await read_within(self._context.engine.due(range(self._context.engine.shards), 0, 1))
         unsettled = [shard for shard, due in found.items() if not due.settled]
         if unsettled:
             log.info("store.settling", shards=len(unsettled))
@@ -77,47 +71,47 @@ class ShardRecovery:
     def report_loss(self, shard: int, row: int | None, asked: float | None = None) -> None:
         """See `StoreEvents.on_loss`. Answers to requests from before the shard recovered are ignored: they show a loss that
         the shard has recovered from."""
-        if shard in self._authority.closed_shards:
+        if shard in self._context.authority.closed_shards:
             return
         if asked is not None and asked < self._healed_at.get(shard, float("-inf")):
             return
-        self._metrics.shards_lost += 1
+        self._context.metrics.shards_lost += 1
         log.warning("shard.lost", shard=shard, row=row)
         self._close(shard, news=True)
 
     def _close(self, shard: int, *, news: bool) -> None:
-        self._authority.closed_shards.add(shard)
-        for person in self._people.in_shard(shard):
+        self._context.authority.closed_shards.add(shard)
+        for person in self._context.people.in_shard(shard):
             for session in person.held:
                 session.forget_assertion()
         self._staleness.mark_stale([shard], StaleReason.SHARD_LOST)
-        self._tasks.spawn(self._heal(shard, news=news), f"heal-{shard}")
+        self._context.tasks.spawn(self._heal(shard, news=news), f"heal-{shard}")
 
     async def _heal(self, shard: int, *, news: bool) -> None:
         await _until_done(lambda: self._settle(shard))
-        self._authority.closed_shards.discard(shard)
-        healed_at = self._healed_at[shard] = self._clock.monotonic()
+        self._context.authority.closed_shards.discard(shard)
+        healed_at = self._healed_at[shard] = self._context.clock.monotonic()
         await _until_done(lambda: self._log_reader.read_again(shard))
-        if shard in self._authority.closed_shards:
+        if shard in self._context.authority.closed_shards:
             return  # lost again, and healing again
         self._staleness.clear([shard], StaleReason.SHARD_LOST)
-        for person in self._people.in_shard(shard):
+        for person in self._context.people.in_shard(shard):
             self._records.resume(person)
         self._records.retry_waiting()
         if news:
             log.info("shard.healed", shard=shard)
-        await _until_done(lambda: self._sweep.own(shard, self._authority.epoch), self._node_lease)
+        await _until_done(lambda: self._sweep.own(shard, self._context.authority.epoch), self._node_lease)
         await asyncio.sleep(self._node_lease)
-        if shard in self._authority.closed_shards or self._healed_at[shard] != healed_at:
+        if shard in self._context.authority.closed_shards or self._healed_at[shard] != healed_at:
             return  # lost again: rows of leases that are gone with it may not be back yet
         await _until_done(lambda: self._sweep.orphans(shard), self._node_lease)
 
     async def _settle(self, shard: int) -> None:
-        if self._authority.retired:  # our offers would have no receipt, and each gives the shard more time
+        if self._context.authority.retired:  # our offers would have no receipt, and each gives the shard more time
             raise Unavailable("this node's epoch has ended, and another has not begun yet")
         too_late = True
         while too_late:
-            await write_within(self._engine.unsettle(shard, self._clock.now()))
+            await write_within(self._context.engine.unsettle(shard, self._context.clock.now()))
             await self._offer(shard)
             too_late = await self._is_settled(shard)
         while not await self._is_settled(shard):
@@ -126,14 +120,14 @@ class ShardRecovery:
                 await self._offer(shard)
 
     async def _is_settled(self, shard: int) -> bool:
-        return await write_within(self._engine.settle(shard, self._clock.now(), SETTLE))
+        return await write_within(self._context.engine.settle(shard, self._context.clock.now(), SETTLE))
 
     async def _offer(self, shard: int) -> None:
         """All we know, and then our row, as a receipt."""
-        offers = [self._offered(person) for person in self._people.to_offer(shard)]
+        offers = [self._offered(person) for person in self._context.people.to_offer(shard)]
         for start in range(0, len(offers), PART):
-            since = self._clock.now() - SETTLE + STILL_OFFERING
-            await write_within(self._engine.offer(shard, offers[start : start + PART], since))
+            since = self._context.clock.now() - SETTLE + STILL_OFFERING
+            await write_within(self._context.engine.offer(shard, offers[start : start + PART], since))
         await self._records.rejoin(shard)
 
     def _offered(self, person: Person) -> Offer:
@@ -143,7 +137,7 @@ class ShardRecovery:
             person.user,
             version_of(person.record.stored),
             person.record.stored,
-            wake_at(presence, self._timings),
+            wake_at(presence, self._context.timings),
             unsaved=bool(presence.last_seen or presence.chosen),
         )
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from herenow.core.model import OwnView
 from herenow.core.visibility import Kind, seen_by_oneself
@@ -33,27 +34,23 @@ BUSY_TICK = 0.05
 WIDEST_TICK = 1.0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Touched:
     """A channel changed in this tick."""
 
-    __slots__ = ("had", "told")
-
-    def __init__(self, had: bytes, told: frozenset[Outbox]) -> None:
-        self.had = had
-        """What everybody who rests had of it before."""
-        self.told = told
-        """Who was not resting, and has been sent the new body."""
+    had: bytes
+    """What everybody who rests had of it before."""
+    told: frozenset[Outbox]
+    """Who was not resting, and has been sent the new body."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Joint:
     """One frame for everybody who has just these channels to hear of."""
 
-    __slots__ = ("channels", "frame", "times")
-
-    def __init__(self, channels: list[Channel], frame: bytes) -> None:
-        self.channels = channels
-        self.frame = frame
-        self.times = 0
+    channels: list[Channel]
+    frame: bytes
+    times: int = 0
 
 
 class FlushScheduler:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from herenow.core.limits import DeliveryMode, Shed, may_wait
+from herenow.core.limits import DeliveryMode, FanoutLimits, Shed, may_wait
 from herenow.core.visibility import ViewScope, seen_by_oneself
 from herenow.kit.idset import NO_IDS, among, having, lacking
 from herenow.node.context import Context
@@ -33,7 +33,8 @@ class Hub:
         self._clock = context.clock
         self._metrics = context.metrics
         self._flush = FlushScheduler(context, channels)
-        self._fanout = FanoutPolicy(context.people, channels, self._flush, context.settings.crowds)
+        limits = FanoutLimits(context.settings.pace_above, context.settings.push_ceiling)
+        self._fanout = FanoutPolicy(context.people, channels, self._flush, limits)
         self._paced = self._fanout.paced
         self.top_targets = self._flush.top_targets
         self._shed = Shed.NOTHING

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from herenow.core.limits import wave_position
 from herenow.node.people import Outbox, Person
@@ -133,18 +134,16 @@ class PacedDelivery:
         return found
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Wave:
     """What is under way about one person."""
 
-    __slots__ = ("rests", "rests_until", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: dict[Outbox, tuple[int, int, bytes]] = {}
-        """For which slice, how many slices the wave takes, and what they had."""
-        self.rests: dict[Outbox, int] = {}
-        """Until which slice those who were told are not told again."""
-        self.rests_until = 0
-        """The latest of these; then there is nothing left to know."""
+    waiting: dict[Outbox, tuple[int, int, bytes]] = field(default_factory=dict)
+    """For which slice, how many slices the wave takes, and what they had."""
+    rests: dict[Outbox, int] = field(default_factory=dict)
+    """Until which slice those who were told are not told again."""
+    rests_until: int = 0
+    """The latest of these; then there is nothing left to know."""
 
 
 def _now() -> int:

@@ -10,6 +10,7 @@ Nothing is kept while it is calm, nor of those whom few watch: there a look at e
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ ViewerSet = frozenset["Outbox"]
 """Equal ones are one object, so that telling them apart costs nothing."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SharedViewerSets:
-    def __init__(self) -> None:
-        self.alike: dict[Channel, ViewerSet] = {}
-        """Whose viewers were compared, and nobody came or went since."""
-        self._known: dict[ViewerSet, _Known] = {}
+    alike: dict[Channel, ViewerSet] = field(default_factory=dict)
+    """Whose viewers were compared, and nobody came or went since."""
+    _known: dict[ViewerSet, _Known] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._known)
@@ -63,11 +64,9 @@ class SharedViewerSets:
         self._known.clear()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Known:
     """A set of viewers, and the number of channels that have exactly these."""
 
-    __slots__ = ("channels", "viewers")
-
-    def __init__(self, viewers: ViewerSet) -> None:
-        self.viewers = viewers
-        self.channels = 0
+    viewers: ViewerSet
+    channels: int = 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from herenow.core.limits import DeliveryMode
+from herenow.core.model import Presence
 from herenow.core.visibility import ViewScope
 from herenow.wire.shapes import with_delivery
 
@@ -16,21 +18,19 @@ FEW = 64
 """Viewers that a channel keeps in a list, which has a fifth of a dictionary's size; who leaves is searched for there."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Channel:
     """One target through one kind of eyes."""
 
-    __slots__ = ("body", "delivery", "outboxes", "person", "shown", "sight")
-
-    def __init__(self, person: Person, sight: ViewScope) -> None:
-        self.person = person
-        self.sight = sight
-        self.shown = person.record.presence
-        """What the body was made from."""
-        self.body = b""
-        self.outboxes: list[Outbox] | dict[Outbox, None] = []
-        """In the order they came."""
-        self.delivery: DeliveryMode | None = None
-        """How changes reach the viewers, when not at once: the same for everybody who looks at this person."""
+    person: Person
+    sight: ViewScope
+    shown: Presence = field(init=False)
+    """What the body was made from."""
+    body: bytes = b""
+    outboxes: list[Outbox] | dict[Outbox, None] = field(default_factory=list)
+    """In the order they came."""
+    delivery: DeliveryMode | None = None
+    """How changes reach the viewers, when not at once: the same for everybody who looks at this person."""
 
     def add(self, outbox: Outbox) -> None:
         """One that is not here."""

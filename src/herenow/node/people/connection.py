@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from herenow.node.people.local_session import LocalSession
 from herenow.node.people.outbox import Outbox
@@ -10,23 +11,19 @@ from herenow.node.people.outbox import Outbox
 NO_ROOMS: frozenset[str] = frozenset()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Connection:
-    __slots__ = ("again_at", "end", "issued_at", "outbox", "rooms", "session", "welcomed")
-
-    def __init__(
-        self, session: LocalSession, outbox: Outbox, end: Callable[[int, str], None], issued_at: int, again_at: int = 0
-    ) -> None:
-        self.session = session
-        self.outbox = outbox
-        self.end = end
-        """Close the socket with a code and a reason."""
-        self.issued_at = issued_at
-        """When the token it last showed was issued."""
-        self.again_at = again_at
-        """When it came, if its session may have been signed out before that: we could not know. Otherwise 0."""
-        self.rooms = NO_ROOMS
-        self.welcomed = False
-        """It has been told who it is: the first frame of all."""
+    session: LocalSession
+    outbox: Outbox
+    end: Callable[[int, str], None]
+    """Close the socket with a code and a reason."""
+    issued_at: int
+    """When the token it last showed was issued."""
+    again_at: int = 0
+    """When it came, if its session may have been signed out before that: we could not know. Otherwise 0."""
+    rooms: frozenset[str] = NO_ROOMS
+    welcomed: bool = False
+    """It has been told who it is: the first frame of all."""
 
     @property
     def user(self) -> str:

@@ -5,6 +5,7 @@ A heartbeat moves two stamps here and does nothing else. `docs/objects.md` lists
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from herenow.core.model import UNLEASED, Platform, Session
@@ -15,56 +16,35 @@ if TYPE_CHECKING:
     from herenow.node.people.people import Person
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LocalSession:
-    __slots__ = (
-        "active_at",
-        "asserted",
-        "asserted_by",
-        "beat_at",
-        "check_at",
-        "connections",
-        "device",
-        "ended_by_deletion",
-        "fresh_until",
-        "idle",
-        "idle_at",
-        "issued_at",
-        "lost_at",
-        "person",
-        "platform",
-        "seen_at",
-        "since",
-        "unleased",
-    )
-
-    def __init__(self, person: Person, device: str, platform: Platform, now: int, *, unleased: bool = False) -> None:
-        self.person = person
-        self.device = device
-        self.platform = platform
-        self.unleased = unleased
-        """True: a session by REST heartbeats. It belongs to no node; its deadline is in the record."""
-        self.since = now
-        self.seen_at = now
-        self.active_at = 0
-        self.beat_at = 0
-        self.idle = False
-        self.idle_at = 0
-        """When the device last reported that it is idle."""
-        self.lost_at: int | None = None
-        """When the session was lost; None while it is live."""
-        self.fresh_until = 0
-        """Activity before this time changes nothing in the record. 0: the record says idle, any activity changes it."""
-        self.check_at: int | None = None
-        """Time of its liveness check in the wheel; None: no check is scheduled."""
-        self.asserted = 0
-        """Version of the record that last contained this session as live; 0: unknown, or not committed yet."""
-        self.asserted_by = ""
-        """Epoch under which it was committed; empty: never."""
-        self.connections: tuple[Connection, ...] = ()
-        self.issued_at = 0
-        """Issue time of the newest token that was presented for it."""
-        self.ended_by_deletion = False
-        """True: ended because the user was deleted after `issued_at`."""
+    person: Person
+    device: str
+    platform: Platform
+    since: int
+    seen_at: int
+    unleased: bool = False
+    """True: a session by REST heartbeats. It belongs to no node; its deadline is in the record."""
+    active_at: int = 0
+    beat_at: int = 0
+    idle: bool = False
+    idle_at: int = 0
+    """When the device last reported that it is idle."""
+    lost_at: int | None = None
+    """When the session was lost; None while it is live."""
+    fresh_until: int = 0
+    """Activity before this time changes nothing in the record. 0: the record says idle, any activity changes it."""
+    check_at: int | None = None
+    """Time of its liveness check in the wheel; None: no check is scheduled."""
+    asserted: int = 0
+    """Version of the record that last contained this session as live; 0: unknown, or not committed yet."""
+    asserted_by: str = ""
+    """Epoch under which it was committed; empty: never."""
+    connections: tuple[Connection, ...] = ()
+    issued_at: int = 0
+    """Issue time of the newest token that was presented for it."""
+    ended_by_deletion: bool = False
+    """True: ended because the user was deleted after `issued_at`."""
 
     def facts(self, epoch: str) -> Held:
         """This session as input of the core. A lost session is reported under the epoch it was committed under, which may be

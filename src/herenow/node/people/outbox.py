@@ -7,9 +7,10 @@ stale or forbidden can wait in it: the value is taken, under the rules of that m
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from herenow.kit.idset import NO_IDS
+from herenow.kit.idset import NO_IDS, Ids
 
 if TYPE_CHECKING:
     from herenow.node.people.channel import Channel
@@ -19,64 +20,44 @@ NOBODY: frozenset[str] = frozenset()
 """One for all: Python makes another empty set, of 216 bytes, each time it is asked for one."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ChangeSet:
     """What changed in a tick for the same viewers. Each is itself, however equal: cheap to find again."""
 
-    __slots__ = ("channels",)
-
-    def __init__(self, channels: tuple[Channel, ...]) -> None:
-        self.channels = channels
+    channels: tuple[Channel, ...]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Outbox:
     """Belongs to one connection. Clean (`dirty` empty) means: it has been sent what its channels say now."""
 
-    __slots__ = (
-        "abort",
-        "closed",
-        "dirty",
-        "follows_contacts",
-        "had_own",
-        "hears_own",
-        "muted",
-        "paused_at",
-        "pending_targets",
-        "ready",
-        "send",
-        "truth",
-        "unheard",
-        "user",
-        "watching",
-    )
-
-    def __init__(self, user: str, send: Callable[[bytes], None], abort: Callable[[], None]) -> None:
-        self.user = user
-        self.send = send
-        self.abort = abort
-        """End a connection that does not read."""
-        self.ready = True
-        """Nothing was sent in this tick: the next change goes out at once."""
-        self.closed = False
-        self.follows_contacts = False
-        """Subscribed to "contacts": whoever becomes one is watched too."""
-        self.muted = NOBODY
-        """Contacts it has unsubscribed from one by one: they are not brought back by following contacts."""
-        self.paused_at: float | None = None
-        """Since when the peer has not been reading."""
-        self.hears_own = False
-        """It is one of the user's own devices, and has been told how they are."""
-        self.had_own: int | None = None
-        """The user's own view changed: this one it last heard of (`Person.own_view`). None: it is up to date."""
-        self.dirty: dict[Channel, bytes] | None = None
-        """Channels that changed, with the body this viewer last had of them, where `ticks` does not know it."""
-        self.unheard: list[ChangeSet] | None = None
-        """Filled and emptied at the end of a tick: what changed in it."""
-        self.watching = NO_IDS
-        """Whom it watches. Through which channel follows from the person: it is among the viewers of one of theirs."""
-        self.truth = False
-        """A service looks, in nobody's name: it sees what is."""
-        self.pending_targets = NOBODY
-        """Whom it asked for and may not see; whoever of them it may see later is watched then."""
+    user: str
+    send: Callable[[bytes], None]
+    abort: Callable[[], None]
+    """End a connection that does not read."""
+    ready: bool = True
+    """Nothing was sent in this tick: the next change goes out at once."""
+    closed: bool = False
+    follows_contacts: bool = False
+    """Subscribed to "contacts": whoever becomes one is watched too."""
+    muted: frozenset[str] = NOBODY
+    """Contacts it has unsubscribed from one by one: they are not brought back by following contacts."""
+    paused_at: float | None = None
+    """Since when the peer has not been reading."""
+    hears_own: bool = False
+    """It is one of the user's own devices, and has been told how they are."""
+    had_own: int | None = None
+    """The user's own view changed: this one it last heard of (`Person.own_view`). None: it is up to date."""
+    dirty: dict[Channel, bytes] | None = None
+    """Channels that changed, with the body this viewer last had of them, where `ticks` does not know it."""
+    unheard: list[ChangeSet] | None = None
+    """Filled and emptied at the end of a tick: what changed in it."""
+    watching: Ids = NO_IDS
+    """Whom it watches. Through which channel follows from the person: it is among the viewers of one of theirs."""
+    truth: bool = False
+    """A service looks, in nobody's name: it sees what is."""
+    pending_targets: frozenset[str] = NOBODY
+    """Whom it asked for and may not see; whoever of them it may see later is watched then."""
 
     def misses(self, channel: Channel, had: bytes) -> None:
         """It has not heard of a change there, and had this; unless it missed one already, and had something older."""

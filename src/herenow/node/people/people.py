@@ -8,10 +8,10 @@ state is divided among the parts of the node: `record` is written by `records`, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from herenow.core.model import Presence
 from herenow.core.shards import shard_of
 from herenow.kit.clock import Clock
 from herenow.kit.lru import ExpiringLru
@@ -37,38 +37,34 @@ def without(things: tuple[Thing, ...], gone: Thing) -> tuple[Thing, ...]:
     return tuple([thing for thing in things if thing is not gone])
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Watchers:
     """Connections of this node that get frames because of this user. Written by `delivery` only."""
 
-    __slots__ = ("changed_at", "channels", "outboxes", "own_view", "published")
-
-    def __init__(self) -> None:
-        self.channels: tuple[Channel, ...] = ()
-        """One per view scope through which a connection here watches this user."""
-        self.outboxes: tuple[Outbox, ...] = ()
-        """Of the user's own connections and streams, in which the user is the viewer."""
-        self.own_view: int | None = None
-        """Hash of the view that the user's own devices were last sent; None: none of them was sent one."""
-        self.published = 0
-        """`RecordState.revision` that the channels were last updated to."""
-        self.changed_at = 0.0
-        """Monotonic time of the last change, for the latency histogram."""
+    channels: tuple[Channel, ...] = ()
+    """One per view scope through which a connection here watches this user."""
+    outboxes: tuple[Outbox, ...] = ()
+    """Of the user's own connections and streams, in which the user is the viewer."""
+    own_view: int | None = None
+    """Hash of the view that the user's own devices were last sent; None: none of them was sent one."""
+    published: int = 0
+    """`RecordState.revision` that the channels were last updated to."""
+    changed_at: float = 0.0
+    """Monotonic time of the last change, for the latency histogram."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Person:
     """One user as this node knows them."""
 
-    __slots__ = ("held", "record", "refs", "shard", "user", "watchers")
-
-    def __init__(self, user: str, shard: int, store_lacks: Presence | None = None) -> None:
-        self.user = user
-        self.shard = shard
-        self.record = RecordState(store_lacks)
-        self.held: tuple[LocalSession, ...] = ()
-        """Sessions of this node: the live ones, and lost ones until their loss is committed."""
-        self.watchers = Watchers()
-        self.refs = 0
-        """Number of callers that are using this object across an await (`People.keeping`)."""
+    user: str
+    shard: int
+    record: RecordState = field(default_factory=RecordState)
+    held: tuple[LocalSession, ...] = ()
+    """Sessions of this node: the live ones, and lost ones until their loss is committed."""
+    watchers: Watchers = field(default_factory=Watchers)
+    refs: int = 0
+    """Number of callers that are using this object across an await (`People.keeping`)."""
 
     @property
     def unpublished(self) -> bool:
@@ -128,7 +124,7 @@ class People:
         if person is None:
             released = self._released.peek(user)  # what was known then counts until the user is read
             known = None if released is None else released.record.presence
-            person = self._people[user] = Person(user, self.shard_of(user), known)
+            person = self._people[user] = Person(user, self.shard_of(user), RecordState(store_lacks=known))
         return person
 
     def keeping(self, *people: Person) -> Keeping:
@@ -170,14 +166,12 @@ class People:
         self._released.expire(self._clock.now())
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Keeping:
     """Counts a reference to users for the time of a `with` block, then releases them."""
 
-    __slots__ = ("_people", "_persons")
-
-    def __init__(self, people: People, persons: tuple[Person, ...]) -> None:
-        self._people = people
-        self._persons = persons
+    _people: People
+    _persons: tuple[Person, ...]
 
     def __enter__(self) -> None:
         for person in self._persons:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from herenow.core.model import Presence
 from herenow.core.record import decode
@@ -12,65 +13,48 @@ from herenow.core.values import replace
 _NOTHING = Presence()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PendingEdit:
     """An edit that was requested and is not committed yet."""
 
-    __slots__ = ("done", "edit", "in_flight", "outcome_unknown")
-
-    def __init__(self, edit: Edit, done: asyncio.Future[None]) -> None:
-        self.edit = edit
-        self.done = done
-        self.in_flight = False
-        """True while a commit that contains it is being written."""
-        self.outcome_unknown = False
-        """True after a commit that contained it got no answer."""
+    edit: Edit
+    done: asyncio.Future[None]
+    in_flight: bool = False
+    """True while a commit that contains it is being written."""
+    outcome_unknown: bool = False
+    """True after a commit that contained it got no answer."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class InFlightCommit:
     """A commit whose answer has not arrived yet."""
 
-    __slots__ = ("presence", "record", "visible")
-
-    def __init__(self, record: bytes, presence: Presence, *, visible: bool) -> None:
-        self.record = record
-        self.presence = presence
-        self.visible = visible
-        """True if a viewer sees a difference."""
+    record: bytes
+    presence: Presence
+    visible: bool
+    """True if a viewer sees a difference."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RecordState:
-    __slots__ = (
-        "committing",
-        "deciding",
-        "dirty",
-        "guessed",
-        "known",
-        "pending_edits",
-        "presence",
-        "revision",
-        "store_lacks",
-        "stored",
-    )
-
-    def __init__(self, store_lacks: Presence | None = None) -> None:
-        self.known = False
-        """True once something was read; until then `presence` means nothing."""
-        self.guessed = False
-        """True while the store is unreachable and `presence` comes from the ledger: views of it are stale."""
-        self.stored: bytes | None = None
-        """The bytes in the store as far as known: the next commit expects them there."""
-        self.presence = _NOTHING
-        self.store_lacks = store_lacks
-        """The newest choice and last seen that this node knows and the store has lost; None: the store has everything."""
-        self.pending_edits: tuple[PendingEdit, ...] = ()
-        self.dirty = False
-        """True: something may have to change; decide again."""
-        self.deciding = False
-        """True while a task decides about this user."""
-        self.committing: InFlightCommit | None = None
-        """The log may deliver this commit before its answer arrives."""
-        self.revision = 0
-        """Incremented when `presence` changes visibly; compare with `Watchers.published`."""
+    known: bool = False
+    """True once something was read; until then `presence` means nothing."""
+    guessed: bool = False
+    """True while the store is unreachable and `presence` comes from the ledger: views of it are stale."""
+    stored: bytes | None = None
+    """The bytes in the store as far as known: the next commit expects them there."""
+    presence: Presence = _NOTHING
+    store_lacks: Presence | None = None
+    """The newest choice and last seen that this node knows and the store has lost; None: the store has everything."""
+    pending_edits: tuple[PendingEdit, ...] = ()
+    dirty: bool = False
+    """True: something may have to change; decide again."""
+    deciding: bool = False
+    """True while a task decides about this user."""
+    committing: InFlightCommit | None = None
+    """The log may deliver this commit before its answer arrives."""
+    revision: int = 0
+    """Incremented when `presence` changes visibly; compare with `Watchers.published`."""
 
     def learn(self, record: bytes) -> bool:
         """Take bytes that were read or came by the log, if their version is newer. True: they were."""

@@ -30,9 +30,7 @@ UNKNOWN_USER = Presence()
 
 class ColdCache:
     def __init__(self, context: Context) -> None:
-        self._clock = context.clock
-        self._metrics = context.metrics
-        self._ledger = context.ledger
+        self._context = context
         self._cold: ExpiringLru[str, Presence] = ExpiringLru(USERS)
         self._asking: dict[str, object] = {}
         """User → the query under way, removed when something about the user changes meanwhile."""
@@ -52,7 +50,7 @@ class ColdCache:
 
     def padding(self, users: Iterable[str]) -> list[str]:
         """Those of these users for which a padding lookup is due; they count as looked up from now on."""
-        now = self._clock.now()
+        now = self._context.clock.now()
         due = [user for user in users if self._padded.get(user, now) is None]
         for user in due:
             self._padded.put(user, value=True, until=now + KEEP)
@@ -63,7 +61,7 @@ class ColdCache:
     ) -> dict[str, Presence]:
         """What the ledger has of these users. While it is unreachable: those that are cached, or with `sure` `Unavailable`.
         `padding`: users that are queried too, for the response time alone."""
-        now = self._clock.now()
+        now = self._context.clock.now()
         known: dict[str, Presence] = {}
         missing: list[str] = []
         for user in users:
@@ -77,9 +75,9 @@ class ColdCache:
         question = object()
         self._asking.update(dict.fromkeys(missing, question))
         try:
-            rows = await read_within(self._ledger.remembered([*missing, *padding]), LEDGER_DEADLINE)
+            rows = await read_within(self._context.ledger.remembered([*missing, *padding]), LEDGER_DEADLINE)
         except Unavailable:
-            self._metrics.ledger_errors += 1
+            self._context.metrics.ledger_errors += 1
             if sure:
                 raise
             return known

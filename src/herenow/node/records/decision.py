@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from herenow.core.edits import set_custom, set_mode
 from herenow.core.model import Presence
@@ -15,30 +16,22 @@ from herenow.node.people import LocalSession, PendingEdit, Person, newest_missin
 from herenow.ports import Write
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Decision:
     """The outcome of one call of the core for one user, with the inputs it was computed from."""
 
-    __slots__ = ("before", "edits", "epoch", "expected", "held", "outcome", "person", "unsaved", "write")
-
-    def __init__(
-        self,
-        person: Person,
-        outcome: Outcome,
-        epoch: str,
-        held: list[tuple[LocalSession, Held]],
-        edits: tuple[PendingEdit, ...],
-    ) -> None:
-        self.person = person
-        self.before = person.record.presence
-        self.expected = person.record.stored
-        self.outcome = outcome
-        self.epoch = epoch
-        self.held = held
-        self.edits = edits
-        self.unsaved = False
-        """True: the ledger must save it."""
-        self.write: Write
-        """Set by `DecisionSteps.prepare`."""
+    person: Person
+    before: Presence
+    expected: bytes | None
+    """Bytes of `before` in the store."""
+    outcome: Outcome
+    epoch: str
+    held: list[tuple[LocalSession, Held]]
+    edits: tuple[PendingEdit, ...]
+    unsaved: bool = False
+    """True: the ledger must save it."""
+    write: Write = field(init=False)
+    """Set by `DecisionSteps.prepare`."""
 
     @property
     def changes_record(self) -> bool:

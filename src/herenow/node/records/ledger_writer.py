@@ -69,7 +69,7 @@ class LedgerWriter:
         self._engine = context.engine
         self._ledger = context.ledger
         self._flush_every = context.settings.ledger_flush
-        self._run = new_epoch() if context.settings.embedded else None
+        self._run = new_epoch() if context.settings.engine_in_memory else None
         self._rows: dict[str, _Row] = {}
         self._here: dict[str, bool] = {}
         self._wanted = asyncio.Event()

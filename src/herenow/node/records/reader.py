@@ -40,10 +40,7 @@ PART = 1_000
 
 class Reader:
     def __init__(self, context: Context, cold: ColdCache, events: RecordEvents) -> None:
-        self._people = context.people
-        self._clock = context.clock
-        self._metrics = context.metrics
-        self._engine = context.engine
+        self._context = context
         self._cold = cold
         self._events = events
         self._decoded: Lru[str, tuple[bytes, Presence]] = Lru(DECODED)
@@ -68,8 +65,8 @@ class Reader:
         if not people:
             return
         users = [person.user for person in people]
-        asked = self._clock.monotonic()
-        loaded = await read_within(self._engine.load(users))
+        asked = self._context.clock.monotonic()
+        loaded = await read_within(self._context.engine.load(users))
         absent = [user for user, found in zip(users, loaded, strict=True) if found.record is None]
         padding = self._padding_lookups(users, loaded, hidden_users) if constant_time else ()
         cold = await self._cold.get(absent, padding)
@@ -130,8 +127,8 @@ class Reader:
     async def refresh(self, people: Sequence[Person]) -> list[Person]:
         """Read them again, because something may have been missed; answers who is different."""
         before = [(person.record.stored, person.record.presence) for person in people]
-        asked = self._clock.monotonic()
-        loaded = await read_within(self._engine.load([person.user for person in people]))
+        asked = self._context.clock.monotonic()
+        loaded = await read_within(self._context.engine.load([person.user for person in people]))
         for person, (expected, _), found in zip(people, before, loaded, strict=True):
             if not found.settled:
                 self._events.on_loss(person.shard, None, asked)
@@ -177,7 +174,7 @@ class Reader:
     async def read(self, users: Sequence[str], *, hidden_users: Collection[str] = ()) -> list[tuple[Presence, bool]]:
         """(presence, is it known to be fresh) of each, in order, for an answer; keeps nobody. `hidden_users`: who of them is
         hidden from who asks."""
-        find = self._people.find
+        find = self._context.people.find
         people = list(map(find, users))
         unknown = [
             user
@@ -196,9 +193,9 @@ class Reader:
 
     async def _look_up(self, users: list[str], hidden_users: Collection[str]) -> dict[str, tuple[Presence, bool]]:
         try:
-            loaded = await read_within(self._engine.load(users))
+            loaded = await read_within(self._context.engine.load(users))
         except Unavailable:
-            self._metrics.engine_errors += 1
+            self._context.metrics.engine_errors += 1
             cold = await self._cold.get(users, sure=True)
             return {user: (cold[user], False) for user in users}
         absent = [user for user, each in zip(users, loaded, strict=True) if each.record is None]

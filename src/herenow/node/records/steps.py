@@ -19,10 +19,7 @@ class DecisionSteps:
     def __init__(
         self, context: Context, reader: Reader, ledger_writer: LedgerWriter, delivery: Delivery, events: RecordEvents
     ) -> None:
-        self._clock = context.clock
-        self._timings = context.timings
-        self._metrics = context.metrics
-        self._authority = context.authority
+        self._context = context
         self._reader = reader
         self._ledger_writer = ledger_writer
         self._delivery = delivery
@@ -35,18 +32,18 @@ class DecisionSteps:
         for pending in record.pending_edits:
             pending.in_flight = False
         first = self._events.enforce_deletion(person)
-        epoch = self._authority.epoch
+        epoch = self._context.authority.epoch
         edits = record.pending_edits
         held = [(session, session.facts(epoch)) for session in person.held]
         outcome = settle(
             record.presence,
-            self._clock.now(),
-            self._timings,
+            self._context.clock.now(),
+            self._context.timings,
             epoch=epoch,
             held=[facts for _, facts in held],
             edits=[*first, *restored(person), *[pending.edit for pending in edits]],
         )
-        return Decision(person, outcome, epoch, held, edits)
+        return Decision(person, record.presence, record.stored, outcome, epoch, held, edits)
 
     def prepare(self, decision: Decision) -> None:
         """Encode the write and mark it as in flight; the caller clears `committing` when the store has answered."""
@@ -73,7 +70,7 @@ class DecisionSteps:
             person.user, person.shard, decision.before, outcome.presence, record, unsaved=decision.unsaved
         )
         if outcome.change is not None:
-            self._metrics.changes += 1
+            self._context.metrics.changes += 1
         if person.unpublished:
             self._delivery.publish(person)
 
@@ -87,7 +84,7 @@ class DecisionSteps:
 
     async def adopt_conflict(self, decision: Decision, conflict: Conflict) -> None:
         """The commit found another record than expected."""
-        self._metrics.conflicts += 1
+        self._context.metrics.conflicts += 1
         self.check_whole(decision.person)
         await self._reader.adopt_conflict(decision.person, decision.expected, conflict.current)
 
@@ -102,7 +99,7 @@ class DecisionSteps:
         return changed
 
     def check_whole(self, person: Person) -> None:
-        if not self._authority.may_decide(person.shard):
+        if not self._context.authority.may_decide(person.shard):
             raise Unavailable(f"shard {person.shard} is not whole")
 
     def give_up(self, person: Person, error: Exception) -> None:

@@ -13,6 +13,7 @@ Whatever the doubtful batch did, its users are read and decided again, so nobody
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 from herenow.kit.deadline import DEADLINE, write_within
@@ -33,31 +34,27 @@ VERIFY = 30.0
 Results = tuple[Written | Conflict, ...]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Waiting:
     """Writes that were decided together, of different users."""
 
-    __slots__ = ("answer", "epoch", "writes")
-
-    def __init__(self, writes: tuple[Write, ...], epoch: str, answer: asyncio.Future[Results]) -> None:
-        self.writes = writes
-        self.epoch = epoch
-        self.answer = answer
+    writes: tuple[Write, ...]
+    epoch: str
+    answer: asyncio.Future[Results]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Lane:
     """One shard: what waits, and the number of the last batch that was acknowledged or jumped over."""
 
-    __slots__ = ("committed_at", "draining", "epoch", "number", "queue", "shard", "turn")
-
-    def __init__(self, shard: int) -> None:
-        self.shard = shard
-        self.queue: list[_Waiting] = []
-        self.draining = False
-        self.turn = asyncio.Lock()
-        """One call in flight per shard."""
-        self.epoch = ""
-        self.number = 0
-        self.committed_at = float("-inf")
+    shard: int
+    queue: list[_Waiting] = field(default_factory=list)
+    draining: bool = False
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One call in flight per shard."""
+    epoch: str = ""
+    number: int = 0
+    committed_at: float = float("-inf")
 
 
 class Writer:
@@ -68,7 +65,7 @@ class Writer:
         self._tasks = context.tasks
         self._metrics = context.metrics
         self._events = events
-        self._embedded = context.settings.embedded
+        self._embedded = context.settings.engine_in_memory
         """True: the store answers without waiting, so nothing would gather behind a batch."""
         self._lanes = [_Lane(shard) for shard in range(context.engine.shards)]
 

@@ -20,6 +20,7 @@ from herenow.node.delivery import Delivery
 from herenow.node.people import Connection, LocalSession, Outbox, without
 from herenow.node.records import Records
 from herenow.node.sessions.liveness import LivenessMonitor
+from herenow.settings import milliseconds
 from herenow.wire.codes import Close
 from herenow.wire.inputs import Activity
 
@@ -40,7 +41,7 @@ class Connections:
         self._clock = context.clock
         self._timings = context.timings
         self._metrics = context.metrics
-        self._beat_min = context.settings.beat_min
+        self._beat_min = milliseconds(context.settings.beat_min)
         self._max_connections = context.settings.max_connections_per_user
         self._records = records
         self._delivery = delivery
@@ -73,7 +74,7 @@ class Connections:
         now = self._clock.now()
         session, again_at = person.session(device), 0
         if session is None:
-            session = LocalSession(person, device, platform, now)
+            session = LocalSession(person, device, platform, since=now, seen_at=now)
             person.held += (session,)
             self._metrics.sessions += 1
             self._liveness.check_by(session, now + self._timings.dead_after)
@@ -161,9 +162,14 @@ class Connections:
     def _begin_anew(self, session: LocalSession, connections: tuple[Connection, ...]) -> None:
         """These are a session of their own."""
         session.connections = session.connections[: -len(connections)]
-        anew = LocalSession(session.person, session.device, session.platform, connections[0].again_at)
-        anew.seen_at = session.seen_at
-        anew.connections = connections
+        anew = LocalSession(
+            session.person,
+            session.device,
+            session.platform,
+            since=connections[0].again_at,
+            seen_at=session.seen_at,
+            connections=connections,
+        )
         for connection in connections:
             connection.session = anew
             self.refreshed(connection, connection.issued_at)

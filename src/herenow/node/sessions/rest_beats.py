@@ -17,6 +17,7 @@ from herenow.node.people import LocalSession, Person, without
 from herenow.node.records import Records
 from herenow.node.sessions.connections import Connections
 from herenow.node.sessions.liveness import LivenessMonitor
+from herenow.settings import milliseconds
 from herenow.wire.inputs import Activity
 
 TOGETHER = 200
@@ -29,7 +30,7 @@ class RestBeats:
         self._authority = context.authority
         self._clock = context.clock
         self._timings = context.timings
-        self._beat_min = context.settings.beat_min
+        self._beat_min = milliseconds(context.settings.beat_min)
         self._records = records
         self._connections = connections
         self._liveness = liveness
@@ -75,7 +76,8 @@ class RestBeats:
         return counts
 
     def _hold_unleased(self, person: Person, device: str, platform: Platform) -> LocalSession:
-        session = LocalSession(person, device, platform, self._clock.now(), unleased=True)
+        now = self._clock.now()
+        session = LocalSession(person, device, platform, since=now, seen_at=now, unleased=True)
         person.held += (session,)
         self._liveness.check_by(session, session.seen_at + self._timings.dead_after * 2 // 3)
         return session

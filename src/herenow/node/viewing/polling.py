@@ -7,10 +7,11 @@ that are not full: a user is forgotten soon after theirs is.
 
 from __future__ import annotations
 
-from herenow.core.limits import take_token
+from herenow.core.limits import Rate, take_token
 from herenow.kit.lru import ExpiringLru
 from herenow.node.context import Context
 from herenow.node.records import Records
+from herenow.settings import milliseconds
 
 POLLERS = 100_000
 """Users remembered at the most: about 15 MB. Beyond, the one who waited longest begins anew."""
@@ -18,9 +19,8 @@ POLLERS = 100_000
 
 class Polling:
     def __init__(self, context: Context, records: Records) -> None:
-        self._people = context.people
-        self._clock = context.clock
-        self._rate = context.settings.polling
+        self._context = context
+        self._rate = Rate(milliseconds(context.settings.poll_every), context.settings.poll_burst)
         self._records = records
         self._full_at: ExpiringLru[str, int] = ExpiringLru(POLLERS)
         """When the bucket of a user is full again; in the order of their last reads, until then."""
@@ -32,7 +32,7 @@ class Polling:
         """Milliseconds until this user may read again; 0: now, and it is counted."""
         if self._rate.every == 0 or self._is_here(user):
             return 0
-        now = self._clock.now()
+        now = self._context.clock.now()
         full_at, wait = take_token(self._full_at.get(user, now), now, self._rate)
         if wait == 0:
             self._full_at.expire(now)
@@ -41,7 +41,7 @@ class Polling:
         return 0 if await self._is_elsewhere(user) else wait
 
     def _is_here(self, user: str) -> bool:
-        person = self._people.find(user)
+        person = self._context.people.find(user)
         return person is not None and any(session.lost_at is None for session in person.held)
 
     async def _is_elsewhere(self, user: str) -> bool:

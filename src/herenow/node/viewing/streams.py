@@ -10,6 +10,7 @@ Knows no HTTP (a stream has a `send`). A new way to look without a session would
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from herenow.core.model import NOBODY_HERE
 from herenow.errors import ProtocolError
@@ -21,16 +22,14 @@ from herenow.wire.codes import Close
 from herenow.wire.shapes import dated_statuses_frame, denied_list_frame, status_body
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Stream:
-    __slots__ = ("bearer", "end", "issued_at", "outbox")
-
-    def __init__(self, outbox: Outbox, bearer: str, issued_at: int | None, end: Callable[[int, str], None]) -> None:
-        self.outbox = outbox
-        self.bearer = bearer
-        """Whose token it was opened with."""
-        self.issued_at = issued_at or 0
-        self.end = end
-        """Close it, with the code and reason that a socket would be closed with."""
+    outbox: Outbox
+    bearer: str
+    """Whose token it was opened with."""
+    issued_at: int
+    end: Callable[[int, str], None]
+    """Close it, with the code and reason that a socket would be closed with."""
 
     @property
     def user(self) -> str:
@@ -75,7 +74,7 @@ class Streams:
                     f"A user may have {self._max_connections} connections to one node, streams included.",
                 )
             self._delivery.add_outbox(person, outbox)
-        stream = Stream(outbox, bearer, issued_at, end)
+        stream = Stream(outbox, bearer, issued_at or 0, end)
         self._open[stream] = None
         self._metrics.streams += 1
         return stream

@@ -46,12 +46,7 @@ class TypingRooms:
     def __init__(
         self, context: Context, delivery: Delivery, records: Records, messages: NodeMessages, access: RelationCache
     ) -> None:
-        self._people = context.people
-        self._clock = context.clock
-        self._metrics = context.metrics
-        self._tasks = context.tasks
-        self._typing_for = context.settings.typing_for
-        self._typing_min = context.settings.typing_min
+        self._context = context
         self._delivery = delivery
         self._records = records
         self._messages = messages
@@ -83,7 +78,7 @@ class TypingRooms:
     def on_ledger_change(self, change: LedgerChange) -> None:
         """Somebody is no member any more: their open doors close."""
         for room, user in self._doors(change):
-            self._tasks.spawn(self._check_member(room, user), "member")
+            self._context.tasks.spawn(self._check_member(room, user), "member")
 
     def _doors(self, change: LedgerChange) -> set[tuple[str, str]]:
         match change.kind:
@@ -124,10 +119,10 @@ class TypingRooms:
             return
         if not self._worth_telling((user, to, room), typing=typing):
             return
-        self._metrics.typing += 1
+        self._context.metrics.typing += 1
         message = TypingMessage(self._messages.origin, user, to, room, typing)
         # Nobody waits for it: how long it takes depends on who is there to hear it.
-        self._tasks.spawn(self.pass_on(message), "typing")
+        self._context.tasks.spawn(self.pass_on(message), "typing")
         with suppress(Unavailable, UnknownOutcome):  # best effort: the viewers elsewhere miss a few seconds of dots
             await self._messages.send(message)
 
@@ -142,18 +137,18 @@ class TypingRooms:
     def receive(self, message: TypingMessage) -> None:
         """From another node. In a task of its own: finding out who may see it may take long."""
         if message.origin != self._messages.origin:
-            self._tasks.spawn(self.pass_on(message), "typing")
+            self._context.tasks.spawn(self.pass_on(message), "typing")
 
     def _worth_telling(self, key: tuple[str, str | None, str | None], *, typing: bool) -> bool:
-        now = self._clock.monotonic()
+        now = self._context.clock.monotonic()
         told = self._told.get(key)
         if not typing:
             return self._told.pop(key, None) is not None
-        if told is not None and now - told < self._typing_min:
+        if told is not None and now - told < self._context.settings.typing_min:
             return False
         self._told[key] = now
         if len(self._told) > GATES:
-            self._told = {k: at for k, at in self._told.items() if now - at < self._typing_for}
+            self._told = {k: at for k, at in self._told.items() if now - at < self._context.settings.typing_for}
         return True
 
     async def pass_on(self, message: TypingMessage) -> None:
@@ -162,14 +157,14 @@ class TypingRooms:
         if not outboxes:
             return
         if self._delivery.gives_up_typing:
-            self._metrics.given_up["typing"] += 1
+            self._context.metrics.given_up["typing"] += 1
             return
         viewers = sorted({outbox.user for outbox in outboxes})
         if message.room is not None:
             viewers = await self._still_members(message.room, viewers)
         sights = await self._access.view_scopes_of(message.user, viewers)
         [(presence, _)] = await self._records.read([message.user])
-        expires_in = self._typing_for if message.typing else 0
+        expires_in = self._context.settings.typing_for if message.typing else 0
         frame = typing_frame(message.user, to=message.to, room=message.room, expires_in=expires_in)
         for outbox in self._audience(message):  # of now: somebody may have unsubscribed or left while we asked
             hears = outbox.user in sights and may_hear_typing(presence, sights[outbox.user])
@@ -194,7 +189,7 @@ class TypingRooms:
     def _audience(self, message: TypingMessage) -> list[Outbox]:
         if message.room is not None:
             return [o for o in self._rooms.get(message.room, ()) if o.user != message.user]
-        person = self._people.find(message.to or "")
+        person = self._context.people.find(message.to or "")
         outboxes: Iterable[Outbox] = () if person is None else person.watchers.outboxes
         return [outbox for outbox in outboxes if holds(outbox.watching, message.user)]
 

@@ -1,9 +1,9 @@
-"""Relations that the application itself tells, over HTTP. The package's public name is `CallbackRelations`.
+"""Relations read from the application over HTTP. The package's public name is `CallbackRelations`.
 
-source ─▶ kit.batcher       questions that come at the same time go together
-       ─▶ questions         the bytes of a question, and what counts as an answer
-       ─▶ signed_client     one request, under limits; signed by `signature`
-            ─▶ kit.circuit_breaker   an application that does not answer is left alone
+source ─▶ kit.batcher       combines queries made at the same time
+       ─▶ questions         request and response bodies, and their validation
+       ─▶ signed_client     one HTTP request, under limits; signed by `signature`
+            ─▶ kit.circuit_breaker   pauses while the application does not answer
             ─▶ source_health         metrics and log lines about failures
 """
 

@@ -1,16 +1,16 @@
-"""In which ways can an application fail to say who is related? The kinds are public: they label a metric.
+"""Kinds of failures of the application's callback. They are public: they label a metric.
 
-unreachable   no connection, or one that broke off
-timeout       no complete answer within the deadline
-busy          too many questions wait already, or none of ours was sent within the deadline
-resting       it failed several times in a row and is left alone for a moment
-redirect      it sends us elsewhere; we do not go
-refused       401 or 403: it does not accept the signature
+unreachable   the connection failed or was lost
+timeout       no complete response within the deadline
+busy          too many keys are waiting, or the request was not sent within the deadline
+resting       the circuit breaker is open after several failures in a row
+redirect      the response is a redirect, which is not followed
+refused       401 or 403: the signature was not accepted
 status        any other status than 200
-too_large     the answer is larger than any honest one
-not_json      the answer is not JSON
-shape         the answer is JSON of another shape than asked for
-mismatch      the answer leaves out what was asked, or speaks of something else
+too_large     the response is larger than `MOST_BYTES`
+not_json      the response is not JSON
+shape         the response is JSON with an unexpected structure
+mismatch      the response lacks a requested key, has an additional one, or contradicts itself
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ KINDS = (
 )
 
 AWAY = frozenset({"unreachable", "timeout"})
-"""It did not answer: asking again at once only makes things worse."""
+"""The application did not answer; an immediate retry would make things worse."""
 
-WRONG = frozenset({"status", "too_large", "not_json", "shape", "mismatch"})
-"""It did answer, but not usefully; perhaps because of one of the things asked."""
+INVALID = frozenset({"status", "too_large", "not_json", "shape", "mismatch"})
+"""The application answered, but not usefully; a single key of the request may be the cause."""
 
 
 class Failed(Unavailable):
-    """The application did not say; nobody is taken to be related."""
+    """The application did not answer usefully; the users in question count as unrelated."""
 
     def __init__(self, kind: str, sentence: str, *, away: bool | None = None) -> None:
         super().__init__(sentence)
@@ -48,5 +48,5 @@ class Failed(Unavailable):
 
     @property
     def may_be_about_one(self) -> bool:
-        """Asked about the others alone, it may well answer."""
-        return self.kind in WRONG and not self.away
+        """True if a single key may be the cause, so that a request without it may succeed."""
+        return self.kind in INVALID and not self.away

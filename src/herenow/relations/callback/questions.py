@@ -1,8 +1,8 @@
-"""What is asked of an application, and what counts as an answer? Bytes out, bytes in; no connection is known here.
+"""Request and response bodies of the application's callback: encoding and validation.
 
-An answer is taken whole or not at all. It must be of exactly the shape asked for and speak of exactly what was asked:
-an application that answers something else is broken, and what a broken one says is no permission.
-`docs/relations-callback.md` says the same to the application's author; change both.
+A response is accepted completely or not at all. It must have exactly the structure and the keys that were requested: any
+other response is a bug of the application, and must not grant access.
+`docs/relations-callback.md` documents the same for the application's author; change both.
 """
 
 from __future__ import annotations
@@ -20,13 +20,10 @@ from herenow.relations.callback.failures import Failed
 from herenow.wire.ids import parse_id
 
 MOST_PAIRS = 1_000
-"""Pairs, or memberships, in one question: some hundred kilobytes, and one query of a database."""
+"""Pairs or memberships in one request: some hundred kilobytes, and one database query of the application."""
 
-MOST_LISTS = 50
-"""Lists of contacts in one question."""
-
-MOST_CONTACTS = 20_000
-"""Of one user. Nobody looks at more people, and a list of millions is a mistake."""
+MOST_LISTS = 50  # lists of contacts in one request
+MOST_CONTACTS = 20_000  # contacts of one user: no viewer watches more, and a list of millions is a mistake
 
 Id = str | int
 Edge = tuple[str, str]
@@ -38,10 +35,10 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Question(Generic[Key, Fact]):
     most: int
-    """Keys in one request."""
+    """Maximum of keys in one request."""
     ask: Callable[[Sequence[Key]], bytes]
     read: Callable[[bytes, Sequence[Key]], dict[Key, Fact]]
-    """Raises `Failed`. The answer holds exactly the keys."""
+    """Returns a fact for each of the keys. Raises `Failed`."""
 
 
 class _Answer(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,7 +83,7 @@ def _ask_pairs(pairs: Sequence[Edge]) -> bytes:
 def _read_pairs(payload: bytes, asked: Sequence[Edge]) -> dict[Edge, Relation]:
     answer = _decoded(_pairs, payload)
     found = [(pair(_id(row.a), _id(row.b)), _relation(row)) for row in answer.pairs]
-    return _exactly(asked, found, "pair")
+    return _check_keys(asked, found, "pair")
 
 
 def _ask_members(edges: Sequence[Edge]) -> bytes:
@@ -97,7 +94,7 @@ def _ask_members(edges: Sequence[Edge]) -> bytes:
 def _read_members(payload: bytes, asked: Sequence[Edge]) -> dict[Edge, bool]:
     answer = _decoded(_members, payload)
     found = [((_id(row.room), _id(row.user)), row.member) for row in answer.members]
-    return _exactly(asked, found, "membership")
+    return _check_keys(asked, found, "membership")
 
 
 def _ask_contacts(users: Sequence[str]) -> bytes:
@@ -106,11 +103,11 @@ def _ask_contacts(users: Sequence[str]) -> bytes:
 
 def _read_contacts(payload: bytes, asked: Sequence[str]) -> dict[str, list[str]]:
     found = [(_id(row.user), row.contacts) for row in _decoded(_contacts, payload).lists]
-    lists = _exactly(asked, found, "user")
-    return {user: _listed(user, contacts) for user, contacts in lists.items()}
+    lists = _check_keys(asked, found, "user")
+    return {user: _contact_list(user, contacts) for user, contacts in lists.items()}
 
 
-def _listed(user: str, contacts: Sequence[Id]) -> list[str]:
+def _contact_list(user: str, contacts: Sequence[Id]) -> list[str]:
     if len(contacts) > MOST_CONTACTS:
         raise Failed("shape", f"A list of {len(contacts)} contacts; at most {MOST_CONTACTS} are taken.")
     return sorted({_id(contact) for contact in contacts} - {user})
@@ -126,7 +123,7 @@ _contacts = msgspec.json.Decoder(ContactsAnswer)
 
 
 def pair(a: str, b: str) -> Edge:
-    """A relation has no direction: it is asked for, and answered, under one name."""
+    """The key of a relation: it has no direction, so the ids are sorted."""
     return (a, b) if a < b else (b, a)
 
 
@@ -152,7 +149,7 @@ def _relation(row: PairAnswer) -> Relation:
     return Relation(row.mutual_follow, contact=True, contact_until=row.contact_until)
 
 
-def _exactly(asked: Sequence[Key], found: Iterable[tuple[Key, Fact]], what: str) -> dict[Key, Fact]:
+def _check_keys(asked: Sequence[Key], found: Iterable[tuple[Key, Fact]], what: str) -> dict[Key, Fact]:
     facts: dict[Key, Fact] = {}
     for key, fact in found:
         if facts.setdefault(key, fact) != fact:

@@ -1,7 +1,6 @@
-"""How does an application know that a question comes from us? It is signed with a secret that both know.
+"""Signs requests to the application with a shared secret (HMAC-SHA256).
 
-The signature covers the time and the body, so that neither can be changed, and a question that somebody recorded is
-worthless once its time is past. Reading the time is the caller's business.
+The signature covers the time and the body: neither can be changed, and a recorded request is useless once its time is past.
 """
 
 from __future__ import annotations
@@ -9,15 +8,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 
-TIMESTAMP = "Herenow-Timestamp"
-"""Header: epoch seconds."""
-
-SIGNATURE = "Herenow-Signature"
-"""Header: `v1=` and the HMAC in hexadecimal."""
+TIMESTAMP = "Herenow-Timestamp"  # header: epoch seconds
+SIGNATURE = "Herenow-Signature"  # header: `v1=` and the HMAC in hexadecimal
 
 
 def signed(secret: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """The headers that go with this body."""
+    """The headers that sign `body`. `timestamp` is in epoch seconds."""
     return {TIMESTAMP: str(timestamp), SIGNATURE: signature(secret, timestamp, body)}
 
 

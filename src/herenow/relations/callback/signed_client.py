@@ -1,8 +1,7 @@
-"""An HTTP client that sends one signed question to the application and returns the answer, under limits.
+"""An HTTP client that sends one signed request to the application and returns the response body.
 
-A deadline over all of it (a slow drip is no answer), few requests at a time, no redirect, no proxy of the environment, no
-cookie, no compression, no more bytes than an honest answer has. What the bytes mean is not known here. Every way to fail
-comes out as `Failed` with its kind, counted and reported once.
+Limits: one deadline for the whole exchange (also for a slowly dripping response), few requests at a time, a maximum size.
+Redirects, environment proxies, cookies and compression are not used. Every failure is a `Failed`, counted and logged once.
 """
 
 from __future__ import annotations
@@ -21,29 +20,22 @@ from herenow.relations.callback.failures import Failed
 from herenow.relations.callback.signature import signed
 from herenow.relations.callback.source_health import HealthReporter
 
-DEADLINE = 2.0
-"""Seconds for an answer, waiting for our turn included: whoever looks waits for it."""
-
-AT_A_TIME = 4
-"""Requests under way."""
-
-MOST_BYTES = 4 << 20
-"""Of an answer: 20 000 contacts with the longest ids are less."""
+DEADLINE = 2.0  # seconds for a response, including the wait for a free connection: a viewer is waiting for it
+AT_A_TIME = 4  # concurrent requests at most
+MOST_BYTES = 4 << 20  # maximum size of a response: 20 000 contacts with the longest ids need less
 
 TRIES = 2
-"""A kept connection may have been closed at the other end in the very moment we used it; a question may be asked twice."""
+"""A kept-alive connection may be closed by the peer just when it is used. Requests are idempotent, so one retry is safe."""
 
-AT_ONCE = Backoff(0.0)
-BROKEN = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
+NO_PAUSE = Backoff(0.0)
+CONNECTION_BROKEN = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 
-FAILURES = 3
-"""Failures in a row after which the application is left alone."""
+FAILURES = 3  # failures in a row after which the circuit breaker opens
 
 PAUSES = Backoff(0.5, 5.0)
-"""For so long; the longest is also how late it is noticed that the application is back."""
+"""Seconds that the circuit breaker stays open; the longest is also how late a recovery is noticed."""
 
-BUSY = frozenset({429, 502, 503, 504})
-"""Statuses by which the application, or a proxy before it, says that it cannot now."""
+BUSY = frozenset({429, 502, 503, 504})  # statuses of an overloaded application, or of a proxy before it
 
 
 class SignedClient:
@@ -51,7 +43,7 @@ class SignedClient:
         self._url = url
         self._secret = secret
         self._now = now
-        self._places = asyncio.Semaphore(AT_A_TIME)
+        self._permits = asyncio.Semaphore(AT_A_TIME)
         self._circuit = CircuitBreaker(FAILURES, PAUSES)
         self._health = HealthReporter(health, silent=silent)
         self._client = httpx2.AsyncClient(
@@ -64,7 +56,7 @@ class SignedClient:
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             follow_redirects=False,
             limits=httpx2.Limits(max_connections=AT_A_TIME, max_keepalive_connections=AT_A_TIME),
-            timeout=None,  # the deadline is ours, over all of it
+            timeout=None,  # `ask` has a deadline for the whole exchange
             trust_env=False,
         )
 
@@ -72,10 +64,10 @@ class SignedClient:
         await self._client.aclose()
 
     async def ask(self, body: bytes, deadline: float) -> bytes:
-        """The body of an answer with status 200. `deadline` is a time of the event loop. Raises `Failed`."""
+        """The body of a response with status 200. `deadline` is a time of the event loop. Raises `Failed`."""
         try:
             async with asyncio.timeout_at(deadline):
-                await self._places.acquire()
+                await self._permits.acquire()
         except TimeoutError:
             raise self.failed(
                 Failed("busy", "Other questions to the application took all the time there was.")
@@ -83,23 +75,23 @@ class SignedClient:
         try:
             return await self._post_if_allowed(body, deadline)
         finally:
-            self._places.release()
+            self._permits.release()
 
     def understood(self) -> None:
-        """The last answer could be understood."""
+        """Report that a response was valid."""
         self._health.answered(_time())
 
     def failed(self, failed: Failed) -> Failed:
-        """Counted and reported; for the caller to raise."""
+        """Count and log a failure. Returns it for the caller to raise."""
         self._health.failed(failed, _time())
         return failed
 
     async def _post_if_allowed(self, body: bytes, deadline: float) -> bytes:
-        """While this question waited for its place, others may have found out that the application does not answer."""
+        """The circuit breaker is checked here and not before the wait, because it may have opened meanwhile."""
         if not self._circuit.allows(_time()):
             raise self.failed(Failed("resting", "The application failed several times and is left alone."))
         try:
-            answer = await self._within(deadline, body)
+            answer = await self._post_within(deadline, body)
         except Failed as failed:
             if failed.away:
                 self._circuit.failed(_time())
@@ -112,10 +104,10 @@ class SignedClient:
         self._circuit.succeeded()
         return answer
 
-    async def _within(self, deadline: float, body: bytes) -> bytes:
+    async def _post_within(self, deadline: float, body: bytes) -> bytes:
         try:
             async with asyncio.timeout_at(deadline):
-                return await retry(lambda: self._post(body), AT_ONCE, errors=BROKEN, attempts=TRIES)
+                return await retry(lambda: self._post(body), NO_PAUSE, errors=CONNECTION_BROKEN, attempts=TRIES)
         except TimeoutError:
             raise Failed("timeout", f"No complete answer within {DEADLINE:g} s.") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError) as error:

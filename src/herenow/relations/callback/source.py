@@ -1,7 +1,7 @@
-"""Relations that the application tells over HTTP: signed questions, many keys in one request.
+"""Relations from the application over HTTP: signed requests with many keys each.
 
-It answers which pairs are related, the contacts of a user and who is in a room; as of now, nothing is cached. Every failure
-is `Failed`, which is an `Unavailable`, and the caller then takes nobody to be related.
+Answers which pairs are related, the contacts of a user, and whether a user is in a room. Nothing is cached. Every failure
+is `Failed`, an `Unavailable`; the caller then treats the users as unrelated.
 """
 
 from __future__ import annotations
@@ -17,14 +17,9 @@ from herenow.relations.callback.failures import Failed
 from herenow.relations.callback.questions import BETWEEN, CONTACTS, MEMBERS, Question, pair
 from herenow.relations.callback.signed_client import DEADLINE, SignedClient
 
-GATHER = 0.005
-"""Seconds for which questions are gathered into one request."""
-
-MOST_WAITING = 100_000
-"""Keys of one kind that may wait for an answer; beyond them, the next question is refused at once."""
-
-SPLITS = 24
-"""How often a batch with a wrong answer is halved: one bad one among a thousand is found with twenty."""
+GATHER = 0.005  # seconds for which keys are collected into one request
+MOST_WAITING = 100_000  # keys of one kind that may wait for an answer; beyond that, calls fail at once
+SPLITS = 24  # maximum number of splits of a batch with an invalid response: 10 isolate one bad key among a thousand
 
 Key = TypeVar("Key")
 Fact = TypeVar("Fact")
@@ -34,9 +29,9 @@ class CallbackRelations:
     def __init__(
         self, url: str, secret: str, *, now: Callable[[], int], health: SourceHealth, silent: bool = False
     ) -> None:
-        """`silent`: nothing is logged, for a caller who says it all."""
+        """`silent`: log nothing, for a caller that reports failures itself."""
         self._client = SignedClient(url, secret, now=now, health=health, silent=silent)
-        self._wrong_in_a_row = 0
+        self._invalid_in_a_row = 0
         self._pairs = self._batcher(BETWEEN)
         self._contacts = self._batcher(CONTACTS)
         self._members = self._batcher(MEMBERS)
@@ -61,9 +56,9 @@ class CallbackRelations:
         return (await _ask(self._members, [(room, user)]))[room, user]
 
     async def _answers(self, question: Question[Key, Fact], keys: tuple[Key, ...]) -> Answers[Key, Fact]:
-        """One of the keys may be what the application stumbles over (an id that it does not expect, sent by whoever
-        likes): the others must not suffer. So a batch with a wrong answer is asked again in halves, a few times, unless
-        the application has given nothing but wrong answers for a while."""
+        """Facts or failures of one batch. A single key may make the application fail, such as an id of unexpected form
+        that any client can send. To get the other keys answered, a batch with an invalid response is split and sent again,
+        up to `SPLITS` times, unless the last responses were all invalid."""
         deadline = asyncio.get_running_loop().time() + DEADLINE
         answers: dict[Key, Fact | Failed] = {}
         parts = [keys]
@@ -74,7 +69,7 @@ class CallbackRelations:
                 facts = await self._answer(question, part, deadline)
                 answers.update(facts)
             except Failed as failed:
-                if len(part) > 1 and splits < SPLITS and failed.may_be_about_one and self._often_right:
+                if len(part) > 1 and splits < SPLITS and failed.may_be_about_one and self._may_split:
                     splits += 1
                     parts += [part[: len(part) // 2], part[len(part) // 2 :]]
                 else:
@@ -82,8 +77,8 @@ class CallbackRelations:
         return answers
 
     @property
-    def _often_right(self) -> bool:
-        return self._wrong_in_a_row <= SPLITS
+    def _may_split(self) -> bool:
+        return self._invalid_in_a_row <= SPLITS
 
     async def _answer(self, question: Question[Key, Fact], keys: tuple[Key, ...], deadline: float) -> dict[Key, Fact]:
         try:
@@ -93,15 +88,15 @@ class CallbackRelations:
             except Failed as failed:
                 raise self._client.failed(failed) from None
         except Failed as failed:
-            self._wrong_in_a_row += failed.may_be_about_one
+            self._invalid_in_a_row += failed.may_be_about_one
             raise
-        self._wrong_in_a_row = 0
+        self._invalid_in_a_row = 0
         self._client.understood()
         return facts
 
 
 async def _ask(batcher: Batcher[Key, Fact], keys: Iterable[Key]) -> dict[Key, Fact]:
-    """Keys that could not be answered are missing. Raises `Failed` when none could."""
+    """The facts that could be had; a failed key is missing. Raises `Failed` when all have failed."""
     wanted = dict.fromkeys(keys)
     if batcher.waiting + len(wanted) > MOST_WAITING:
         raise Failed("busy", f"{batcher.waiting} questions wait for the application already.")

@@ -1,6 +1,6 @@
-"""Failures of the application, as operators see them: each is counted, and some are logged.
+"""Failures of the application, for operators: each one is counted, some are logged.
 
-An application that is down fails thousands of times a second, so that there is at most one log line per kind of failure in
+An application that is down fails thousands of times a second. So there is at most one log line per kind of failure in
 `QUIET` seconds, with the number of failures that were not logged.
 """
 
@@ -13,8 +13,7 @@ import structlog
 from herenow.ports import SourceHealth
 from herenow.relations.callback.failures import Failed
 
-QUIET = 10.0
-"""Seconds between two lines about the same kind of failure."""
+QUIET = 10.0  # seconds between two log lines about the same kind of failure
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +27,7 @@ class HealthReporter:
 
     def failed(self, failed: Failed, now: float) -> None:
         self._health.errors[failed.kind] += 1
-        if failed.kind not in ("resting", "busy"):  # of what these come from, we have heard
+        if failed.kind not in ("resting", "busy"):  # follow from earlier failures, which `trouble` names already
             self._health.trouble = f"The application does not say who is related ({failed.kind}): {failed}"
         if self._may_log(failed.kind, now):
             unlogged = self._unlogged.pop(failed.kind, 0)

@@ -1,4 +1,4 @@
-"""A small Redis client on hiredis: one server, Sentinel or Cluster; see README.md beside this file."""
+"""A small Redis client on hiredis for one server, Sentinel or Cluster. README.md in this folder describes it."""
 
 from herenow.engines.redis.client.cluster_map import Cluster
 from herenow.engines.redis.client.commands import Commands, Pipeline, Request

@@ -1,7 +1,4 @@
-"""The servers of a Redis Cluster: each slot is served by the node that the map of any node names.
-
-MOVED corrects the map; after a failure it is read again.
-"""
+"""The servers of a Redis Cluster, by slot. Any node has the slot map. MOVED corrects it; a failure causes a reload."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from collections.abc import Iterable
 import hiredis
 
 from herenow.engines.redis.client.redis_connection import Address, Lost, refusal
-from herenow.engines.redis.client.redis_server import BREATH, Server
+from herenow.engines.redis.client.redis_server import ATTEMPT_INTERVAL, Server
 from herenow.engines.redis.client.redis_url import RedisTarget
 from herenow.errors import ConfigurationError, Unavailable
 from herenow.kit.single_flight import SingleFlight
@@ -24,7 +21,7 @@ class Cluster:
         self._target = target
         self._servers: dict[Address, Server] = {}
         self._of_slot: dict[int, Address] = {}
-        self._read = SingleFlight(self._map, f"reading the map of {target.said}", BREATH)
+        self._read = SingleFlight(self._read_map, f"reading the map of {target.shown}", ATTEMPT_INTERVAL)
         self._read_at = float("-inf")
         self._stale = True
 
@@ -37,7 +34,7 @@ class Cluster:
             server.close()
 
     async def of(self, slot: int) -> Server:
-        if self._stale and asyncio.get_running_loop().time() - self._read_at > BREATH:
+        if self._stale and asyncio.get_running_loop().time() - self._read_at > ATTEMPT_INTERVAL:
             await self._read()
         address = self._of_slot.get(slot)
         if address is None:
@@ -64,13 +61,13 @@ class Cluster:
             server = self._servers[address] = Server(address, self._target.login)
         return server
 
-    async def _map(self) -> None:
-        """All that we know are asked at once, the first answer counts: some may be dead."""
+    async def _read_map(self) -> None:
+        """Ask all known nodes for the slot map and use the first answer: some nodes may be dead."""
         asked = [
-            asyncio.get_running_loop().create_task(self._slots(address), name=f"map of {address}")
+            asyncio.get_running_loop().create_task(self._ask_for_map(address), name=f"map of {address}")
             for address in dict.fromkeys((*self._of_slot.values(), *self._target.addresses))
         ]
-        failure: Exception = Unavailable(f"no node of {self._target.said} answers")
+        failure: Exception = Unavailable(f"no node of {self._target.shown} answers")
         try:
             for answer in asyncio.as_completed(asked):
                 try:
@@ -78,7 +75,7 @@ class Cluster:
                 except (Unavailable, Lost, ConfigurationError) as error:
                     failure = error
                 else:
-                    self._take(found)
+                    self._use_map(found)
                     return
         finally:
             for task in asked:
@@ -86,7 +83,7 @@ class Cluster:
             await asyncio.gather(*asked, return_exceptions=True)
         raise failure if isinstance(failure, Unavailable | ConfigurationError) else Unavailable(str(failure))
 
-    async def _slots(self, address: Address) -> dict[int, Address]:
+    async def _ask_for_map(self, address: Address) -> dict[int, Address]:
         [reply] = await self._server(address).ask([("CLUSTER", "SLOTS")])
         if isinstance(reply, hiredis.ReplyError):
             raise refusal(address, reply)
@@ -98,7 +95,7 @@ class Cluster:
             found |= dict.fromkeys(range(first, last + 1), place)
         return found
 
-    def _take(self, found: dict[int, Address]) -> None:
+    def _use_map(self, found: dict[int, Address]) -> None:
         self._of_slot = found
         self._stale = False
         self._read_at = asyncio.get_running_loop().time()

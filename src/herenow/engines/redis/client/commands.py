@@ -1,11 +1,11 @@
-"""Commands for the server of a slot, and what it means when that server refuses or does not answer.
+"""Sends commands to the server of a slot and classifies failures.
 
-A call that was refused before it did anything is `Unavailable`. A call that got no reply, or failed half-way, is
-`UnknownOutcome` if it writes. Two refusals are answered here, because nothing can have happened: the server does not know
-the script yet (it is sent in full), or says that another one serves the slot (that one is asked). Nothing else is repeated.
+A call that was refused before it changed anything fails with `Unavailable`. A call that writes and got no reply, or failed
+half-way, fails with `UnknownOutcome`. Only two refusals are followed by another attempt, because the call cannot have run:
+the server does not know the script (it is sent in full), or another server has the slot (the call goes there).
 
-A script that is refused for lack of memory, by a replica, or for want of one, is refused at its first write: it has done
-nothing either, for every script that must be all or nothing begins with a write that such a server denies.
+A script refused for lack of memory, of replicas, or by a replica has changed nothing: it is refused at its first write, and
+every script that must be atomic begins with a write that such a server denies.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from herenow.engines.redis.client.servers import Servers
 from herenow.errors import HerenowError, Unavailable, UnknownOutcome
 
 REDIRECTS = 3
-"""How often a call follows MOVED: more means that the cluster does not know itself where the slot is."""
+"""Number of MOVED replies that a call follows. After more, the nodes of the cluster disagree about the slot."""
 
 NOTHING_HAPPENED = frozenset(
     {
-        "ASK",  # the slot is being moved, and ours with it: away until it has arrived
+        "ASK",  # the slot is being migrated: unavailable until that has ended
         "TRYAGAIN",
         "CLUSTERDOWN",
         "CROSSSLOT",
@@ -46,14 +46,12 @@ NOTHING_HAPPENED = frozenset(
         "NOSCRIPT",
     }
 )
-LOOK_AGAIN = frozenset({"ASK", "TRYAGAIN", "CLUSTERDOWN", "MOVED", "MASTERDOWN", "READONLY", "NOAUTH"})
-"""The server is not, or no longer, the one to ask."""
+WRONG_SERVER = frozenset({"ASK", "TRYAGAIN", "CLUSTERDOWN", "MOVED", "MASTERDOWN", "READONLY", "NOAUTH"})
+"""Refusals after which the server of the slot must be found again."""
 
 
 @dataclass(slots=True)
 class Request:
-    """One command for the server of a slot."""
-
     slot: int
     command: Command
     script: Script | None = None
@@ -74,28 +72,26 @@ class Request:
 
 @dataclass(slots=True)
 class Pipeline:
-    """Several commands for the server of a slot, which others' may come between."""
+    """Several commands for the server of a slot. Not atomic: commands of other clients may run in between."""
 
     slot: int
     count: int
     packed: Callable[[], bytes]
-    """Made when they are sent: those of another may be under way then."""
+    """Builds the commands just before they are sent; the server may be at work on other requests by then."""
     take: Callable[[list[Reply]], None]
-    """Called with the replies when they are there: those to another may not be yet."""
+    """Gets the replies as soon as all of them have arrived, perhaps before those to other requests."""
     redirects: int = 0
 
     def answer(self, replies: list[Reply]) -> Reply:
-        """The first refusal, if there is one: then nothing was taken."""
-        for said in replies:
-            if isinstance(said, hiredis.ReplyError):
-                return said
+        """Pass the replies to `take`. If one is an error, return it instead."""
+        for reply in replies:
+            if isinstance(reply, hiredis.ReplyError):
+                return reply
         self.take(replies)
         return None
 
 
 class Commands:
-    """Sends requests to the servers that hold their slots."""
-
     def __init__(self, servers: Servers) -> None:
         self.servers = servers
 
@@ -106,7 +102,7 @@ class Commands:
         return answer
 
     async def all(self, requests: Sequence[Request | Pipeline]) -> list[Reply]:
-        """Reads. Every answer, or the first failure."""
+        """Send reads. Returns all replies, or raises the first failure."""
         answers = await self.each(requests)
         for answer in answers:
             if isinstance(answer, HerenowError):
@@ -114,20 +110,20 @@ class Commands:
         return answers
 
     async def each(self, requests: Sequence[Request | Pipeline]) -> list[Reply]:
-        """Reads: an answer or a failure each, in order. Those for one server travel together."""
+        """Send reads, those for one server together. Returns a reply or an error for each, in order."""
         if not requests:
             return []
         if self.servers.single_server or len(requests) == 1:
-            return await self._send(await self._place(requests[0].slot), requests, writes=False)
-        # One after the other: who has to look shares what was found, or that nothing was, with those behind.
-        by_slot = {slot: await self._place(slot) for slot in dict.fromkeys(r.slot for r in requests)}
-        together: dict[int, list[int]] = {}
+            return await self._send(await self._server_of(requests[0].slot), requests, writes=False)
+        # One slot after the other: if the first one must reload the map, the others use the result or its failure.
+        by_slot = {slot: await self._server_of(slot) for slot in dict.fromkeys(r.slot for r in requests)}
+        by_server: dict[int, list[int]] = {}
         for index, request in enumerate(requests):
-            together.setdefault(id(by_slot[request.slot]), []).append(index)
+            by_server.setdefault(id(by_slot[request.slot]), []).append(index)
         answers: list[Reply] = [None] * len(requests)
-        parts = [(by_slot[requests[some[0]].slot], some) for some in together.values()]
+        parts = [(by_slot[requests[some[0]].slot], some) for some in by_server.values()]
         done = await asyncio.gather(
-            *(self._send(place, [requests[i] for i in some], writes=False) for place, some in parts)
+            *(self._send(server, [requests[i] for i in some], writes=False) for server, some in parts)
         )
         for (_, some), replies in zip(parts, done, strict=True):
             for index, reply in zip(some, replies, strict=True):
@@ -135,10 +131,10 @@ class Commands:
         return answers
 
     async def _ask(self, request: Request | Pipeline, *, writes: bool) -> Reply:
-        [answer] = await self._send(await self._place(request.slot), [request], writes=writes)
+        [answer] = await self._send(await self._server_of(request.slot), [request], writes=writes)
         return answer
 
-    async def _place(self, slot: int) -> Server | Unavailable:
+    async def _server_of(self, slot: int) -> Server | Unavailable:
         try:
             return await self.servers.of(slot)
         except Unavailable as error:
@@ -174,8 +170,8 @@ class Commands:
                 answers[index] = await self._refused(server, requests[index], str(answer), writes=writes)
         return answers
 
-    async def _refused(self, server: Server, request: Request | Pipeline, said: str, *, writes: bool) -> Reply:
-        code, _, rest = said.partition(" ")
+    async def _refused(self, server: Server, request: Request | Pipeline, error: str, *, writes: bool) -> Reply:
+        code, _, rest = error.partition(" ")
         if code == "NOSCRIPT" and isinstance(request, Request) and request.script is not None:
             full = request.script.in_full(request.command)
             [answer] = await self._send(server, [Request(request.slot, full, None, request.redirects)], writes=writes)
@@ -186,8 +182,8 @@ class Commands:
             self.servers.moved(int(slot), Address(host or server.address.host, int(port)))
             request.redirects += 1
             return await self._ask(request, writes=writes)
-        if code in LOOK_AGAIN:
+        if code in WRONG_SERVER:
             self.servers.suspect(server)
         if code in NOTHING_HAPPENED or not writes:
-            return Unavailable(f"{server.address} refuses: {said}")
-        return UnknownOutcome(f"{server.address} failed: {said}")
+            return Unavailable(f"{server.address} refuses: {error}")
+        return UnknownOutcome(f"{server.address} failed: {error}")

@@ -1,14 +1,10 @@
-"""One connection to a Redis server: requests out, replies back in order, many callers at a time.
+"""One connection to a Redis server, shared by many callers: requests out, replies back in order.
 
-It tells whether a request was ever given to the network. Before that, its failure is `Unavailable`; afterwards its outcome
-is unknown until the reply is there, and the failure is `Lost`, which the caller translates by what it asked for. No request
-is ever repeated here. Callers share one connection: a request is written at once, and the replies find their
-callers in the order of the requests, as the protocol has it.
+A request that fails before it was written to the network raises `Unavailable`. After that its outcome is unknown without a
+reply, and it raises `Lost`, which the caller translates. No request is ever repeated here. A late reply ends the
+connection, because all replies behind it would be late too.
 
-A reply that does not come in time ends the connection: whatever is behind it would not come either.
-
-Built on hiredis, which packs and parses; there is no client library in between that would repeat, pool or hide anything.
-It does not know what is asked for, nor which server is the right one.
+hiredis packs and parses; no client library in between retries, pools or hides anything.
 """
 
 from __future__ import annotations
@@ -25,51 +21,44 @@ import hiredis
 
 from herenow.errors import Unavailable
 
-CLIENT_NAME = "herenow"
-"""What CLIENT LIST shows for our connections."""
-
-CONNECT = 0.8
-"""Seconds to connect and to be let in."""
+CLIENT_NAME = "herenow"  # name of our connections in CLIENT LIST
+CONNECT = 0.8  # seconds to connect and log in
 
 DEADLINE = 1.0
-"""Seconds for a reply. With `CONNECT` less than what the callers wait for a call, so that the error is ours and says why."""
+"""Seconds for a reply. Together with `CONNECT` less than the deadline of our callers: they get our error with its reason."""
 
-STOOD_STILL = 0.1
-"""Seconds by which a deadline is noticed too late, from which on it was us who could not go on."""
+BLOCKED_FOR = 0.1
+"""If a deadline is noticed this many seconds late, this process was blocked and the server is not to blame."""
 
-ONCE_MORE = 0.5
-"""Seconds the server then has."""
-
-PORTION = 100
-"""Commands that are sent together: enough to be worth a call of the kernel."""
+EXTRA_TIME = 0.5  # additional seconds for the reply if this process was blocked
+PORTION = 100  # commands that are sent together at least: enough to be worth a system call
 
 PORTIONS = 8
-"""No more of them, but larger ones: to a server far away each costs its way."""
+"""Portions of one call at most; they get larger instead, because each costs a round trip to a distant server."""
 
 AHEAD = 2
-"""Portions that may be under way: a server never waits for the next one, and answers the first before it has read the last.
-Given all of them at once it answers when it is through, and what the answers say is read afterwards."""
+"""Portions sent before their replies arrive: the server never waits, and we decode replies while it works. If it got all at
+once, it would reply at the end and decoding would begin only then."""
 
 Argument = str | int | bytes
 Command = tuple[Argument, ...]
-Reply = object
-"""bytes, int, None, a list of replies, or `hiredis.ReplyError`."""
+Reply = object  # bytes, int, None, a list of replies, or `hiredis.ReplyError`
 
 _MORE = object()
 
 
 class Lost(Exception):  # noqa: N818 - reads as what it is
-    """The request was sent, and the connection is no more: perhaps it was executed, perhaps it still will be."""
+    """The request was sent and the connection has ended: the request may have been executed, or still may be."""
 
 
 class Refused(Unavailable):
-    """The server answered, and does not let us in: a password, a database, a mode of operation."""
+    """The server does not accept us and will not without a change: password, database, mode of operation."""
 
 
-def refusal(address: Address, said: hiredis.ReplyError) -> Unavailable:
-    """For good, or only now?"""
-    text = f"{address} refuses: {said}"
-    code = str(said).partition(" ")[0]
+def refusal(address: Address, reply: hiredis.ReplyError) -> Unavailable:
+    """The exception for an error reply: `Refused` if it is permanent, otherwise `Unavailable`."""
+    text = f"{address} refuses: {reply}"
+    code = str(reply).partition(" ")[0]
     for_good = code in ("ERR", "NOAUTH", "NOPERM", "WRONGPASS") and "max number of clients" not in text
     return Refused(text) if for_good else Unavailable(text)
 
@@ -85,24 +74,22 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How to be let in."""
-
     user: str | None = None
     password: str | None = None
     database: int = 0
     tls: ssl.SSLContext | None = None
 
     def commands(self) -> list[Command]:
-        said: list[Command] = []
+        commands: list[Command] = []
         if self.password is not None:
-            said.append(("AUTH", self.password) if self.user is None else ("AUTH", self.user, self.password))
+            commands.append(("AUTH", self.password) if self.user is None else ("AUTH", self.user, self.password))
         if self.database:
-            said.append(("SELECT", self.database))
-        return said
+            commands.append(("SELECT", self.database))
+        return commands
 
 
 async def connect(address: Address, login: Login, deadline: float = CONNECT) -> RedisConnection:
-    """A connection that was let in. Raises `Refused` when the server says no, `Unavailable` when there is no answer."""
+    """Connect and log in. Raises `Unavailable`, or its subclass `Refused` if the server does not accept the login."""
     loop = asyncio.get_running_loop()
     connection = RedisConnection(address)
     try:
@@ -111,7 +98,7 @@ async def connect(address: Address, login: Login, deadline: float = CONNECT) -> 
             replies = await connection.ask([*login.commands(), ("CLIENT", "SETNAME", CLIENT_NAME)])
     except (OSError, TimeoutError, Lost) as error:
         connection.close()
-        raise Unavailable(f"{address} cannot be reached ({_words(error)})") from None
+        raise Unavailable(f"{address} cannot be reached ({_describe(error)})") from None
     except BaseException:
         connection.close()
         raise
@@ -123,15 +110,15 @@ async def connect(address: Address, login: Login, deadline: float = CONNECT) -> 
 
 
 class RedisConnection(asyncio.Protocol):
-    """See the module. After `close`, or when the peer is gone, every request fails."""
+    """After `close`, or when the server has closed the connection, every request fails."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
         self._listener: Callable[[Reply], None] | None = None
         self._transport: asyncio.Transport | None = None
         self._parser = hiredis.Reader(notEnoughData=_MORE)
-        self._waiting: deque[_Asked] = deque()
-        self._why = "closed"
+        self._waiting: deque[_PendingCall] = deque()
+        self._close_reason = "closed"
 
     @property
     def is_open(self) -> bool:
@@ -139,15 +126,14 @@ class RedisConnection(asyncio.Protocol):
 
     @property
     def asked(self) -> int:
-        """How many requests have no answer yet."""
+        """Number of calls that wait for replies."""
         return len(self._waiting)
 
     async def ask(self, commands: Sequence[Command], deadline: float = DEADLINE) -> list[Reply]:
-        """One reply per command, errors of the server among them. Raises `Unavailable` when nothing was sent, `Lost` when
-        there is no answer to what was sent."""
+        """One reply per command; an error reply is returned. Raises `Unavailable` if nothing was sent, otherwise `Lost`."""
         sent = b"".join([packed(command) for command in commands])
         until = asyncio.get_running_loop().time() + deadline
-        return await self._answered(self._send(sent, len(commands)), until)
+        return await self._wait_replies(self._send(sent, len(commands)), until)
 
     async def ask_in_parts(
         self,
@@ -156,13 +142,14 @@ class RedisConnection(asyncio.Protocol):
         take: Callable[[list[Reply]], None],
         deadline: float = DEADLINE,
     ) -> None:
-        """The same for packed commands and how many they are, `total` in all. The server begins while the rest is still
-        being made, and `take` gets the replies to some whole parts while it is at work on others. Each portion has a
-        deadline of its own, from when it is sent: not the server's fault if we stood still before. If this fails, some may
-        have been taken."""
+        """Like `ask`, for parts that are built while the server works: packed commands and their number, `total` in all.
+
+        `take` gets the replies to one or more whole parts while the server works on others. The deadline counts for each
+        portion from when it is sent, so that time lost by this process is not counted. After a failure, `take` may have
+        got some of the replies."""
         now = asyncio.get_running_loop().time
         portion = max(PORTION, total // PORTIONS)
-        asked: deque[tuple[_Asked, float]] = deque()
+        pending: deque[tuple[_PendingCall, float]] = deque()
         waiting: list[bytes] = []
         count = 0
         begun = False
@@ -170,67 +157,67 @@ class RedisConnection(asyncio.Protocol):
             waiting.append(data)
             count += commands
             if count >= portion:
-                if len(asked) == AHEAD:
-                    take(await self._answered(*asked.popleft()))
-                asked.append((self._send_on(b"".join(waiting), count, begun=begun), now() + deadline))
+                if len(pending) == AHEAD:
+                    take(await self._wait_replies(*pending.popleft()))
+                pending.append((self._send_portion(b"".join(waiting), count, begun=begun), now() + deadline))
                 waiting, count, begun = [], 0, True
-                await asyncio.sleep(0)  # what was written goes out
+                await asyncio.sleep(0)  # lets the transport send
         if waiting:
-            asked.append((self._send_on(b"".join(waiting), count, begun=begun), now() + deadline))
-        while asked:
-            take(await self._answered(*asked.popleft()))
+            pending.append((self._send_portion(b"".join(waiting), count, begun=begun), now() + deadline))
+        while pending:
+            take(await self._wait_replies(*pending.popleft()))
 
-    def _send_on(self, data: bytes, count: int, *, begun: bool) -> _Asked:
+    def _send_portion(self, data: bytes, count: int, *, begun: bool) -> _PendingCall:
         try:
             return self._send(data, count)
         except Unavailable as error:
             raise Lost(str(error)) if begun else error from None
 
-    def _send(self, data: bytes, count: int) -> _Asked:
+    def _send(self, data: bytes, count: int) -> _PendingCall:
         if self._transport is None or self._transport.is_closing():
             raise Unavailable(f"{self.address} is not connected")
-        asked = _Asked(count, asyncio.get_running_loop().create_future())
-        self._waiting.append(asked)
+        call = _PendingCall(count, asyncio.get_running_loop().create_future())
+        self._waiting.append(call)
         self._transport.write(data)
-        return asked
+        return call
 
-    async def _answered(self, asked: _Asked, until: float) -> list[Reply]:
+    async def _wait_replies(self, call: _PendingCall, until: float) -> list[Reply]:
         try:
             async with asyncio.timeout_at(until):
-                return await asked.answer
+                return await call.answer
         except TimeoutError:
-            if not asked.missing:
-                return asked.replies  # it was this process that stood still
-            if asked.answer.done() and not asked.answer.cancelled():
-                return asked.answer.result()
+            if not call.missing:
+                return call.replies  # complete: only this process was late
+            if call.answer.done() and not call.answer.cancelled():
+                return call.answer.result()
         loop = asyncio.get_running_loop()
-        if loop.time() - until > STOOD_STILL:  # and perhaps the whole machine: the answer may be on its way
-            asked.answer = loop.create_future()
+        if loop.time() - until > BLOCKED_FOR:  # perhaps the whole machine was blocked and the reply is still under way
+            call.answer = loop.create_future()
             with suppress(TimeoutError):
-                async with asyncio.timeout(ONCE_MORE):
-                    return await asked.answer
+                async with asyncio.timeout(EXTRA_TIME):
+                    return await call.answer
         self.close("no answer in time")
         raise Lost(f"{self.address} did not answer in time")
 
     def listen(self, listener: Callable[[Reply], None]) -> None:
-        """From now on whatever comes is a message, as after SUBSCRIBE; None is the last one."""
+        """Pass everything that arrives from now on to `listener`, as after SUBSCRIBE; None when the connection has ended."""
         self._listener = listener
 
     def send(self, command: Command) -> None:
-        """Without waiting for a reply: on a connection that listens."""
+        """Send without waiting for a reply; for a connection with a listener."""
         if self._transport is not None:
             self._transport.write(packed(command))
 
     def close(self, why: str = "closed") -> None:
-        """At once. What was sent may still be executed."""
+        """Close at once. Requests that were sent may still be executed."""
         if self._transport is not None:
-            self._why = why
+            self._close_reason = why
             self._transport.abort()
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is not a subclass
 
     def data_received(self, data: bytes) -> None:
         self._parser.feed(data)
@@ -247,27 +234,27 @@ class RedisConnection(asyncio.Protocol):
             return
         if not self._waiting:
             return
-        asked = self._waiting[0]
-        asked.replies.append(reply)
-        asked.missing -= 1
-        if not asked.missing:
+        call = self._waiting[0]
+        call.replies.append(reply)
+        call.missing -= 1
+        if not call.missing:
             self._waiting.popleft()
-            if not asked.answer.done():
-                asked.answer.set_result(asked.replies)
+            if not call.answer.done():
+                call.answer.set_result(call.replies)
 
     def connection_lost(self, error: Exception | None) -> None:
-        lost = Lost(f"{self.address} is gone ({_words(error) if error else self._why})")
+        lost = Lost(f"{self.address} is gone ({_describe(error) if error else self._close_reason})")
         self._transport = None
         while self._waiting:
-            asked = self._waiting.popleft()
-            if not asked.answer.done():
-                asked.answer.set_exception(lost)
-                asked.answer.exception()  # its caller may be gone
+            call = self._waiting.popleft()
+            if not call.answer.done():
+                call.answer.set_exception(lost)
+                call.answer.exception()  # retrieved here, because the caller may be gone
         if self._listener is not None:
             self._listener(None)
 
 
-class _Asked:
+class _PendingCall:
     __slots__ = ("answer", "missing", "replies")
 
     def __init__(self, count: int, answer: asyncio.Future[list[Reply]]) -> None:
@@ -281,5 +268,5 @@ def packed(command: Command) -> bytes:
     return data
 
 
-def _words(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return "no answer" if isinstance(error, TimeoutError) else str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""One Redis process: the connection that all calls share, and connections for those that block or subscribe."""
+"""One Redis process: the connection that all calls share, and connections for calls that block or subscribe."""
 
 from __future__ import annotations
 
@@ -20,19 +20,17 @@ from herenow.engines.redis.client.redis_connection import (
 from herenow.errors import Unavailable
 from herenow.kit.single_flight import SingleFlight
 
-BREATH = 0.05
-"""Seconds between two looks for a server that was not found: callers in between get what the last look found."""
+ATTEMPT_INTERVAL = 0.05
+"""Minimum seconds between two attempts to find or reach a server: callers in between get the result of the last one."""
 
 
 class Server:
-    """One Redis process, and the connection to it that all calls share."""
-
     def __init__(self, address: Address, login: Login, *, must_be_master: bool = False) -> None:
         self.address = address
         self._login = login
         self._must_be_master = must_be_master
         self._connection: RedisConnection | None = None
-        self._connect = SingleFlight(self._connected, f"connecting to {address}", BREATH)
+        self._connect = SingleFlight(self._connected, f"connecting to {address}", ATTEMPT_INTERVAL)
         self._closed = False
 
     @property
@@ -52,12 +50,12 @@ class Server:
         return connection if connection is not None and connection.is_open else await self._connect()
 
     async def dedicated(self) -> RedisConnection:
-        """A connection of one's own: for calls that block."""
-        return await self._let_in()
+        """A new connection, for calls that block."""
+        return await self._new_connection()
 
     async def subscribed(self, channel: str, listener: Callable[[Reply], None]) -> RedisConnection:
-        """A connection that hears everything that is published there from now on."""
-        connection = await self._let_in()
+        """A new connection that passes everything published on `channel` from now on to `listener`."""
+        connection = await self._new_connection()
         with closed_on_error(connection):
             await subscribe(connection, channel, listener)
         return connection
@@ -65,10 +63,10 @@ class Server:
     async def _connected(self) -> RedisConnection:
         if self._closed:
             raise Unavailable(f"{self.address} is no longer the one to ask")
-        self._connection = await self._let_in()
+        self._connection = await self._new_connection()
         return self._connection
 
-    async def _let_in(self) -> RedisConnection:
+    async def _new_connection(self) -> RedisConnection:
         connection = await connect(self.address, self._login)
         if self._must_be_master:
             with closed_on_error(connection):
@@ -84,7 +82,7 @@ class Server:
             raise Unavailable(f"{self.address} is not a master")
 
     def drop(self) -> None:
-        """The next call connects anew: what this name leads to may have changed."""
+        """Close the shared connection. The next call connects again: the host name may now lead to another server."""
         if self._connection is not None:
             self._connection.close("dropped")
             self._connection = None

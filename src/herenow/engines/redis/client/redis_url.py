@@ -1,11 +1,11 @@
-"""Which Redis does a URL mean? Wrong ones are refused with one sentence, before anybody connects.
+"""Parses Redis URLs. An invalid URL is refused with one sentence before a connection is made.
 
 redis://[user:password@]host[:port][/database]             one server
-rediss://…                                                 the same over TLS; ?ca=/path/ca.pem for a CA of one's own
-redis+sentinel://[user:password@]h1:p,h2:p/name[?db=n]     the master that these sentinels call by that name
+rediss://…                                                 the same over TLS; ?ca=/path/ca.pem for a private CA
+redis+sentinel://[user:password@]h1:p,h2:p/name[?db=n]     the master that these sentinels know by that name
 redis+cluster://[user:password@]h1:p,h2:p                  a Cluster, found through these nodes
 
-User and password are percent-encoded. Sentinels that ask for a password are given the same one.
+User and password are percent-encoded. Sentinels that require a password get the same one.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ SENTINEL_PORT = 26379
 
 
 class Topology(Enum):
-    """How the servers behind a URL are arranged."""
-
     SINGLE = "redis"
     SINGLE_TLS = "rediss"
     SENTINEL = "redis+sentinel"
@@ -36,44 +34,42 @@ SCHEMES = tuple(topology.value for topology in Topology)
 
 @dataclass(frozen=True, slots=True)
 class RedisTarget:
-    """What a URL says."""
-
     topology: Topology
     addresses: tuple[Address, ...]
     login: Login
     master: str = ""
-    """The name that sentinels know the master by."""
-    said: str = ""
-    """The URL without its password, for sentences."""
+    """The master's name in Sentinel."""
+    shown: str = ""
+    """The URL without its password, for error messages."""
 
 
 def parse_url(url: str) -> RedisTarget:
     scheme, separator, rest = url.partition("://")
-    said = without_password(url)
+    shown = without_password(url)
     if scheme not in SCHEMES or not separator:
-        raise _wrong(said, f"it must begin with {', '.join(f'{name}://' for name in SCHEMES)}")
+        raise _wrong(shown, f"it must begin with {', '.join(f'{name}://' for name in SCHEMES)}")
     topology = Topology(scheme)
     rest, _, query = rest.partition("?")
     credentials, at, places = rest.rpartition("@")
     places, _, path = places.partition("/")
-    options = _options(query, _ALLOWED[topology], said)
+    options = _options(query, _ALLOWED[topology], shown)
     port = SENTINEL_PORT if topology is Topology.SENTINEL else PORT
-    addresses = tuple(_address(place, port, said) for place in places.split(","))
+    addresses = tuple(_address(place, port, shown) for place in places.split(","))
     if len(addresses) > 1 and topology in (Topology.SINGLE, Topology.SINGLE_TLS):
-        raise _wrong(said, "several servers are a redis+sentinel:// with its master's name, or a redis+cluster://")
+        raise _wrong(shown, "several servers are a redis+sentinel:// with its master's name, or a redis+cluster://")
     if topology is Topology.SENTINEL and not path:
-        raise _wrong(said, "the name of the master is missing: redis+sentinel://h1:26379,h2:26379/name")
+        raise _wrong(shown, "the name of the master is missing: redis+sentinel://h1:26379,h2:26379/name")
     if topology is Topology.CLUSTER and path not in ("", "0"):
-        raise _wrong(said, "a Cluster has one database only, and it is not named")
+        raise _wrong(shown, "a Cluster has one database only, and it is not named")
     database = options.get("db", "0") if topology is Topology.SENTINEL else path or "0"
-    user, password = _credentials(credentials, said) if at else (None, None)
+    user, password = _credentials(credentials, shown) if at else (None, None)
     login = Login(
         user,
         password,
-        _database(database, said),
-        _tls(options.get("ca"), said) if topology is Topology.SINGLE_TLS else None,
+        _database(database, shown),
+        _tls(options.get("ca"), shown) if topology is Topology.SINGLE_TLS else None,
     )
-    return RedisTarget(topology, addresses, login, unquote(path) if topology is Topology.SENTINEL else "", said)
+    return RedisTarget(topology, addresses, login, unquote(path) if topology is Topology.SENTINEL else "", shown)
 
 
 def without_password(url: str) -> str:
@@ -90,44 +86,44 @@ _ALLOWED = {
 }
 
 
-def _options(query: str, allowed: frozenset[str], said: str) -> dict[str, str]:
+def _options(query: str, allowed: frozenset[str], shown: str) -> dict[str, str]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     for name in options:
         if name not in allowed:
             there_are = f"only {', '.join(sorted(allowed))} may stand there" if allowed else "none is known"
-            raise _wrong(said, f"{name!r} is no option of it, {there_are}")
+            raise _wrong(shown, f"{name!r} is no option of it, {there_are}")
     return options
 
 
-def _address(place: str, default: int, said: str) -> Address:
+def _address(place: str, default: int, shown: str) -> Address:
     host, colon, port = place.rpartition(":")
     if place.endswith("]") or not colon:
         host, port = place, str(default)
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise _wrong(said, f"{place!r} is no host:port")
+        raise _wrong(shown, f"{place!r} is no host:port")
     return Address(host, int(port))
 
 
-def _database(text: str, said: str) -> int:
+def _database(text: str, shown: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise _wrong(said, f"{text!r} is no number of a database")
+        raise _wrong(shown, f"{text!r} is no number of a database")
     return int(text)
 
 
-def _credentials(text: str, said: str) -> tuple[str | None, str]:
+def _credentials(text: str, shown: str) -> tuple[str | None, str]:
     user, colon, password = text.partition(":")
     if not colon:
-        raise _wrong(said, "before the @ stands user:password, or :password")
+        raise _wrong(shown, "before the @ stands user:password, or :password")
     return unquote(user) or None, unquote(password)
 
 
-def _tls(ca: str | None, said: str) -> ssl.SSLContext:
+def _tls(ca: str | None, shown: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca)
     except (OSError, ssl.SSLError) as error:
-        raise _wrong(said, f"the certificates in {ca!r} cannot be read ({error})") from None
+        raise _wrong(shown, f"the certificates in {ca!r} cannot be read ({error})") from None
 
 
-def _wrong(said: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"engine {said!r} is not a Redis this version can use: {why}.")
+def _wrong(shown: str, why: str) -> ConfigurationError:
+    return ConfigurationError(f"engine {shown!r} is not a Redis this version can use: {why}.")

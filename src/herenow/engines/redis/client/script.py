@@ -1,4 +1,4 @@
-"""A Lua script as a client sends it: by its SHA-1, and in full to a server that does not know it yet."""
+"""A Lua script: it is called by its SHA-1, and sent in full to a server that does not know it yet."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ class Script:
         return ("EVALSHA", self.digest, len(keys), *keys, *arguments)
 
     def in_full(self, called: Command) -> Command:
-        """The same call, for a server that does not know it yet."""
+        """The same call with the script's text instead of its SHA-1."""
         return ("EVAL", self.text, *called[2:])

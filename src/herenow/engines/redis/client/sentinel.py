@@ -1,7 +1,7 @@
-"""The master that most sentinels name, and that says itself that it is one.
+"""The master that most sentinels name, if it confirms its role.
 
-All sentinels are listened to, and the first that tells of another master makes us drop the old one at once: a demoted master
-takes writes for ten seconds more, and loses them.
+The client subscribes to all sentinels. The first one that reports another master makes it drop the old one at once: a
+demoted master accepts writes for ten more seconds, and loses them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,16 @@ from herenow.engines.redis.client.redis_connection import (
     connect,
     refusal,
 )
-from herenow.engines.redis.client.redis_server import BREATH, Server, closed_on_error, subscribe
+from herenow.engines.redis.client.redis_server import ATTEMPT_INTERVAL, Server, closed_on_error, subscribe
 from herenow.engines.redis.client.redis_url import RedisTarget
 from herenow.errors import Unavailable
 from herenow.kit.single_flight import SingleFlight
 
-LISTEN_AGAIN = 1.0
-"""Seconds until a sentinel that went away is tried again."""
+RECONNECT_AFTER = 1.0  # seconds until a lost connection to a sentinel is replaced
 
-LISTEN_QUIET = 5.0
-"""Seconds without a message after which a sentinel is pinged; after as many more it is taken for gone. A machine that
-vanished closes no connection."""
+PING_AFTER = 5.0
+"""Seconds without a message after which a sentinel is pinged, and after as many more counts as gone. A machine that
+vanishes closes no connection."""
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +45,7 @@ class Sentinel:
     def __init__(self, target: RedisTarget) -> None:
         self._target = target
         self._server: Server | None = None
-        self._find = SingleFlight(self._found, f"asking the sentinels of {target.said}", BREATH)
+        self._find = SingleFlight(self._find_master, f"asking the sentinels of {target.shown}", ATTEMPT_INTERVAL)
         self._listening: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -80,24 +79,24 @@ class Sentinel:
     def moved(self, slot: int, address: Address) -> None:
         return
 
-    async def _found(self) -> Server:
-        question = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._target.master)
+    async def _find_master(self) -> Server:
+        command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._target.master)
         answers = await asyncio.gather(
-            *(self._ask(address, question) for address in self._target.addresses), return_exceptions=True
+            *(self._ask(address, command) for address in self._target.addresses), return_exceptions=True
         )
-        heard = [answer for answer in answers if not isinstance(answer, BaseException)]
-        votes = Counter(answer for answer in heard if answer is not None)
+        answered = [answer for answer in answers if not isinstance(answer, BaseException)]
+        votes = Counter(answer for answer in answered if answer is not None)
         if votes:
             return self._use(votes.most_common(1)[0][0])
-        if heard:
+        if answered:
             raise Refused(f"no sentinel knows a master named {self._target.master!r}")
         refused = next((answer for answer in answers if isinstance(answer, Refused)), None)
-        raise refused or Unavailable(f"no sentinel of {self._target.said} answers ({answers[0]})")
+        raise refused or Unavailable(f"no sentinel of {self._target.shown} answers ({answers[0]})")
 
-    async def _ask(self, address: Address, question: Command) -> Address | None:
+    async def _ask(self, address: Address, command: Command) -> Address | None:
         connection = await self._connect(address)
         try:
-            [reply] = await connection.ask([question])
+            [reply] = await connection.ask([command])
         finally:
             connection.close()
         if isinstance(reply, hiredis.ReplyError):
@@ -105,7 +104,7 @@ class Sentinel:
         return Address(reply[0].decode(), int(reply[1])) if isinstance(reply, list) else None
 
     async def _connect(self, address: Address) -> RedisConnection:
-        """Without a password first: a sentinel that has none refuses one."""
+        """Connect, without a password at first: a sentinel that has none refuses one."""
         login = Login()
         connection = await connect(address, login)
         with closed_on_error(connection):
@@ -124,7 +123,7 @@ class Sentinel:
         return self._server
 
     async def _listen(self, address: Address) -> None:
-        """For ever: one of many that may tell us first."""
+        """Stay subscribed to one sentinel for ever; any of them may be the first to report a new master."""
         while True:
             try:
                 connection = await self._connect(address)
@@ -134,32 +133,32 @@ class Sentinel:
                     connection.close()
             except (Unavailable, Lost):
                 pass
-            await asyncio.sleep(LISTEN_AGAIN)
+            await asyncio.sleep(RECONNECT_AFTER)
 
     async def _until_unresponsive(self, connection: RedisConnection) -> None:
-        said = asyncio.Event()
+        received = asyncio.Event()
 
-        def heard(message: Reply) -> None:
-            said.set()
-            self._hear(message)
+        def on_message(message: Reply) -> None:
+            received.set()
+            self._on_message(message)
 
-        await subscribe(connection, "+switch-master", heard)
-        asked = False
+        await subscribe(connection, "+switch-master", on_message)
+        pinged = False
         while connection.is_open:
             try:
-                async with asyncio.timeout(LISTEN_QUIET):
-                    await said.wait()
-                said.clear()
-                asked = False
+                async with asyncio.timeout(PING_AFTER):
+                    await received.wait()
+                received.clear()
+                pinged = False
             except TimeoutError:
-                if asked:
+                if pinged:
                     return
                 connection.send(("PING",))
-                asked = True
+                pinged = True
 
-    def _hear(self, message: Reply) -> None:
+    def _on_message(self, message: Reply) -> None:
         match message:
-            case [b"message", _, bytes(said)]:
-                name, _, _, host, port = said.decode().split(" ")
+            case [b"message", _, bytes(body)]:
+                name, _, _, host, port = body.decode().split(" ")
                 if name == self._target.master:
                     self._use(Address(host, int(port)))

@@ -1,6 +1,6 @@
-"""Which server holds a slot now: one answer for each topology (`Single`, `Sentinel`, `Cluster`).
+"""`Servers` finds the server that has a slot now, with one class per topology (`Single`, `Sentinel`, `Cluster`).
 
-They only find and drop servers; what a reply means, and whether something may be repeated, is decided in `commands`.
+They only find and drop servers; `commands` interprets replies and decides whether a call is sent again.
 """
 
 from __future__ import annotations
@@ -16,26 +16,23 @@ from herenow.engines.redis.client.sentinel import Sentinel
 
 
 class Servers(Protocol):
-    """Where slots live."""
-
     single_server: bool
-    """One server has all slots, so that one command may name keys of several."""
+    """True if one server has all slots, so that a command may name keys of several slots."""
 
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
 
     async def of(self, slot: int) -> Server:
-        """Raises `Unavailable` when nobody knows."""
+        """The server that has the slot. Raises `Unavailable` if none is known."""
 
-    def masters(self) -> Iterable[Server]:
-        """All masters known now."""
+    def masters(self) -> Iterable[Server]: ...
 
     def suspect(self, server: Server) -> None:
-        """It did not answer, or is not what it was: look again before the next call."""
+        """Report that a server did not answer or lost its role, so that the next call finds its server again."""
 
     def moved(self, slot: int, address: Address) -> None:
-        """A server said that this slot is served there."""
+        """Report that a server redirected this slot to `address`."""
 
 
 def servers_of(target: RedisTarget) -> Servers:
@@ -70,4 +67,4 @@ class Single:
         server.drop()
 
     def moved(self, slot: int, address: Address) -> None:
-        return  # a server that says so is refused at the start
+        return  # only nodes of a Cluster redirect, and those are refused at startup

@@ -1,8 +1,9 @@
--- What the scripts of one shard share. How a value is laid out is told in codec.py, what the keys are in keys.py.
+-- Functions that the scripts of a shard share. codec.py describes the format of a value, keys.py the keys.
 local call, byte, sub, unpack_number = redis.call, string.byte, string.sub, struct.unpack
--- A wake-up of n bytes and the version it counts from.
+-- Formats by length n: a relative wake-up of n bytes, then the record's version, to which it is added.
 local WAKE = {'>I1xxI6', '>I2xxI6', '>I3xxI6', '>I4xxI6', '>I5xxI6'}
 
+-- The wake-up in epoch milliseconds; nil: none.
 local function wake_of(value)
   local n = byte(value) % 128
   if n == 0 then return nil end
@@ -18,7 +19,7 @@ local function body_of(tails, field, value)
   return call('HGET', tails, field)
 end
 
--- value '': nothing is left of the user
+-- An empty value removes the user from the bucket. old: the value there now, false if there is none.
 local function store(bucket, tails, field, old, value, tail)
   local had_tail = old and byte(old) >= 128
   if value == '' then
@@ -42,11 +43,11 @@ local function earliest(bucket)
   return first
 end
 
--- Each bucket's earliest wake-up, read together and written together: i is a bucket's place among those of this call. Only
--- when the earliest itself goes, the others of its bucket are looked at.
+-- By index i of a bucket in this call: firsts has its earliest wake-up, earlier is true if that changed, gone is true if it was
+-- removed, so that the bucket's other users must be read. All buckets are read with one command and written with another.
 local firsts, earlier, gone = {}, {}, {}
 
--- One command with many arguments, in portions that fit on Lua's stack.
+-- Calls one command with many arguments, in chunks that fit on Lua's stack.
 local function in_parts(command, key, arguments)
   local answers = {}
   for from = 1, #arguments, 2000 do
@@ -58,8 +59,8 @@ local function in_parts(command, key, arguments)
   return answers
 end
 
--- What the buckets after the given key are called in the sorted set, and the earliest wake-up of each. A name is what a
--- bucket's key has beyond the header's, which comes first.
+-- Reads the earliest wake-up of each bucket of this call into firsts. Bucket keys come after KEYS[bucket_at]. Returns the
+-- buckets' members in the sorted set: their numbers, which begin two characters after the length of the header's key KEYS[1].
 local function read_wakes(wakes, bucket_at)
   local names, from = {}, #KEYS[1] + 2
   for i = 1, #KEYS - bucket_at do names[i] = sub(KEYS[bucket_at + i], from) end
@@ -67,9 +68,10 @@ local function read_wakes(wakes, bucket_at)
   return names
 end
 
--- What a row says where there is no wake-up.
+-- A row's value for "no wake-up".
 local NEVER = 2 ^ 48 - 1
 
+-- Updates firsts, earlier and gone when a user's wake-up in bucket i changes.
 local function move_wake(i, was, is)
   if is == NEVER then is = nil end
   if was == is then return end
@@ -81,6 +83,7 @@ local function move_wake(i, was, is)
   end
 end
 
+-- Writes what move_wake has changed. Returns something true if there was anything to write.
 local function write_wakes(wakes, names, bucket_at)
   local set, removed = {}, {}
   for i in pairs(gone) do
@@ -97,10 +100,10 @@ local function write_wakes(wakes, names, bucket_at)
   return set[1] or removed[1]
 end
 
--- What a row says of its user's mark.
+-- Values of a row's column for the unsaved flag.
 local KEPT, SET = 0, 1
 
--- field → whether it is marked from now on
+-- marked: field → true to set the unsaved flag, false to clear it
 local function write_marks(marks, marked)
   local set, taken = {}, {}
   for field, is in pairs(marked) do
@@ -111,14 +114,16 @@ local function write_marks(marks, marked)
   in_parts('SREM', marks, taken)
 end
 
--- All entries of a batch are one entry of the stream, whose id is the number of the last one. Its first field is empty and
--- has the tag of the batch before and its own, so that a reader notices another history. Returns the new head.
+-- Appends the entries of a batch as one stream entry (a very large batch as several), whose id is the number of the last one.
+-- Its first field is empty and has the tag of the batch before and its own, so that a reader notices another branch of the
+-- store. Returns that number.
 local function append(log, head, before, tag, entries, limit)
   for from = 1, #entries, 2000 do
     local to = math.min(from + 1999, #entries)
     head = head + (to - from + 1) / 2
     local oldest = string.format('%.0f', math.max(0, head - limit))
-    call('XADD', log, 'MINID', '~', oldest, string.format('%.0f-0', head), '', before .. ' ' .. tag, unpack(entries, from, to))
+    local tags = before .. ' ' .. tag
+    call('XADD', log, 'MINID', '~', oldest, string.format('%.0f-0', head), '', tags, unpack(entries, from, to))
     before = tag
   end
   return head

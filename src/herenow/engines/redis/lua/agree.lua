@@ -1,5 +1,5 @@
--- Compares terms with those in the store, then adds the new ones. Answers {term, value there} of the first that differs,
--- or {buckets} as the first node wrote it.
+-- Compares terms with those in the store, then adds the new ones. Returns {term, stored value} of the first that differs, or
+-- {buckets} as the first node wrote it.
 local terms = KEYS[1]
 local buckets = ARGV[1] -- then per term: name, value
 for i = 2, #ARGV, 2 do

@@ -1,8 +1,8 @@
--- Writes a batch of one epoch: records, wake-ups, log entries and marks. Answers {-1, row} when the fence bars it, otherwise
--- {settled, index, current body, …} with the writes that found something else.
+-- Writes a batch of one epoch: records, wake-ups, log entries and unsaved flags. Returns {-1, row} if the fence rejects it,
+-- otherwise {settled, index, current body, …} with a pair for each write that found another record than expected.
 local header, fences, log, wakes, tails, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6] -- then buckets
 local epoch, last, next, log_limit, rows = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
--- which bucket, field, expected body, value, tail, wake-up, mark, log entry
+-- columns: bucket index, field, expected body, value, tail, wake-up, unsaved flag, log entry
 local ROW = '>I3Bc0I3c0I3c0I3c0I6BI3c0'
 local row = call('HGET', fences, epoch)
 if row ~= last then return {-1, row} end

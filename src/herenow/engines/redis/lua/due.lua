@@ -1,4 +1,5 @@
--- Who in these buckets is due? Answers {earliest wake-up that is not due, or "", field, body of a digest's, wake-up, …}.
+-- Reads the due users of buckets. Returns {earliest wake-up that is not due, or "", then per user: field, body, wake-up}. The
+-- body is given only if the field is a digest, because it then holds the user's id.
 local tails = KEYS[1] -- then buckets
 local now = tonumber(ARGV[1])
 local answer, next = {''}, nil

@@ -1,4 +1,4 @@
--- Makes or raises the fence's row of an epoch. Answers 0, and does nothing, when it was retired.
+-- Creates an epoch's fence row or raises its number. Returns 0, and does nothing, if the epoch was retired.
 local fences, retired = KEYS[1], KEYS[2]
 local epoch, number = ARGV[1], ARGV[2]
 if redis.call('ZSCORE', retired, epoch) then return 0 end

@@ -1,4 +1,4 @@
--- Raises the fence's row of an epoch. Answers what it was; nil, and nothing done, when there is none.
+-- Raises the number in an epoch's fence row. Returns the previous number; nil, and does nothing, if there is no row.
 local fences = KEYS[1]
 local epoch, number = ARGV[1], ARGV[2]
 local row = redis.call('HGET', fences, epoch)

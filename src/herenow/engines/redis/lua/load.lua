@@ -1,6 +1,6 @@
--- What has a tail, read together with it. Answers {settled, body, …} of fields; an empty body is no record.
+-- Reads records together with their tails. Returns {settled, body, …} in the order of the rows; an empty body: no record.
 local header, tails, rows = KEYS[1], KEYS[2], ARGV[1] -- then buckets
--- which bucket, field
+-- columns: bucket index, field
 local answer, n, at = {is_settled(read_header(header)) and 1 or 0}, 1, 1
 while at <= #rows do
   local i, field

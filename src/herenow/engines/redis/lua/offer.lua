@@ -1,8 +1,8 @@
--- Puts records where there is none or an older one, as long as the shard is not settled, and it is not to be for a while.
--- Answers whether it took them.
+-- Writes records that are missing or older in the store, if the shard is unsettled, and keeps it unsettled for longer.
+-- Returns 1 if the shard is unsettled.
 local header, wakes, tails, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4] -- then buckets
 local since, rows = tonumber(ARGV[1]), ARGV[2]
--- which bucket, field, version, value, tail, wake-up, mark
+-- columns: bucket index, field, version, value, tail, wake-up, unsaved flag
 local ROW = '>I3Bc0I6I3c0I3c0I6B'
 local state, head, tag = read_header(header)
 if is_settled(state) then return 0 end

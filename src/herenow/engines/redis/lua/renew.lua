@@ -1,11 +1,11 @@
--- Writes a node's lease. Answers 0, and nothing is written, when it stands there dead, or is missing and does not begin now.
+-- Writes a node's lease. Returns 0, and writes nothing, if the lease is dead, or if it is missing and not a new one.
 local leases = KEYS[1]
 local epoch, counter, renewed_at, begins = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local row = redis.call('HGET', leases, epoch)
 if row then
-  local stands, state = string.match(row, '^(%d+) %d+ (%a+)$')
+  local current, state = string.match(row, '^(%d+) %d+ (%a+)$')
   if state == 'dead' then return 0 end
-  if tonumber(stands) >= tonumber(counter) then return 1 end -- a late one: the row never goes back
+  if tonumber(current) >= tonumber(counter) then return 1 end -- a late call: the counter never decreases
 elseif begins == '0' then
   return 0
 end

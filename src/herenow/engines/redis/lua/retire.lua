@@ -1,4 +1,4 @@
--- Takes the fence's row of an epoch away for good.
+-- Deletes the fence row of an epoch and remembers the epoch, so that it is not created again.
 local fences, retired = KEYS[1], KEYS[2]
 local epoch, remembered = ARGV[1], ARGV[2]
 local latest = redis.call('ZREVRANGE', retired, 0, 0, 'WITHSCORES')[2] or 0

@@ -1,7 +1,7 @@
--- Takes marks away, and where asked the record too, where it is still the one that was saved.
+-- Clears the unsaved flags of records that are still the saved ones, and removes those records that are to be dropped.
 local header, wakes, tails, marks = KEYS[1], KEYS[2], KEYS[3], KEYS[4] -- then buckets
 local rows = ARGV[1]
--- which bucket, field, saved body, 1 to drop it
+-- columns: bucket index, field, saved body, 1 to drop it
 local names, marked, at = read_wakes(wakes, 4), {}, 1
 while at <= #rows do
   local i, field, body, drop

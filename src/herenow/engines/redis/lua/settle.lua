@@ -1,4 +1,4 @@
--- Settles the shard if it was unsettled long enough ago. Answers whether it is settled now.
+-- Settles the shard if it was unsettled at least `after` ms ago. Returns 1 if it is settled now.
 local header, log, wakes = KEYS[1], KEYS[2], KEYS[3]
 local now, after = ARGV[1], ARGV[2]
 local state, head, tag = read_header(header)

@@ -1,4 +1,4 @@
--- Reads buckets until there are enough records. Answers {buckets read, field, body, …}.
+-- Reads buckets until there are enough records. Returns {number of buckets read, field, body, …}.
 local tails = KEYS[1] -- then buckets
 local enough = tonumber(ARGV[1])
 local answer, read = {0}, 0

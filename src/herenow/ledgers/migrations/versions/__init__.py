@@ -1,1 +1,1 @@
-"""One module per revision. A published one is never edited again."""
+"""One module per revision. The code of a published revision is never edited."""

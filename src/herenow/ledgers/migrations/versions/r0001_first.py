@@ -30,7 +30,7 @@ def _people() -> None:
         _id("user"),
         _time("at", nullable=False),
         sqlite_with_rowid=False,
-        # A page keeps some room, so that a new value finds it beside the old one and leaves the index alone.
+        # Free space in each page: an updated row stays in its page, and the index need not change (a HOT update).
         postgresql_with={"fillfactor": 80},
     )
     op.create_table(

@@ -1,4 +1,4 @@
-"""Void tokens, and what deleting a user has to look up."""
+"""Revoked tokens, and the indexes that deleting a user needs."""
 
 import sqlalchemy as sa
 from alembic import op

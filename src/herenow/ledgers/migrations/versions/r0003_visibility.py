@@ -1,4 +1,4 @@
-"""Who decides who sees them: preferences of visibility, blocks."""
+"""Visibility preferences and blocks."""
 
 import sqlalchemy as sa
 from alembic import op
