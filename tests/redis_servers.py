@@ -285,7 +285,7 @@ class ClusterGroup:
 def trim(client, log, keep):
     """Leave this many entries of a log. The rest of several batches becomes one, tagged as they were."""
     raw = client.execute_command("XRANGE", log, "-", "+")
-    entries = []  # (tag of the entry before, field, value)
+    entries, own = [], b""  # entries: (tag of the entry before, field, value)
     for _, (_, tags, *pairs) in raw:
         before, _, own = tags.partition(b" ")
         for field, value in zip(pairs[::2], pairs[1::2], strict=True):

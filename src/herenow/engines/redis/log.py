@@ -1,8 +1,8 @@
 """Reading the shard logs: blocking reads that cost nothing while idle, and entry numbers that reveal every gap.
 
 A batch is one stream entry, whose id is the number of the batch's last log entry. Entries were lost, the log restarted or
-the store is another branch (P5) if the first entry read does not have the number after the cursor, if it does not follow the
-cursor's tag, or if a read times out and the head in the shard's header is not the cursor. So a trimmed or rolled-back stream,
+the store is another branch (P5) if the first entry read does not have the number after the cursor or does not follow its
+tag, or if a read times out and the head in the shard's header is not the cursor. So a trimmed or rolled-back stream,
 a failover that lost writes or a dead connection is never mistaken for an idle log. A new connection may lead to another
 branch: the headers are compared before a read waits on it.
 
