@@ -31,7 +31,7 @@ SECRET = "a secret of the tests that is long enough"
 SHELLS = {"api", "transport", "engines", "ledgers", "relations"}
 BELOW = {"people", "context", "metrics", "authority", "deadlines", "shutdown"}
 """Of the node: objects that its parts share."""
-PERIODIC = {"lease", "check", "tail", "reaper", "shares", "mail", "voids", "pulse", "relations", "wheel"}
+PERIODIC = {"lease", "check", "probe", "tail", "reaper", "shares", "mail", "voids", "pulse", "relations", "wheel"}
 PERIODIC |= {"round", "recorder", "run-stamp", "test"}
 
 
