@@ -90,7 +90,9 @@ LAYERS: Mapping[str, str] = {
 
 FACES: Mapping[str, str] = {
     "herenow.workers": "supervisor worker worker_link",
-    "herenow.node": "admin viewing access cluster sessions records delivery people context authority outages metrics deadlines",
+    "herenow.node": (
+        "admin viewing access cluster sessions records delivery people context authority outages metrics deadlines"
+    ),
     "herenow.transport": "server session http websocket auth address",
     "herenow.api": "application endpoints ops description http request_shapes",
     "herenow.api.endpoints": "beats blocks devices explain presence profiles relation_graph stream user_admin user_settings",
