@@ -34,7 +34,7 @@ from herenow.core.record import encode, version_of
 from herenow.core.shards import shard_of
 from herenow.engines.redis import RedisEngine
 from herenow.engines.redis.client import parse_url
-from herenow.ports import Batch, Committed, Write
+from herenow.ports import Batch, Committed, LogPosition, Write
 
 PEOPLE = 1_000_000
 MORE_PEOPLE = 5_000_000
@@ -131,7 +131,7 @@ async def _records(store: Store, people: int, effort: Effort) -> tuple[list[Figu
     return figures, reads.notes(loads)
 
 
-async def _read_on(reader: RedisEngine, cursors: dict[int, int]) -> int:
+async def _read_on(reader: RedisEngine, cursors: dict[int, LogPosition]) -> int:
     """Reads the logs to their ends, which hold only the latest changes; returns the number of entries."""
     entries = 0
     while parts := await reader.tail(cursors, 0.0):

@@ -285,10 +285,16 @@ class ClusterGroup:
 def trim(client, log, keep):
     """Keep the last `keep` entries of a log. The remaining entries of several batches become one batch."""
     raw = client.execute_command("XRANGE", log, "-", "+")
-    pairs = [part for _, batch in raw for part in batch][-2 * keep :] if keep else []
+    entries, own = [], b""  # entries: (tag of the entry before, field, value)
+    for _, (_, tags, *pairs) in raw:
+        before, _, own = tags.partition(b" ")
+        for field, value in zip(pairs[::2], pairs[1::2], strict=True):
+            entries.append((before, field, value))
+            before = own
     client.delete(log)
-    if pairs:
-        client.execute_command("XADD", log, raw[-1][0], *pairs)
+    if left := entries[-keep:] if keep else []:
+        pairs = [part for _, field, value in left for part in (field, value)]
+        client.execute_command("XADD", log, raw[-1][0], b"", left[0][0] + b" " + own, *pairs)
 
 
 def _myself(node):

@@ -16,7 +16,7 @@ from tests.source_tree import Edge, ancestors, assert_none, edges, imported_modu
 LIBRARIES = "core wire kit settings errors"
 """Packages whose every module is public."""
 STORES = f"ports {LIBRARIES}"
-IN_NODE = f"node.context node.authority node.people node.metrics node.deadlines {STORES}"
+IN_NODE = f"node.context node.authority node.outages node.people node.metrics node.deadlines {STORES}"
 IN_TRANSPORT = f"node {STORES}"
 IN_API = f"workers transport {IN_TRANSPORT}"
 
@@ -54,7 +54,8 @@ LAYERS: Mapping[str, str] = {
     "node.records": f"node.delivery {IN_NODE}",
     "node.delivery": IN_NODE,
     "node.context": f"node.authority node.people node.metrics {STORES}",
-    "node.authority": STORES,
+    "node.authority": f"node.outages {STORES}",
+    "node.outages": STORES,
     "node.people": f"node.metrics {STORES}",
     "node.metrics": STORES,
     "node.deadlines": "",
@@ -89,7 +90,9 @@ LAYERS: Mapping[str, str] = {
 
 FACES: Mapping[str, str] = {
     "herenow.workers": "supervisor worker worker_link",
-    "herenow.node": "admin viewing access cluster sessions records delivery people context authority metrics deadlines",
+    "herenow.node": (
+        "admin viewing access cluster sessions records delivery people context authority outages metrics deadlines"
+    ),
     "herenow.transport": "server session http websocket auth address",
     "herenow.api": "application endpoints ops description http request_shapes",
     "herenow.api.endpoints": "beats blocks devices explain presence profiles relation_graph stream user_admin user_settings",

@@ -12,7 +12,7 @@ from herenow.engines import ENGINES, make_engine
 from herenow.engines.memory import MemoryEngine, MemoryStore
 from herenow.engines.memory.shard import WASTE
 from herenow.errors import ConfigurationError
-from herenow.ports import Engine, Lease, Loaded, LogPart, Offer, Write
+from herenow.ports import Engine, Lease, Loaded, LogPart, LogPosition, Offer, Write
 from herenow_testing.contracts.engine import (
     NOW,
     TERMS,
@@ -233,7 +233,7 @@ async def test_a_walk_over_a_restored_shard_still_returns_the_records_that_staye
 async def test_unsettling_restarts_the_log_above_every_lost_number(store, engine):
     await settled(engine)
     await engine.unsettle(0, NOW)
-    assert await engine.tail({0: 10_000}, 0) == [LogPart(0, (), NOW, gap=True)]
+    assert await engine.tail({0: 10_000}, 0) == [LogPart(0, (), LogPosition(NOW, ""), gap=True)]
     await engine.settle(0, NOW + 5_000, 5_000)
     await engine.unsettle(0, NOW - 60_000)
     assert await head_of(engine) == NOW + 1

@@ -67,17 +67,30 @@ async def test_a_node_that_cannot_renew_stops_deciding_after_two_thirds_of_its_l
     assert "offline" not in bob.saw("ana")
 
 
-@pytest.mark.parametrize("asleep", [8, 60])
-async def test_a10_a_node_that_renews_directly_after_a_sleep_marks_nothing_stale(world, asleep):
+async def sleeps(world, seconds):
+    """Ana's views as bob has them from a node that slept, and the epochs of that node before and after."""
     n1, n2 = await world.start_all("n1", "n2")
     bob = await looks_on(world, "ana", n2, n1)
     await world.sleep(1)
+    before = n1.node.context.authority.epoch
     n1.freeze()
-    await world.sleep(asleep)
+    await world.sleep(seconds)
     n1.thaw()
     await world.sleep(5)
     assert n1.node.context.authority.holds_lease
-    assert not any(shown.stale for shown in bob.shown["ana"])
+    return bob.shown["ana"], before, n1.node.context.authority.epoch
+
+
+async def test_a10_a_node_that_slept_past_its_lease_and_renews_at_once_calls_nothing_stale(world):
+    shown, before, after = await sleeps(world, 8)
+    assert before == after
+    assert not any(view.stale for view in shown)
+
+
+async def test_a10_a_node_that_slept_until_others_retired_it_is_stale_until_it_has_read_everything_again(world):
+    shown, before, after = await sleeps(world, 60)
+    assert before != after
+    assert [view.stale for view in shown][-2:] == [True, False]
 
 
 async def test_e9_a_node_without_sessions_counts_failed_renewals(world):

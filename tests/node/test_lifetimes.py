@@ -57,7 +57,7 @@ async def test_a_user_waiting_for_an_unavailable_store_is_queued_once(world):
         await world.sleep(40)
         person = node.node.context.people.find("ana")
         assert len(person.record.pending_edits) <= 1
-    await world.sleep(2)
+    await world.sleep(5)
     assert bob.saw("ana") == ["online", "offline"]
     assert person.record.pending_edits == ()
 

@@ -206,6 +206,7 @@ async def test_a_gap_found_before_a_check_and_reported_after_it_is_not_a_loss(wo
     await n1.node.sessions.set_mode("ana", Mode.AWAY, None)
     for _ in range(2):
         await n2.node.cluster.log_reader.check()
+    await world.sleep(0.1)
     assert bob.saw("ana") == ["online", "away"], "the check has read it"
     await log.release()
     await n1.node.sessions.set_mode("ana", Mode.BUSY, None)

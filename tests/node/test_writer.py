@@ -46,6 +46,9 @@ class Desk:
     def on_loss(self, shard, row, asked=None):
         self.losses.append((shard, row))
 
+    def on_writable(self, shard):
+        """No session is held here."""
+
     def on_remote_change(self, person):
         raise AssertionError("a writer reads no records")
 

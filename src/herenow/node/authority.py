@@ -13,6 +13,7 @@ from secrets import token_bytes
 
 from herenow.core.record import EPOCH_BYTES
 from herenow.kit.clock import Clock
+from herenow.node.outages import Outages
 
 
 def new_epoch() -> str:
@@ -33,8 +34,10 @@ class Authority:
     """True: this node is stopping and gives up its epoch shard by shard."""
     closed_shards: set[int] = field(default_factory=set)
     """Shards that lost data and are being recovered: nothing is decided in them."""
+    outages: Outages = field(init=False)
 
     def __post_init__(self) -> None:
+        self.outages = Outages(self._clock, self._node_lease)
         self.begin_epoch()
 
     def may_decide(self, shard: int) -> bool:

@@ -42,6 +42,7 @@ from herenow.ports import (
     Lease,
     Loaded,
     LogPart,
+    LogPosition,
     Offer,
     Write,
     Written,
@@ -317,7 +318,7 @@ class EngineContract:
         assert await stored(engine, user) == record(1)
         assert await due_in(engine, 0, 100, 10) == Due((user,), None)
         assert await log_after(engine, 0, head) == LogPart(
-            0, (Entry(head + 1, user, record(1), b"note"),), head + 1, gap=False
+            0, (Entry(head + 1, user, record(1), b"note"),), LogPosition(head + 1, ""), gap=False
         )
         assert await engine.unsaved(0, 10) == [(user, record(1))]
 
@@ -691,7 +692,7 @@ class EngineContract:
         a, b = islice(users_of(engine, 0), 2)
         await node.write(Write(a, None, record(1), note=b"n"))
         await self.trim_log(0, 0)
-        assert await log_after(engine, 0, head) == LogPart(0, (), head + 1, gap=True)
+        assert await log_after(engine, 0, head) == LogPart(0, (), LogPosition(head + 1, ""), gap=True)
         assert await log_after(engine, 0, head + 1) is None
         await node.write(Write(b, None, record(1), note=b"n"))
         part = await log_after(engine, 0, head + 1)
@@ -715,19 +716,46 @@ class EngineContract:
         assert part.gap
         assert part.head == await head_of(engine) != head
 
-    async def test_P5_a_rolled_back_log_that_reached_the_cursor_again_is_a_gap_once_unsettled(
-        self, engine: Engine
-    ) -> None:
+    async def test_P5_a_rolled_back_log_that_reached_the_cursor_again_is_a_gap(self, engine: Engine) -> None:
         node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
         past = await self.snapshot(0)
         await node.write(Write(user, None, record(1, b"lost"), note=b"lost"))
         head = await head_of(engine)
         await self.roll_back(0, past)
         await other.write(Write(user, None, record(1, b"new"), note=b"new"))
-        assert await log_after(engine, 0, head) is None, "the reader cannot tell yet"
-        await engine.unsettle(0, NOW)
+        assert await head_of(engine) == head, "the numbers are the same"
         part = await log_after(engine, 0, head)
         assert part is not None
+        assert (part.gap, part.entries) == (True, ())
+        assert await log_after(engine, 0, part.head) is None
+
+    async def test_P5_a_rolled_back_log_that_went_beyond_the_cursor_is_a_gap(self, engine: Engine) -> None:
+        node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
+        past = await self.snapshot(0)
+        await node.write(Write(user, None, record(1, b"lost"), note=b"lost"))
+        head = await head_of(engine)
+        await self.roll_back(0, past)
+        await other.write(Write(user, None, record(1, b"new"), note=b"new"))
+        await other.write(Write(user, record(1, b"new"), record(2, b"new"), note=b"next"))
+        part = await log_after(engine, 0, head)
+        assert part is not None
+        assert part.gap
+        assert part.head == await head_of(engine)
+        assert await log_after(engine, 0, part.head) is None
+
+    async def test_P5_a_waiting_reader_notices_a_log_that_was_rolled_back_and_went_on(
+        self, engine: Engine, second: Engine
+    ) -> None:
+        node, other, user = await joined(engine), await joined(engine), user_of(engine, 0)
+        past = await self.snapshot(0)
+        await node.write(Write(user, None, record(1, b"lost"), note=b"lost"))
+        waiting = asyncio.create_task(second.tail({0: await head_of(engine)}, PATIENCE))
+        await asyncio.sleep(A_MOMENT)
+        await self.roll_back(0, past)
+        await other.write(Write(user, None, record(1, b"new"), note=b"new"))
+        await other.write(Write(user, record(1, b"new"), record(2, b"new"), note=b"next"))
+        async with asyncio.timeout(PATIENCE):
+            [part] = await waiting
         assert part.gap
 
     async def test_P5_the_first_unsettle_gives_every_reader_a_gap(self, engine: Engine) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import TypeVar
 
 from herenow.errors import Unavailable, UnknownOutcome
-from herenow.ports import Batch, Committed, Due, Engine, Fenced, Lease, Loaded, LogPart, Offer, Page
+from herenow.ports import Batch, Committed, Due, Engine, Fenced, Lease, Loaded, LogPart, LogPosition, Offer, Page
 from herenow_testing.faults.plan import Call, Fault, Faults, Rule
 
 __all__ = ["Call", "Fault", "Faults", "FaultyEngine", "Rule"]
@@ -67,7 +67,7 @@ class FaultyEngine:
     async def walk(self, shard: int, cursor: str | None, limit: int) -> Page:
         return await self._read("walk", shard, lambda: self._inner.walk(shard, cursor, limit))
 
-    async def heads(self) -> dict[int, int]:
+    async def heads(self) -> dict[int, LogPosition]:
         heads = await self._read("heads", None, self._inner.heads)
         readable = {shard: head for shard, head in heads.items() if not self._is_silent("heads", shard)}
         if not readable:

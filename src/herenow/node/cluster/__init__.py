@@ -33,6 +33,9 @@ __all__ = ["Cluster", "NodeMessages"]
 RENEW_AGAIN = 0.5
 """Seconds after which a renewal that failed is tried again: several times before the lease is in doubt."""
 
+PROBE = 0.5
+"""Seconds between two attempts to write to a shard that could not be written."""
+
 READ_AGAIN = 0.2
 """Seconds after which a log that could not be read is tried again."""
 
@@ -71,6 +74,9 @@ class Cluster:
     def on_loss(self, shard: int, row: int | None, asked: float | None = None) -> None:
         self.recovery.report_loss(shard, row, asked)
 
+    def on_writable(self, shard: int) -> None:
+        self._records.assert_held(shard)
+
     def on_remote_change(self, person: Person) -> None:
         self.log_reader.on_remote_change(person)
 
@@ -90,6 +96,7 @@ class Cluster:
         every, third = self._context.tasks.every, self._context.settings.node_lease / 3
         every(third, self.lease.keep, "lease", after_failure=RENEW_AGAIN)
         every(third, self._check_store, "check")
+        every(PROBE, self._probe_failing, "probe")
         every(0, self._follow_log, "tail")
         every(self._context.reaping.poll, self.reaper.run, "reaper")
         every(third, self.assignment.tell, "shares")
@@ -136,6 +143,7 @@ class Cluster:
         self._on_epoch(self._context.authority.epoch)
         self._sessions.assert_again()
         self._records.retry_waiting()
+        self._context.tasks.spawn(self.log_reader.verify_all(), "verify")
 
     async def _check_store(self) -> None:
         """Find what goes wrong without an error: a log that is silent though it grows, a shard that lost writes. The second
@@ -146,6 +154,11 @@ class Cluster:
             self._context.metrics.engine_errors += 1
             log.warning("check.failed", error=str(error))
         await self._records.verify_recent()
+
+    async def _probe_failing(self) -> None:
+        """Find out which shards can be written again. Sends nothing while none fails."""
+        failing = tuple(self._context.authority.outages.failing)
+        await asyncio.gather(*map(self._records.probe, failing), return_exceptions=True)
 
     async def _follow_log(self) -> None:
         try:

@@ -39,6 +39,9 @@ STILL = 1.33
 that others saw, and from then on has a whole one. A hair less than four thirds: looks come every third, and the fourth is
 not to be missed by one."""
 
+LATE = 2.5
+"""Leases after which a late node is no longer waited for, should no node be able to mark it dead."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -113,6 +116,8 @@ class LeaseKeeper:
             await self._observe(await read_within(self._engine.leases()))
         except (Unavailable, UnknownOutcome) as error:
             self._observed.clear()  # what we see next is not an unbroken row of reads
+            for shard in range(self._engine.shards):
+                self._authority.outages.on_failure(shard)
             self._metrics.engine_errors += 1
             self.trouble = str(error)
             self._say_whether_we_decide()
@@ -243,6 +248,8 @@ class LeaseKeeper:
         stood = [now - self._observed[lease.epoch].since for lease in alive]
         still = [lease for lease, how_long in zip(alive, stood, strict=True) if how_long >= self._node_lease * STILL]
         quiet = sum(how_long > self._node_lease / 2 for how_long in stood)
+        if any(self._node_lease / 2 < how_long < self._node_lease * LATE for how_long in stood):
+            self._authority.outages.hold_ends()
         try:
             for lease in still if self._may_mark(len(still), quiet, len(alive) + 1, now) else ():
                 await self._mark(lease)

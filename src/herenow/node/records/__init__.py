@@ -57,6 +57,7 @@ class Records:
         self.preloaded = decider.preloaded
         self.resume = decider.resume
         self.retry_waiting = decider.retry_waiting
+        self.assert_held = decider.assert_held
 
         # Read
         self.load = reader.load
@@ -69,6 +70,7 @@ class Records:
         # Write
         self.verify = writer.verify
         self.verify_recent = writer.verify_recent
+        self.probe = writer.probe
         self.rejoin = writer.rejoin
         self.still_joined = writer.still_joined
         self.wait_saved = ledger_writer.wait_saved
@@ -132,6 +134,11 @@ class Records:
     def waiting(self) -> int:
         """Users whose decision waits for the store."""
         return self.decider.waiting
+
+    @property
+    def ends_waiting(self) -> int:
+        """Users who are shown offline only when ends no longer wait."""
+        return self.decider.ends_waiting
 
     @property
     def trouble(self) -> str | None:

@@ -21,6 +21,7 @@ from herenow.errors import HerenowError, ProtocolError, Unavailable, UnknownOutc
 from herenow.kit.shared_timeout import SharedTimeout
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
+from herenow.node.outages import EndsWait
 from herenow.node.people import PendingEdit, Person, without
 from herenow.node.records.batch import BatchDecider, LostRace
 from herenow.node.records.decision import NO_EDIT, Decision, answers_caller
@@ -57,6 +58,8 @@ class Decider:
         self._dirty: dict[int, list[Person]] = {}
         """Shard → users that the next batch of the shard decides."""
         self._waiting: dict[Person, None] = {}
+        self._ending: dict[Person, None] = {}
+        """Users whose decision waits because ends wait in their shard."""
         self._timer: asyncio.TimerHandle | None = None
         self._timeout = SharedTimeout(WAIT)
         self._trouble = ""
@@ -167,10 +170,28 @@ class Decider:
                 self.mark_dirty(person)
             else:
                 self.wait(person)
+        ending, self._ending = self._ending, {}
+        for person in ending:
+            if self._authority.outages.ends_wait(person.shard):
+                self._wait_to_end(person)
+            else:
+                self.mark_dirty(person)
+
+    def assert_held(self, shard: int) -> None:
+        """Call when an outage of the shard is over: commit sessions that it lacks and heartbeats that it missed, before the
+        other nodes decide ends."""
+        for person in self._people.in_shard(shard):
+            if person.held and not (person.matches_record and person.heartbeats_in_record):
+                self.mark_dirty(person)
+        self.retry_waiting()
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+    @property
+    def ends_waiting(self) -> int:
+        return len(self._ending)
 
     @property
     def trouble(self) -> str | None:
@@ -248,7 +269,7 @@ class Decider:
     def finish(self, person: Person) -> None:
         """No task decides about this user any more."""
         person.record.deciding = False
-        if person.record.dirty and person not in self._waiting:
+        if person.record.dirty and person not in self._waiting and person not in self._ending:
             self.mark_dirty(person)
         self._people.release(person)
 
@@ -257,6 +278,9 @@ class Decider:
         match error:
             case UnknownOutcome():
                 await self._read_again(people)
+            case EndsWait():
+                for person in people:
+                    self._wait_to_end(person)
             case Unavailable():
                 self._metrics.engine_errors += 1
                 self._trouble = str(error)
@@ -289,5 +313,14 @@ class Decider:
         for pending in person.record.pending_edits:
             pending.in_flight = False
         self._waiting[person] = None
+        self._retry_soon()
+
+    def _wait_to_end(self, person: Person) -> None:
+        """Decide this user when ends no longer wait in the shard, or when there is news of the user."""
+        person.record.dirty = True
+        self._ending[person] = None
+        self._retry_soon()
+
+    def _retry_soon(self) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(RETRY, self.retry_waiting)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from herenow.core.edits import set_custom, set_mode
-from herenow.core.model import Presence
+from herenow.core.model import Presence, Status
 from herenow.core.sessions import later
 from herenow.core.settle import Edit, Held, Outcome, Timings
 from herenow.core.values import replace
@@ -73,6 +73,12 @@ _NOBODY = Presence()
 def answers_caller(outcome: Outcome, edits: Iterable[PendingEdit]) -> bool:
     """True if a caller will take "nothing had to change" for an answer: then the store must be read first."""
     return bool(outcome.refused) or any(pending.edit is not NO_EDIT for pending in edits)
+
+
+def ends(before: Presence, after: Presence) -> bool:
+    """True if the user is shown to have left. A deletion counts as no end: it never waits."""
+    left = after.status is Status.OFFLINE and before.status is not Status.OFFLINE
+    return left and after.erased_at == before.erased_at
 
 
 def differ_in_stamps_only(before: Presence, after: Presence) -> bool:

@@ -28,6 +28,9 @@ class StoreEvents(Protocol):
         """The shard lacks something that it had. `row`: number in our fence, if the fence showed it. `asked`: monotonic time
         of the request whose answer showed it; the answer may have been under way for long."""
 
+    def on_writable(self, shard: int) -> None:
+        """The shard took a write again after an outage."""
+
     def on_remote_change(self, person: Person) -> None:
         """A read returned a newer record of a watched user before the log did."""
 
@@ -49,6 +52,7 @@ class RecordEvents:
 
     def subscribe_store(self, listener: StoreEvents) -> None:
         self.on_loss = listener.on_loss
+        self.on_writable = listener.on_writable
         self.on_remote_change = listener.on_remote_change
 
     def subscribe_deletions(self, rule: DeletionRule) -> None:

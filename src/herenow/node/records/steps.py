@@ -7,8 +7,9 @@ from herenow.core.settle import droppable, settle
 from herenow.errors import Unavailable
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
+from herenow.node.outages import EndsWait
 from herenow.node.people import InFlightCommit, PendingEdit, Person
-from herenow.node.records.decision import Decision, differ_in_stamps_only, log_note, restored
+from herenow.node.records.decision import Decision, differ_in_stamps_only, ends, log_note, restored
 from herenow.node.records.ledger_writer import LedgerWriter
 from herenow.node.records.reader import Reader
 from herenow.node.records.record_events import RecordEvents
@@ -26,13 +27,13 @@ class DecisionSteps:
         self._events = events
 
     def decide(self, person: Person) -> Decision:
-        """Call the core with the record as known, the sessions held now and the edits that were requested."""
+        """Call the core with the record as known, the sessions held now and the requested edits. Raises `EndsWait`."""
         record = person.record
         record.dirty = False  # everything that was marked until now is considered now
         for pending in record.pending_edits:
             pending.in_flight = False
         first = self._events.enforce_deletion(person)
-        epoch = self._context.authority.epoch
+        epoch, outages = self._context.authority.epoch, self._context.authority.outages
         edits = record.pending_edits
         held = [(session, session.facts(epoch)) for session in person.held]
         outcome = settle(
@@ -42,7 +43,10 @@ class DecisionSteps:
             epoch=epoch,
             held=[facts for _, facts in held],
             edits=[*first, *restored(person), *[pending.edit for pending in edits]],
+            outage=outages.of(person.shard),
         )
+        if ends(record.presence, outcome.presence) and outages.ends_wait(person.shard):
+            raise EndsWait("ends wait until every node has committed the sessions that it holds")
         return Decision(person, record.presence, record.stored, outcome, epoch, held, edits)
 
     def prepare(self, decision: Decision) -> None:

@@ -127,6 +127,13 @@ class Writer:
             lane.turn.release()
         return None
 
+    async def probe(self, shard: int) -> None:
+        """Write an empty batch to a shard that could not be written. Raises `Unavailable` or `UnknownOutcome`."""
+        lane = self._lanes[shard]
+        if not lane.turn.locked():  # else a write is under way, and shows the same
+            async with lane.turn:
+                await self._commit_batch(lane, ())
+
     async def verify_recent(self) -> None:
         """All shards to which something was committed a short while ago: a failover loses writes without a word."""
         since = self._clock.monotonic() - VERIFY
@@ -177,7 +184,11 @@ class Writer:
         self._metrics.commits += bool(writes)
         try:
             result = await write_within(self._engine.commit(batch))
+        except Unavailable:
+            self._authority.outages.on_failure(lane.shard)
+            raise
         except UnknownOutcome:
+            self._authority.outages.on_failure(lane.shard)
             self._metrics.doubtful += 1
             await self._resolve(lane, batch)
             raise
@@ -185,6 +196,8 @@ class Writer:
             await self._refused(lane, result.row)
             raise Unavailable(f"shard {lane.shard} does not know this node's last commits")
         lane.number = batch.next
+        if self._authority.outages.on_success(lane.shard):
+            self._events.on_writable(lane.shard)
         if not result.settled:
             self._events.on_loss(lane.shard, batch.next)
         return result.results
