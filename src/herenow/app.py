@@ -1,9 +1,9 @@
-"""The composition root: settings in, a running node out. Everything that knows everything is here, and nothing else is.
+"""The composition root: builds a running server from settings.
 
 settings ─▶ ledger, engine, relations ─▶ Node ─▶ WebSocketServer ┐
                                └────▶ api (REST, pages) ──┴─▶ one port
 
-A reaper is a node without a door: everything but the last column.
+A reaper is a node that accepts no clients: everything but the last column.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ from herenow.transport.websocket import Sockets, descriptors_allowed, sockets_wi
 from herenow.workers.worker import Worker
 
 SWITCH = 0.0005
-"""Seconds after which a ledger's thread gives the interpreter back to the event loop; Python's own 5 ms would be waited
-for again and again while a thousand frames are sent."""
+"""Seconds after which a ledger thread yields the interpreter to the event loop; Python's 5 ms would delay a fan-out."""
 
 
 def serve(settings: Settings, *, demo: bool = False) -> int:
-    """Run until told to stop; the exit code."""
+    """Run a server until a signal stops it; returns the exit code."""
     _prepare_process(settings)
     with Listener(settings) as listener:
         uvloop.run(_serve(settings, listener, demo=demo))
@@ -53,7 +52,7 @@ def serve(settings: Settings, *, demo: bool = False) -> int:
 
 
 def work(settings: Settings, link: int) -> int:
-    """The same as one of several workers, whose supervisor is at the other end of the link."""
+    """As `serve`, as one of several workers. `link`: file descriptor of the connection to the supervisor."""
     _prepare_process(settings)
     uvloop.run(_work(settings, link))
     return 0
@@ -66,7 +65,7 @@ def _prepare_process(settings: Settings) -> None:
 
 
 def reap(settings: Settings, reaping: Reaping) -> int:
-    """Decide who is due, and nothing else, until told to stop; the exit code."""
+    """Run a reaper, which only decides due users, until a signal stops it; returns the exit code."""
     configure_logging(settings.log_format, settings.log_level)
     uvloop.run(_reap(settings, reaping))
     return 0
@@ -126,8 +125,6 @@ async def _until(stop: asyncio.Event, serving: asyncio.Task[None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What runs."""
-
     serving: asyncio.Task[None]
     guests: Demo | None
 
@@ -136,7 +133,7 @@ class Served:
 async def running(
     settings: Settings, listener: Listener, *, demo: bool = False, worker: Worker | None = None
 ) -> AsyncIterator[Served]:
-    """A node that serves on this listener; leaving drains it."""
+    """A context in which a node serves on this listener; its end drains and stops the node."""
     secret = resolve_secret(settings) if settings.accepts_secret else None
     if demo and secret is None:
         raise ConfigurationError("--demo signs tokens of its own: configure a secret beside the JWKS to use it.")
@@ -185,11 +182,11 @@ async def running(
                 if worker is not None and worker.leaving:
                     listener.stop_accepting()
                 await node.drain()
-                listener.stop()  # from here on nothing comes in, so what we hold can be handed over whole
+                listener.stop()  # nothing new arrives now: all sessions can be handed over
                 with suppress(asyncio.CancelledError):
                     await serving
                 sockets.abort_all()
-                websockets.close_queue.finish()  # when they went is known, and is not when we stop
+                websockets.close_queue.finish()  # with their true close times
                 await node.stop()
                 await websockets.stop()
                 await auth.stop()
@@ -198,19 +195,18 @@ async def running(
 
 
 def _ignore(epoch: str) -> None:
-    """No supervisor wants to know it."""
+    """`on_epoch` without a supervisor."""
 
 
 def _take_part(worker: Worker, node: Node, auth: Auth) -> None:
-    """The supervisor knows under which epochs we write, and we retire those of others that it saw die."""
+    """Report our epochs and figures to the supervisor; retire epochs of workers that it reports dead."""
     worker.use(node.context.authority.epoch)
     worker.on_dead = node.cluster.bury
     worker.report = lambda: encode_report(node, auth)
 
 
 def _calm_the_collector() -> None:
-    """Ten thousand sockets are millions of objects that live long: walking them again and again finds nothing. What was
-    made so far stays for good, and young objects are looked at less often."""
+    """Collect less often, and never the objects made so far: ten thousand sockets are millions of long-lived objects."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

@@ -1,8 +1,5 @@
-"""Whether this node may decide now, and under which epoch.
-
-A node decides only while it holds its lease, and only in shards that have not lost data. `cluster` writes these facts
-(`lease`, `shard_recovery`), `records` asks for them before every decision. Epochs are random.
-"""
+"""Whether this node may decide now, and under which epoch: only while it holds its lease, and not in shards that lost data.
+Written by `cluster` (`lease`, `shard_recovery`), read by `records` before every decision."""
 
 from __future__ import annotations
 
@@ -42,13 +39,13 @@ class Authority:
 
     @property
     def holds_lease(self) -> bool:
-        """False from two thirds of the lease on: another node may be about to mark this one dead."""
+        """False two thirds of a lease after the last renewal: another node may be about to mark this one dead."""
         held = self._clock.monotonic() - self.renewed < self._node_lease * 2 / 3
         return held and not self.retired and not self.left
 
     @property
     def renewed_ago(self) -> float | None:
-        """Seconds; None: not yet under this epoch."""
+        """Seconds since the last renewal; None: none under this epoch."""
         return None if self.renewed == float("-inf") else self._clock.monotonic() - self.renewed
 
     def begin_epoch(self) -> str:
