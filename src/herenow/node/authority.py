@@ -22,12 +22,9 @@ class Authority:
     _node_lease: float
     _make_epoch: Callable[[], str] = new_epoch
     epoch: str = field(init=False)
-    renewed: float = field(init=False)
-    """Monotonic time at which the last granted renewal was requested."""
-    retired: bool = field(init=False)
-    """True: a shard refused this epoch as ended."""
-    left: bool = False
-    """True: this node is stopping and gives up its epoch shard by shard."""
+    renewed: float = field(init=False)  # monotonic time at which the last granted renewal was requested
+    retired: bool = field(init=False)  # True: a shard refused this epoch as ended
+    left: bool = False  # True: this node is stopping and gives up its epoch shard by shard
     closed_shards: set[int] = field(default_factory=set)
     """Shards that lost data and are being recovered: nothing is decided in them."""
 

@@ -14,22 +14,16 @@ from herenow.node.people import People
 from herenow.ports import Engine, Ledger
 from herenow.settings import Settings, milliseconds
 
-POLL = 0.5
-"""Seconds: half of the time in which a time-out must be announced."""
-
-BATCH = 25
-"""Due users of one shard decided at a time; other changes are committed between two batches."""
+POLL = 0.5  # seconds: half of the time in which a time-out must be announced
+BATCH = 25  # due users of one shard decided at a time; other changes are committed between two batches
 
 
 @dataclass(frozen=True, slots=True)
 class Reaping:
-    shards: frozenset[int] | None = None
-    """Shards whose due users this node decides; None: all."""
-    poll: float = POLL
-    """Seconds at most between two reads of the due users."""
+    shards: frozenset[int] | None = None  # shards in which this node decides due users; None: all
+    poll: float = POLL  # seconds at most between two reads of the due users
     batch: int = BATCH
-    first: bool = False
-    """True: a process that does nothing else; it precedes nodes that also serve clients."""
+    first: bool = False  # True: a process that does nothing else; it precedes nodes that also serve clients
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds."""
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 
 
 @dataclass(slots=True, eq=False)
@@ -44,32 +43,24 @@ class Metrics:
     streams: int = 0
     beats_accepted: int = 0
     beats_dropped: int = 0
-    changes: int = 0
-    """Public changes this node committed."""
+    changes: int = 0  # public changes this node committed
     commits: int = 0
     conflicts: int = 0
-    doubtful: int = 0
-    """Commits whose outcome was unknown at first."""
-    deliveries: int = 0
-    """Status values handed to sockets; several may share a frame."""
+    doubtful: int = 0  # commits without an answer
+    deliveries: int = 0  # status values handed to sockets; several may share a frame
     frames: int = 0
     delivery_seconds: Histogram = field(default_factory=Histogram)
-    wake_seconds: Histogram = field(default_factory=Histogram)
-    """Delay between a wake-up time and its decision."""
+    wake_seconds: Histogram = field(default_factory=Histogram)  # delay between a wake-up time and its decision
     refusals: Counter[str] = field(default_factory=Counter)
     closes: Counter[int] = field(default_factory=Counter)
     stream_ends: Counter[str] = field(default_factory=Counter)
     """By the code in the stream's last event; `client`: closed by the client."""
     log_gaps: int = 0
     shards_lost: int = 0
-    epochs: int = 0
-    """New epochs after a lost lease."""
+    epochs: int = 0  # new epochs after a lost lease
     ledger_errors: int = 0
-    unknown_pairs: int = 0
-    """Relation requests without an answer; the pair appears offline."""
+    unknown_pairs: int = 0  # relation requests without an answer; the pair appears offline
     engine_errors: int = 0
     typing: int = 0
-    given_up: Counter[str] = field(default_factory=Counter)
-    """Updates shed under overload, by kind."""
-    users: Counter[int] = field(default_factory=Counter)
-    """Users per public status, in the whole store."""
+    given_up: Counter[str] = field(default_factory=Counter)  # updates shed under overload, by kind
+    users: Counter[int] = field(default_factory=Counter)  # users per public status, in the whole store

@@ -13,11 +13,8 @@ from herenow.node.context import Context
 from herenow.node.records import Records
 from herenow.node.sessions import Sessions
 
-CLIENTS_LEAVE = 5.0
-"""Seconds for clients to leave, and again for the last commits."""
-
-LAST_CALLS = 5.0
-"""Seconds for the ledger, and again for the lease. Other nodes finish what is left."""
+CLIENTS_LEAVE = 5.0  # seconds for clients to leave, and again for the last commits
+LAST_CALLS = 5.0  # seconds for the ledger, and again for the lease; other nodes finish what is left
 
 log = structlog.get_logger(__name__)
 

@@ -1,8 +1,8 @@
 """Cluster: this node among the others on the same store.
 
-`lease` proves that this node lives and finds dead ones, `log_reader` follows what others commit, `shard_recovery` gives
-back what a shard lost, `reaper` decides due users, `node_messages` carries direct messages. `Cluster` is the face of this
-package; its attributes are the verbs that other parts use.
+`lease` shows that this node is alive and finds dead ones, `log_reader` follows the commits of others, `shard_recovery` gives
+records back to a shard that lost data, `reaper` decides due users, `node_messages` has direct messages. `Cluster` is the
+face of this package.
 """
 
 from __future__ import annotations
@@ -30,11 +30,8 @@ from herenow.node.sessions import Sessions
 
 __all__ = ["Cluster", "NodeMessages"]
 
-RENEW_AGAIN = 0.5
-"""Seconds after which a renewal that failed is tried again: several times before the lease is in doubt."""
-
-READ_AGAIN = 0.2
-"""Seconds after which a log that could not be read is tried again."""
+RENEW_AGAIN = 0.5  # seconds until a failed renewal is retried: several times before the lease expires
+READ_AGAIN = 0.2  # seconds until the logs are read again after an error
 
 log = structlog.get_logger(__name__)
 
@@ -80,13 +77,12 @@ class Cluster:
         await self.lease.start()
 
     async def start(self) -> None:
-        """Follow the log from now on, count users, recover shards that are not whole."""
+        """Read the logs from now on, count users, join the recovery of unsettled shards."""
         await self.log_reader.start()
         await self.count_users()
         await self.recovery.start()
 
     def run(self) -> None:
-        """Start the periodic tasks."""
         every, third = self._context.tasks.every, self._context.settings.node_lease / 3
         every(third, self.lease.keep, "lease", after_failure=RENEW_AGAIN)
         every(third, self._check_store, "check")
@@ -96,35 +92,33 @@ class Cluster:
         every(0, self.messages.receive, "mail")
 
     async def leave(self) -> None:
-        """The other nodes need not wait for this one."""
+        """Announce that this node reaps no shards any more."""
         await self.assignment.leave()
 
     async def end_lease(self) -> None:
-        """Call when everything is committed; this node may not decide any more."""
+        """Call when everything is committed; afterwards this node may not decide."""
         await self.lease.end()
 
     async def count_users(self) -> None:
-        """Call about once a second."""
         await self.counts.keep(self.log_reader.cursors)
 
     @property
     def others(self) -> list[Other]:
-        """The other nodes on this store, as last seen."""
         return self.lease.others
 
     @property
     def lease_trouble(self) -> str | None:
-        """What the store said instead of renewing the lease; None: it renewed."""
+        """Error of the last renewal; None: it succeeded."""
         return self.lease.trouble
 
     @property
     def log_trouble(self) -> str | None:
-        """What the last read of the logs said instead of an answer; None: it answered."""
+        """Error of the last read of the logs; None: it succeeded."""
         return self.log_reader.trouble
 
     @property
     def log_behind(self) -> int:
-        """Entries of all logs that had not been read at the last check."""
+        """Unread entries of all logs at the last check."""
         return self.log_reader.behind
 
     @property
@@ -138,8 +132,7 @@ class Cluster:
         self._records.retry_waiting()
 
     async def _check_store(self) -> None:
-        """Find what goes wrong without an error: a log that is silent though it grows, a shard that lost writes. The second
-        is checked also where the first cannot be."""
+        """Find failures without an error: log entries that do not arrive, and a shard that lost writes."""
         try:
             await self.log_reader.check()
         except Unavailable as error:

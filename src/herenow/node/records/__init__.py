@@ -83,7 +83,7 @@ class Records:
         self._events.on_loss(shard, row, asked)
 
     def learn(self, person: Person, record: bytes) -> bool:
-        """Adopt a record from the log if it is newer than the known one; returns whether it was. Raises `UnknownFormat`."""
+        """Adopt a record from the log if it is newer; returns whether it was. Raises `UnknownFormat`."""
         return person.record.learn(record)
 
     def forget_lost_before(self, person: Person, erased: int) -> None:
@@ -126,7 +126,7 @@ class Records:
 
     @property
     def waiting(self) -> int:
-        """Users whose decision waits for the store."""
+        """Number of users that wait to be decided."""
         return self.decider.waiting
 
     @property

@@ -19,8 +19,7 @@ from herenow.ports import Conflict
 
 log = structlog.get_logger(__name__)
 
-LostRace = tuple[Decision, Conflict]
-"""A decision whose commit found another record than expected."""
+LostRace = tuple[Decision, Conflict]  # a decision and the conflict of its commit
 
 
 class SingleDecider(Protocol):

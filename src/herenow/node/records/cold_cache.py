@@ -18,8 +18,7 @@ from herenow.node.context import Context
 from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.ports import Remembered
 
-KEEP = 60_000
-"""Milliseconds for which a ledger row is cached."""
+KEEP = 60_000  # milliseconds for which a ledger row is cached
 
 USERS = 50_000
 
@@ -37,7 +36,7 @@ class ColdCache:
         must not cause queries."""
 
     def forget(self, user: str) -> None:
-        """Drop the cached row of a user whose record changed."""
+        """Call when the user's record changed."""
         self._cold.pop(user)
         self._asking.pop(user, None)
 

@@ -28,14 +28,9 @@ from herenow.node.records.steps import DecisionSteps
 from herenow.node.records.writer import Writer
 from herenow.ports import Conflict
 
-RETRY = 0.25
-"""Seconds until users that could not be decided are retried."""
-
-WAIT = 5.0
-"""Seconds for which a caller waits for the commit of its edit."""
-
-BATCH = 100
-"""Users per task: enough that the cost of a task does not matter, fewer than a batch of the writer."""
+RETRY = 0.25  # seconds until users that could not be decided are retried
+WAIT = 5.0  # seconds for which a caller waits for the commit of its edit
+BATCH = 100  # users per task: enough that the cost of a task does not matter, fewer than a batch of the writer
 
 log = structlog.get_logger(__name__)
 
@@ -53,8 +48,7 @@ class Decider:
         self._delivery = delivery
         self._steps = steps
         self._batch = BatchDecider(self, steps, writer, delivery, context.authority)
-        self._dirty: dict[int, list[Person]] = {}
-        """Shard → users that the next batch of the shard decides."""
+        self._dirty: dict[int, list[Person]] = {}  # shard → users that the next batch of the shard decides
         self._waiting: dict[Person, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timeout = SharedTimeout(WAIT)

@@ -25,10 +25,8 @@ class Decision:
     epoch: str
     held: list[tuple[LocalSession, Held]]
     edits: tuple[PendingEdit, ...]
-    unsaved: bool = False
-    """True: the record has values that the ledger does not have."""
-    write: Write = field(init=False)
-    """Set by `DecisionSteps.prepare`."""
+    unsaved: bool = False  # True: the record has values that the ledger does not have
+    write: Write = field(init=False)  # set by `DecisionSteps.prepare`
 
     @property
     def changes_record(self) -> bool:

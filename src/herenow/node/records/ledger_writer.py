@@ -30,23 +30,15 @@ from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.node.records.paging import pages
 from herenow.ports import Choice
 
-BACKLOG = 200_000
-"""Rows kept in memory while the ledger is away: about 100 MB."""
-
-PART = 2_000
-"""Rows per statement batch."""
+BACKLOG = 200_000  # rows kept in memory while the ledger is away: about 100 MB
+PART = 2_000  # rows per statement batch
 
 KEEP = 60.0
 """Seconds after a gap in a shard's log in which no record is dropped from it: longer than any offer can be in flight."""
 
-MARKS_EVERY = 5
-"""Flushes between two reads of the records that the store has flagged as unsaved."""
-
-BREATH = 0.05
-"""Seconds between two requested flushes. More transactions would take the interpreter from the event loop."""
-
-STAMP_EVERY = 1.0
-"""Seconds between two stamps of an embedded run: the error of last seen after a kill."""
+MARKS_EVERY = 5  # flushes between two reads of the records that the store has flagged as unsaved
+BREATH = 0.05  # seconds between two requested flushes; more transactions would take the interpreter from the event loop
+STAMP_EVERY = 1.0  # seconds between two stamps of an embedded run: the error of last seen after a kill
 
 _OFFLINE = Status.OFFLINE  # looking up an enum attribute is slow
 
@@ -73,11 +65,9 @@ class LedgerWriter:
         self._wanted = asyncio.Event()
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []
         self._flushes = 0
-        self._kept: dict[int, float] = {}
-        """Shard → monotonic time until which no record is dropped from it."""
+        self._kept: dict[int, float] = {}  # shard → monotonic time until which no record is dropped from it
         self.is_late = False
-        self._refusals: dict[int, str] = {}
-        """Shard → its last error."""
+        self._refusals: dict[int, str] = {}  # shard → its last error
 
     @property
     def backlog(self) -> int:
@@ -217,7 +207,7 @@ class LedgerWriter:
         return self._clock.monotonic() >= self._kept.get(shard, 0.0)
 
     def _left(self, saved: list[tuple[str, bytes, bool]]) -> None:
-        """Adjust the known bytes of users whose record the store dropped: the next commit expects no record."""
+        """The store has dropped these records: the next commit expects no record."""
         for user, record, dropped in saved:
             person = self._people.find(user) if dropped else None
             if person is not None and person.record.stored == record:

@@ -30,8 +30,7 @@ from herenow.node.records.record_events import RecordEvents
 from herenow.ports import Loaded
 
 DECODED = 50_000
-PART = 1_000
-"""Users per read, for callers with any number of users."""
+PART = 1_000  # users per read, for callers with any number of users
 
 
 class Reader:
@@ -211,8 +210,6 @@ class Reader:
     def forget_all(self) -> None:
         self._cold.forget_all()
 
-    # Details
-
     def _padding_lookups(
         self, users: Sequence[str], loaded: Sequence[Loaded], hidden_users: Collection[str]
     ) -> list[str]:
@@ -230,7 +227,6 @@ class Reader:
             return True
 
     def _decode(self, user: str, record: bytes) -> Presence:
-        """Decode a record, with a cache for users that are requested often."""
         kept = self._decoded.get(user)
         if kept is not None and kept[0] == record:
             return kept[1]

@@ -9,7 +9,7 @@ from herenow.node.people import LocalSession, Person
 
 
 class SessionEvents(Protocol):
-    """Implemented by `sessions`, which owns the sessions of this node."""
+    """Implemented by `sessions`."""
 
     def on_committed(self, session: LocalSession) -> None:
         """The record contains the session as live."""
@@ -22,18 +22,17 @@ class SessionEvents(Protocol):
 
 
 class StoreEvents(Protocol):
-    """Implemented by `cluster`, which recovers shards and follows the log."""
+    """Implemented by `cluster`."""
 
     def on_loss(self, shard: int, row: int | None, asked: float | None = None) -> None:
-        """The shard lost data. `row`: number in our fence, if the fence showed it. `asked`: monotonic time of the request
-        whose answer showed it."""
+        """The shard lost data. `row`: number in our fence, if that showed it. `asked`: monotonic time of the request."""
 
     def on_remote_change(self, person: Person) -> None:
         """A read returned a newer record of a watched user before the log did."""
 
 
 class DeletionRule(Protocol):
-    """Implemented by `admin`, which knows the deleted users."""
+    """Implemented by `admin`."""
 
     def enforce_deletion(self, person: Person) -> list[Edit]:
         """Called before every decision. Ends sessions from before a deletion; returns edits that erase other data."""

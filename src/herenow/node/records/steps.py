@@ -26,7 +26,6 @@ class DecisionSteps:
         self._events = events
 
     def decide(self, person: Person) -> Decision:
-        """Call `settle` with the known record, the sessions held now and the pending edits."""
         record = person.record
         record.dirty = False  # this decision includes all that was marked dirty until now
         for pending in record.pending_edits:
@@ -102,7 +101,6 @@ class DecisionSteps:
             raise Unavailable(f"shard {person.shard} is not whole")
 
     def give_up(self, person: Person, error: Exception) -> None:
-        """Fail all pending edits of this user with the error."""
         edits, person.record.pending_edits = person.record.pending_edits, ()
         for pending in edits:
             if not pending.done.done():

@@ -20,11 +20,8 @@ from herenow.node.context import Context
 from herenow.node.records.record_events import RecordEvents
 from herenow.ports import Batch, Conflict, Fenced, Write, Written
 
-BATCH = 500
-"""Writes per commit: a few milliseconds of work, so that a store can serve others in between."""
-
-RETRY = 0.2
-"""Seconds between two attempts to `jump` after a commit without an answer."""
+BATCH = 500  # writes per commit: a few milliseconds of work, so that a store can serve others in between
+RETRY = 0.2  # seconds between two attempts to `jump` after a commit without an answer
 
 VERIFY = 30.0
 """Seconds after a commit in which the shard is checked for it: a failover loses the last ten seconds or so."""
@@ -47,8 +44,7 @@ class _Lane:
     shard: int
     queue: list[_Waiting] = field(default_factory=list)
     draining: bool = False
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """One call in flight per shard."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # one call in flight per shard
     epoch: str = ""
     number: int = 0
     committed_at: float = float("-inf")
@@ -62,8 +58,7 @@ class Writer:
         self._tasks = context.tasks
         self._metrics = context.metrics
         self._events = events
-        self._embedded = context.settings.engine_in_memory
-        """True: the store answers at once, so no queue builds up."""
+        self._embedded = context.settings.engine_in_memory  # True: the store answers at once, so no queue builds up
         self._lanes = [_Lane(shard) for shard in range(context.engine.shards)]
 
     async def commit(self, shard: int, writes: tuple[Write, ...], epoch: str) -> Results:
@@ -88,7 +83,6 @@ class Writer:
             await self._join(lane, lane.number + 1 if lane.epoch == self._authority.epoch else 1)
 
     async def still_joined(self, shard: int) -> bool:
-        """True if the shard still has our row with the known number."""
         lane = self._lanes[shard]
         async with lane.turn:
             if lane.epoch != self._authority.epoch:
@@ -221,7 +215,6 @@ class Writer:
 
 
 def _batch_of(lane: _Lane) -> list[_Waiting]:
-    """Take items from the queue, in order, up to `BATCH` writes."""
     count, size = 0, 0
     for item in lane.queue:
         if count and size + len(item.writes) > BATCH:

@@ -245,7 +245,7 @@ class Connections:
         return bool(dropped)
 
     def end_void(self, user: str, before: int, reason: str = "token_revoked") -> None:
-        """Close connections whose token was issued before `before`; their sessions go into grace."""
+        """Close connections with a token that was issued before `before`; their sessions go into grace."""
         person = self._people.find(user)
         for session in () if person is None else person.held:
             for connection in [c for c in session.connections if c.issued_at < before]:
@@ -282,7 +282,6 @@ class Connections:
             self._metrics.sessions -= 1
 
     def end_all(self, code: int, reason: Callable[[], str]) -> None:
-        """Ask all connections to close."""
         for person in self._people:
             for session in person.held:
                 for connection in session.connections:

@@ -40,11 +40,8 @@ arrived is read by then."""
 BUDGET = 200
 """Sessions lost in one event loop iteration: about 20 ms of work. Ten thousand would block the loop for seconds."""
 
-AFTER_FAILURE = 1_000
-"""Milliseconds until the next check of a session whose check raised an exception."""
-
-TURN = 0.25
-"""Seconds between two turns of the wheel."""
+AFTER_FAILURE = 1_000  # milliseconds until a session is checked again after an exception
+TURN = 0.25  # seconds between two turns of the wheel
 
 OnSilent = Callable[[LocalSession, int], None]
 
@@ -61,11 +58,9 @@ class LivenessMonitor:
         self._every = int(TURN * 1000)
         self._wheel: Wheel[LocalSession] = Wheel(self._look)
         self._turned_at: int | None = None
-        self._still = (0, 0)
-        """Start and end of the last time in which this process was suspended."""
+        self._still = (0, 0)  # start and end of the last time in which this process was suspended
         self._patient_until = 0
-        self._suspects: list[LocalSession] = []
-        """Sessions that seem silent."""
+        self._suspects: list[LocalSession] = []  # sessions that seem silent
         self._losing = False
         self._budget = LoopBudget(BUDGET)
 

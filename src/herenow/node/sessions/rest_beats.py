@@ -19,8 +19,7 @@ from herenow.node.sessions.liveness import LivenessMonitor
 from herenow.settings import milliseconds
 from herenow.wire.inputs import Activity
 
-TOGETHER = 200
-"""Users handed over at a time."""
+TOGETHER = 200  # users handed over at a time
 
 
 class RestBeats:
