@@ -60,7 +60,7 @@ def work(settings: Settings, link: int) -> int:
 
 def _prepare_process(settings: Settings) -> None:
     configure_logging(settings.log_format, settings.log_level)
-    _calm_the_collector()
+    _tune_garbage_collector()
     sys.setswitchinterval(SWITCH)
 
 
@@ -72,21 +72,21 @@ def reap(settings: Settings, reaping: Reaping) -> int:
 
 
 async def _reap(settings: Settings, reaping: Reaping) -> None:
-    stop = _told_to_stop()
+    stop = _stop_signal()
     secret = resolve_secret(settings) if settings.accepts_secret else None
     ledger = open_ledger(settings.ledger)
     await ledger.open()
     try:
         node = Node(make_context(engine_of(settings), ledger, settings, reaping=reaping))
         await node.start(agreed_terms(settings, ledger.id, secret))
-        _say(reaper_announcement(settings, reaping.shards))
+        _print(reaper_announcement(settings, reaping.shards))
         await stop.wait()
         await node.stop()
     finally:
         await ledger.close()
 
 
-def _told_to_stop() -> asyncio.Event:
+def _stop_signal() -> asyncio.Event:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
@@ -95,17 +95,17 @@ def _told_to_stop() -> asyncio.Event:
 
 
 async def _serve(settings: Settings, listener: Listener, *, demo: bool) -> None:
-    stop = _told_to_stop()
+    stop = _stop_signal()
     async with running(settings, listener, demo=demo) as served:
         for line in announcement(settings, listener.url):
-            _say(line)
+            _print(line)
         if served.guests is not None:
-            _say(served.guests.invitation())
+            _print(served.guests.invitation())
         await _until(stop, served.serving)
 
 
 async def _work(settings: Settings, link: int) -> None:
-    stop = _told_to_stop()
+    stop = _stop_signal()
     worker = await Worker.join(link, stop.set)
     structlog.contextvars.bind_contextvars(worker=worker.place.number)
     try:
@@ -168,7 +168,7 @@ async def running(
                 worker_reports=None if worker is None else worker.told,
             )
             if worker is not None:
-                _take_part(worker, node, auth)
+                _connect_supervisor(worker, node, auth)
             await auth.start()
             await node.start(agreed_terms(settings, ledger.id, secret))
             websockets.start()
@@ -198,14 +198,14 @@ def _ignore(epoch: str) -> None:
     """`on_epoch` without a supervisor."""
 
 
-def _take_part(worker: Worker, node: Node, auth: Auth) -> None:
+def _connect_supervisor(worker: Worker, node: Node, auth: Auth) -> None:
     """Report our epochs and figures to the supervisor; retire epochs of workers that it reports dead."""
     worker.use(node.context.authority.epoch)
     worker.on_dead = node.cluster.bury
     worker.report = lambda: encode_report(node, auth)
 
 
-def _calm_the_collector() -> None:
+def _tune_garbage_collector() -> None:
     """Collect less often, and never the objects made so far: ten thousand sockets are millions of long-lived objects."""
     gc.collect()
     gc.freeze()
@@ -222,5 +222,5 @@ def expected(settings: Settings) -> Expected:
     return Expected(settings.jwt_issuer, settings.jwt_audience)
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, flush=True)  # noqa: T201 - this is what the operator waits for

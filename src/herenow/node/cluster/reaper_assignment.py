@@ -50,7 +50,7 @@ class ReaperAssignment:
         messages.handle(ReapsMessage, self.receive)
         self._origin = context.authority.epoch  # id of this process: its first epoch, which is random
         self._others: dict[str, _Other] = {}
-        self._heard: dict[str, float] = {}
+        self._received_at: dict[str, float] = {}
         self._delays: dict[int, tuple[int, ...]] | None = None
 
     # Other reapers
@@ -58,11 +58,11 @@ class ReaperAssignment:
     async def tell(self) -> None:
         """Announce this reaper while it holds its lease. Call every third of a lease."""
         if self._mine and self._context.authority.holds_lease:
-            await self._say(self._mine)
+            await self._send(self._mine)
 
     async def leave(self) -> None:
         if self._mine:
-            await self._say(())
+            await self._send(())
 
     def receive(self, message: ReapsMessage) -> None:
         """Handle an announcement; a new reaper gets ours at once."""
@@ -78,10 +78,10 @@ class ReaperAssignment:
             self._forget([origin])
             return False
         known = self._others.get(origin)
-        self._heard[origin] = self._context.clock.monotonic()
-        told = _Other(frozenset(message.shards), message.first)
-        if told != known:
-            self._others[origin] = told
+        self._received_at[origin] = self._context.clock.monotonic()
+        announced = _Other(frozenset(message.shards), message.first)
+        if announced != known:
+            self._others[origin] = announced
             self._delays = None
         return known is None
 
@@ -90,7 +90,7 @@ class ReaperAssignment:
     def delays(self) -> Iterable[tuple[int, tuple[int, ...]]]:
         """(delay, shards): milliseconds for which due users of these shards are left to others; `NEVER`: not ours."""
         oldest = self._context.clock.monotonic() - self._context.settings.node_lease
-        self._forget([origin for origin, heard in self._heard.items() if heard < oldest])
+        self._forget([origin for origin, received_at in self._received_at.items() if received_at < oldest])
         if self._delays is None:
             self._delays = dict(self._grouped())
         return self._delays.items()
@@ -111,11 +111,11 @@ class ReaperAssignment:
 
     def _forget(self, origins: Iterable[str]) -> None:
         for origin in origins:
-            self._heard.pop(origin, None)
+            self._received_at.pop(origin, None)
             if self._others.pop(origin, None) is not None:
                 self._delays = None
 
-    async def _say(self, shards: Iterable[int]) -> None:
+    async def _send(self, shards: Iterable[int]) -> None:
         message = ReapsMessage(self._origin, sorted(shards), self._first)
         with suppress(Unavailable, UnknownOutcome):
             await self._messages.send(message)

@@ -51,7 +51,7 @@ class ShardRecovery:
         self._staleness = staleness
         self._log_reader = log_reader
         self._sweep = sweep
-        self._healed_at: dict[int, float] = {}  # shard → monotonic time at which it was last settled after data loss
+        self._recovered_at: dict[int, float] = {}  # shard → monotonic time at which it was last settled after data loss
 
     async def start(self) -> None:
         """Join the recovery of unsettled shards: the store is new, or other nodes are recovering it. No loss is reported."""
@@ -66,7 +66,7 @@ class ShardRecovery:
         """See `StoreEvents.on_loss`. Ignored if `asked` is before the end of the last recovery: it is the same loss."""
         if shard in self._context.authority.closed_shards:
             return
-        if asked is not None and asked < self._healed_at.get(shard, float("-inf")):
+        if asked is not None and asked < self._recovered_at.get(shard, float("-inf")):
             return
         self._context.metrics.shards_lost += 1
         log.warning("shard.lost", shard=shard, row=row)
@@ -78,12 +78,12 @@ class ShardRecovery:
             for session in person.held:
                 session.forget_assertion()
         self._staleness.mark_stale([shard], StaleReason.SHARD_LOST)
-        self._context.tasks.spawn(self._heal(shard, news=news), f"heal-{shard}")
+        self._context.tasks.spawn(self._recover(shard, news=news), f"heal-{shard}")
 
-    async def _heal(self, shard: int, *, news: bool) -> None:
+    async def _recover(self, shard: int, *, news: bool) -> None:
         await _until_done(lambda: self._settle(shard))
         self._context.authority.closed_shards.discard(shard)
-        healed_at = self._healed_at[shard] = self._context.clock.monotonic()
+        recovered_at = self._recovered_at[shard] = self._context.clock.monotonic()
         await _until_done(lambda: self._log_reader.read_again(shard))
         if shard in self._context.authority.closed_shards:
             return  # lost data again: another task recovers it
@@ -95,7 +95,7 @@ class ShardRecovery:
             log.info("shard.healed", shard=shard)
         await _until_done(lambda: self._sweep.own(shard, self._context.authority.epoch), self._node_lease)
         await asyncio.sleep(self._node_lease)
-        if shard in self._context.authority.closed_shards or self._healed_at[shard] != healed_at:
+        if shard in self._context.authority.closed_shards or self._recovered_at[shard] != recovered_at:
             return  # lost data again: lease rows may be missing, so live nodes could be taken for dead
         await _until_done(lambda: self._sweep.orphans(shard), self._node_lease)
 

@@ -24,8 +24,8 @@ _OFFLINE = int(Status.OFFLINE)
 
 @dataclass(slots=True)
 class _Walk:
-    seen: dict[str, int] = field(default_factory=dict)  # user → status by the walk
-    said: dict[str, int] = field(default_factory=dict)  # user → status by the log since the walk began
+    walked: dict[str, int] = field(default_factory=dict)  # user → status by the walk
+    logged: dict[str, int] = field(default_factory=dict)  # user → status by the log since the walk began
     head: int | None = None  # head of the log at the end of the walk; None: not known yet
 
 
@@ -43,7 +43,7 @@ class UserCounts:
         before, after = entry.note[0] >> 4, entry.note[0] & 15
         walk = self._walks.get(shard)
         if walk is not None:
-            walk.said[entry.user] = after
+            walk.logged[entry.user] = after
         if before != after:
             self._add(shard, {before: -1, after: 1})
 
@@ -65,8 +65,8 @@ class UserCounts:
             raise failed
 
     def _next(self) -> int | None:
-        silent = self._engine.unresponsive
-        return next((shard for shard in self._wanted if shard not in silent), None)
+        unresponsive = self._engine.unresponsive
+        return next((shard for shard in self._wanted if shard not in unresponsive), None)
 
     async def _conclude_all(self, cursors: Mapping[int, int]) -> None:
         """Finish walks when the log has been read up to their head."""
@@ -85,14 +85,14 @@ class UserCounts:
         try:
             async for part in pages(self._engine, [shard]):
                 for user, presence in part:
-                    walk.seen[user] = status_in_public(presence)
+                    walk.walked[user] = status_in_public(presence)
         except Unavailable:
             self.recount(shard)
             raise
 
     def _conclude(self, shard: int, walk: _Walk) -> None:
         del self._walks[shard]
-        counts = Counter((walk.seen | walk.said).values())
+        counts = Counter((walk.walked | walk.logged).values())
         counts.subtract(self._counts[shard])
         self._add(shard, counts)
 

@@ -57,12 +57,12 @@ def restored(person: Person) -> list[Edit]:
 
 def kept_after_deletion(lost: Presence, erased: int) -> Presence | None:
     """The values that were set later than a deletion by more than `CLOCK_SKEW`; None if there are none."""
-    chosen = lost if lost.chosen >= erased + CLOCK_SKEW else _NOBODY
+    chosen = lost if lost.chosen >= erased + CLOCK_SKEW else _EMPTY
     seen = lost.last_seen if (lost.last_seen or 0) >= erased + CLOCK_SKEW else None
-    return newest_missing(_NOBODY, replace(chosen, last_seen=seen))
+    return newest_missing(_EMPTY, replace(chosen, last_seen=seen))
 
 
-_NOBODY = Presence()
+_EMPTY = Presence()
 
 
 def answers_caller(outcome: Outcome, edits: Iterable[PendingEdit]) -> bool:

@@ -61,11 +61,11 @@ class LedgerWriter:
         self._flush_every = context.settings.ledger_flush
         self._run = new_epoch() if context.settings.engine_in_memory else None
         self._rows: dict[str, _Row] = {}
-        self._here: dict[str, bool] = {}
+        self._visible: dict[str, bool] = {}
         self._wanted = asyncio.Event()
         self._waiting: list[tuple[str, asyncio.Future[None]]] = []
         self._flushes = 0
-        self._kept: dict[int, float] = {}  # shard → monotonic time until which no record is dropped from it
+        self._drops_held_until: dict[int, float] = {}  # shard → monotonic time until which no record is dropped from it
         self.is_late = False
         self._refusals: dict[int, str] = {}  # shard → its last error
 
@@ -82,9 +82,9 @@ class LedgerWriter:
         if unsaved and (user in self._rows or len(self._rows) < BACKLOG):
             self._rows[user] = _Row(shard, record, after)
         if self._run is not None:
-            was, is_here = _in_view(before), _in_view(after)
-            if was != is_here:
-                self._here[user] = is_here
+            was_visible, is_visible = _is_visible(before), _is_visible(after)
+            if was_visible != is_visible:
+                self._visible[user] = is_visible
 
     async def wait_saved(self, user: str, patience: float = 1.0) -> None:
         """Wait up to `patience` seconds until the ledger has saved the user's row; later it is saved all the same. Returns
@@ -137,31 +137,31 @@ class LedgerWriter:
     async def flush(self) -> None:
         """Save all rows; raises the ledger's errors. An unreachable shard does not stop it: its records keep their flag, and
         are saved again when the shard answers."""
-        await self._flush_marks()
+        await self._flush_run_markers()
         while self._rows:
             part = dict(list(self._rows.items())[:PART])
             await self._save(part)
             for user, row in part.items():
                 if self._rows.get(user) is row:
                     del self._rows[user]
-            self._tell(part)
+            self._resolve_waiting(part)
             if len(part) < PART:
                 break
         self._flushes += 1
         if self._flushes % MARKS_EVERY == 0:
-            await self._take_up_marks()
+            await self._queue_unsaved()
 
     async def finish(self) -> None:
         """Last flush of a node that stops. Rows that cannot be saved keep their flag in the store, or their run marker."""
         try:
             await self.flush()
             if self._run is not None:
-                await self._see_off()
+                await self._save_present_users()
                 await write_within(self._ledger.end_run(self._run), LEDGER_DEADLINE)
         except HerenowError as error:
             log.warning("ledger.unavailable", error=str(error), backlog=len(self._rows))
 
-    async def _see_off(self) -> None:
+    async def _save_present_users(self) -> None:
         """Save the last seen of users that still have sessions when an embedded store ends."""
         async for part in pages(self._engine):
             last_seen = {user: _last_evidence(p) for user, p in part if p.sessions and not p.hidden}
@@ -180,13 +180,13 @@ class LedgerWriter:
             drop = droppable(row.presence)
             if not drop or self._may_drop(row.shard):
                 by_shard[row.shard].append((user, row.record, drop))
-        await self._of_each({shard: self._let_go(shard, saved) for shard, saved in by_shard.items()})
+        await self._for_each_shard({shard: self._report_saved(shard, saved) for shard, saved in by_shard.items()})
 
-    async def _let_go(self, shard: int, saved: list[tuple[str, bytes, bool]]) -> None:
+    async def _report_saved(self, shard: int, saved: list[tuple[str, bytes, bool]]) -> None:
         await write_within(self._engine.saved(shard, saved))
-        self._left(saved)
+        self._forget_dropped(saved)
 
-    async def _of_each(self, calls: Mapping[int, Coroutine[Any, Any, None]]) -> None:
+    async def _for_each_shard(self, calls: Mapping[int, Coroutine[Any, Any, None]]) -> None:
         """Run one call per shard concurrently, so that unreachable shards cost one deadline together; record errors."""
         results = await asyncio.gather(*calls.values(), return_exceptions=True)
         for shard, result in zip(calls, results, strict=True):
@@ -201,35 +201,35 @@ class LedgerWriter:
     def hold_drops(self, shard: int) -> None:
         """Drop no record of this shard for `KEEP` seconds, because it may have lost data: an older offer would replace a
         dropped newer record. The flag stays, so it is dropped later."""
-        self._kept[shard] = self._clock.monotonic() + KEEP
+        self._drops_held_until[shard] = self._clock.monotonic() + KEEP
 
     def _may_drop(self, shard: int) -> bool:
-        return self._clock.monotonic() >= self._kept.get(shard, 0.0)
+        return self._clock.monotonic() >= self._drops_held_until.get(shard, 0.0)
 
-    def _left(self, saved: list[tuple[str, bytes, bool]]) -> None:
+    def _forget_dropped(self, saved: list[tuple[str, bytes, bool]]) -> None:
         """The store has dropped these records: the next commit expects no record."""
         for user, record, dropped in saved:
             person = self._people.find(user) if dropped else None
             if person is not None and person.record.stored == record:
                 person.record.stored = None
 
-    async def _flush_marks(self) -> None:
-        if self._run is None or not self._here:
+    async def _flush_run_markers(self) -> None:
+        if self._run is None or not self._visible:
             return
-        marks, self._here = self._here, {}
-        here = [user for user, is_here in marks.items() if is_here]
-        gone = [user for user, is_here in marks.items() if not is_here]
+        markers, self._visible = self._visible, {}
+        visible = [user for user, is_visible in markers.items() if is_visible]
+        hidden = [user for user, is_visible in markers.items() if not is_visible]
         try:
-            await write_within(self._ledger.open_marks(self._run, here, gone), LEDGER_DEADLINE)
+            await write_within(self._ledger.open_marks(self._run, visible, hidden), LEDGER_DEADLINE)
         except (Unavailable, UnknownOutcome):
-            self._here = marks | self._here
+            self._visible = markers | self._visible
             raise
 
-    async def _take_up_marks(self) -> None:
+    async def _queue_unsaved(self) -> None:
         """Queue records that are flagged in the store: their node died, or they changed before they were saved."""
-        await self._of_each({shard: self._take_up(shard) for shard in range(self._engine.shards)})
+        await self._for_each_shard({shard: self._queue_unsaved_of(shard) for shard in range(self._engine.shards)})
 
-    async def _take_up(self, shard: int) -> None:
+    async def _queue_unsaved_of(self, shard: int) -> None:
         for user, record in await read_within(self._engine.unsaved(shard, PART)):
             if user in self._rows:
                 continue
@@ -239,7 +239,7 @@ class LedgerWriter:
                 continue
             self._rows[user] = _Row(shard, record, presence)
 
-    def _tell(self, rows: dict[str, _Row]) -> None:
+    def _resolve_waiting(self, rows: dict[str, _Row]) -> None:
         waiting, self._waiting = self._waiting, []
         for user, done in waiting:
             if user not in rows or user in self._rows:  # not saved yet, or there is a newer row
@@ -248,7 +248,7 @@ class LedgerWriter:
                 done.set_result(None)
 
 
-def _in_view(presence: Presence) -> bool:
+def _is_visible(presence: Presence) -> bool:
     return status_in_public(presence) is not _OFFLINE
 
 

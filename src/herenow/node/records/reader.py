@@ -71,20 +71,20 @@ class Reader:
             if found.record is not None:
                 self._learn(person, found.record)
             elif not person.record.known or person.record.guessed:
-                sure, doubted = found.settled and person.user in cold, person.record.guessed
+                sure, was_guessed = found.settled and person.user in cold, person.record.guessed
                 self._adopt_cold(person, cold.get(person.user, UNKNOWN_USER), guessed=not sure)
-                if sure and doubted:
-                    self._tell(person)
+                if sure and was_guessed:
+                    self._publish(person)
 
     def _learn(self, person: Person, record: bytes) -> None:
         try:
             if person.record.learn(record):
-                self._tell(person)
+                self._publish(person)
         except UnknownFormat:  # written by a newer version; a decision about this user will fail with this error
             if not person.record.known:
                 self._adopt_cold(person, UNKNOWN_USER, guessed=True)
 
-    def _tell(self, person: Person) -> None:
+    def _publish(self, person: Person) -> None:
         """Publish a record that a read returned before the log did: the log entry will be ignored as old."""
         if person.watchers.channels or person.watchers.outboxes:
             self._events.on_remote_change(person)
@@ -116,7 +116,7 @@ class Reader:
     async def adopt_conflict(self, person: Person, expected: bytes | None, current: bytes | None) -> None:
         """Adopt `current`, which a commit over `expected` found, unless the log has delivered a change meanwhile. The next
         version is above both. Raises `Unavailable` if the shard lost data."""
-        if person.record.stored == expected and not await self._take(person, expected, current):
+        if person.record.stored == expected and not await self._adopt_stored(person, expected, current):
             raise Unavailable(f"shard {person.shard} has lost something")
 
     async def refresh(self, people: Sequence[Person]) -> list[Person]:
@@ -129,17 +129,17 @@ class Reader:
                 self._events.on_loss(person.shard, None, asked)
             elif found.record != expected and person.record.stored == expected:
                 try:
-                    await self._take(person, expected, found.record, asked)
+                    await self._adopt_stored(person, expected, found.record, asked)
                 except UnknownFormat:
                     continue  # written by a newer version of herenow
         return [person for person, (_, was) in zip(people, before, strict=True) if person.record.presence is not was]
 
-    async def _take(
+    async def _adopt_stored(
         self, person: Person, expected: bytes | None, current: bytes | None, asked: float | None = None
     ) -> bool:
         """Adopt what the store has. Returns False, and reports the loss, if the store has lost the known record."""
         if current is None:
-            return await self._take_absence(person, asked)
+            return await self._adopt_absence(person, asked)
         # A version goes back only if the store dropped the record and it was created again.
         older = expected is not None and version_of(current) < version_of(expected)
         if older and not droppable(person.record.presence):
@@ -148,8 +148,8 @@ class Reader:
         person.record.adopt(current, _above(decode(current), person.record.presence.version))
         return True
 
-    async def _take_absence(self, person: Person, asked: float | None) -> bool:
-        """As `_take` for a missing record: the store dropped it because the ledger has it, or lost it."""
+    async def _adopt_absence(self, person: Person, asked: float | None) -> bool:
+        """As `_adopt_stored` for a missing record: the store dropped it because the ledger has it, or lost it."""
         if droppable(person.record.presence):
             person.record.adopt(None, person.record.presence)
             return True
@@ -177,7 +177,7 @@ class Reader:
         ]
         if not unknown:
             return [(person.record.presence, not person.record.guessed) for person in people if person is not None]
-        found = await self._look_up(list(dict.fromkeys(unknown)), hidden_users)
+        found = await self._lookup(list(dict.fromkeys(unknown)), hidden_users)
         # Use users that became known during the lookup, and those that were known before it and released meanwhile.
         people = [_better_known(find(user), person) for user, person in zip(users, people, strict=True)]
         return [
@@ -185,7 +185,7 @@ class Reader:
             for user, person in zip(users, people, strict=True)
         ]
 
-    async def _look_up(self, users: list[str], hidden_users: Collection[str]) -> dict[str, tuple[Presence, bool]]:
+    async def _lookup(self, users: list[str], hidden_users: Collection[str]) -> dict[str, tuple[Presence, bool]]:
         try:
             loaded = await read_within(self._context.engine.load(users))
         except Unavailable:
@@ -194,9 +194,9 @@ class Reader:
             return {user: (cold[user], False) for user in users}
         absent = [user for user, each in zip(users, loaded, strict=True) if each.record is None]
         cold = await self._cold.get(absent, self._padding_lookups(users, loaded, hidden_users))
-        return {user: self._looked_up(user, each, cold) for user, each in zip(users, loaded, strict=True)}
+        return {user: self._lookup_result(user, each, cold) for user, each in zip(users, loaded, strict=True)}
 
-    def _looked_up(self, user: str, found: Loaded, cold: dict[str, Presence]) -> tuple[Presence, bool]:
+    def _lookup_result(self, user: str, found: Loaded, cold: dict[str, Presence]) -> tuple[Presence, bool]:
         if found.record is None:
             return cold.get(user, UNKNOWN_USER), found.settled
         try:
@@ -217,10 +217,10 @@ class Reader:
         return self._cold.padding(
             user
             for user, found in zip(users, loaded, strict=True)
-            if found.record is not None and (user in hidden_users or self._looks_offline(user, found.record))
+            if found.record is not None and (user in hidden_users or self._appears_offline(user, found.record))
         )
 
-    def _looks_offline(self, user: str, record: bytes) -> bool:
+    def _appears_offline(self, user: str, record: bytes) -> bool:
         try:
             return status_in_public(self._decode(user, record)) is Status.OFFLINE
         except UnknownFormat:

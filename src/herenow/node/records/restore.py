@@ -28,12 +28,12 @@ async def restore_from_ledger(engine: Engine, ledger: Ledger, clock: Clock, timi
     after = ""
     while choices := await ledger.chosen(after, AT_A_TIME):
         after = choices[-1].user
-        await _put_back(engine, ledger, choices, timings)
+        await _restore(engine, ledger, choices, timings)
     for shard in shards:
         await engine.settle(shard, clock.now(), 0)
 
 
-async def _put_back(engine: Engine, ledger: Ledger, choices: list[Choice], timings: Timings) -> None:
+async def _restore(engine: Engine, ledger: Ledger, choices: list[Choice], timings: Timings) -> None:
     remembered = await ledger.remembered([choice.user for choice in choices])
     for user, known in remembered.items():
         presence = from_ledger(known)

@@ -24,7 +24,7 @@ from herenow.settings import milliseconds
 from herenow.wire.codes import Close
 from herenow.wire.inputs import Activity
 
-_ACTS = Idle.NO  # looking up an enum attribute is slow
+_ACTIVE = Idle.NO  # looking up an enum attribute is slow
 
 
 class ConnectionEvents(Protocol):
@@ -96,7 +96,7 @@ class Connections:
 
     def on_committed(self, session: LocalSession) -> None:
         committed = session.in_record(self._authority.epoch)
-        if committed is None or committed.idle is not _ACTS:
+        if committed is None or committed.idle is not _ACTIVE:
             session.fresh_until = 0
         else:
             session.fresh_until = self._liveness.fresh_until(session, committed)
@@ -117,7 +117,7 @@ class Connections:
             return
         person = session.person
         session.connections = without(session.connections, connection)
-        self._let_go(connection)
+        self._remove(connection)
         lost_at = now = self._clock.now()
         if alive:  # `seen_at` may be later, because of other connections
             lost_at = session.seen_at = now if left_at is None else max(left_at, session.seen_at)
@@ -142,24 +142,24 @@ class Connections:
         if why == "refused":
             self._close(session, Close.TOO_MANY_CONNECTIONS, "too many sessions")
         else:
-            if again := self._came_again(session):
-                self._begin_anew(session, again)
+            if again := self._connected_again(session):
+                self._move_to_new_session(session, again)
             self._close(session, Close.SIGNED_OUT, "signed out")
 
-    def _came_again(self, session: LocalSession) -> tuple[Connection, ...]:
+    def _connected_again(self, session: LocalSession) -> tuple[Connection, ...]:
         """Connections that arrived after the sign-out, while this node could not decide and did not know of it."""
         presence = session.person.record.presence
-        notes = [n.at for n in presence.signed_out if (n.device, n.holder) == (session.device, session.asserted_by)]
-        signed_out_at = max(notes, default=presence.version)
+        times = [n.at for n in presence.signed_out if (n.device, n.holder) == (session.device, session.asserted_by)]
+        signed_out_at = max(times, default=presence.version)
         for before, connection in enumerate(session.connections):
             if connection.again_at > signed_out_at + CLOCK_SKEW:
                 return session.connections[before:]  # they are in order of arrival
         return ()
 
-    def _begin_anew(self, session: LocalSession, connections: tuple[Connection, ...]) -> None:
+    def _move_to_new_session(self, session: LocalSession, connections: tuple[Connection, ...]) -> None:
         """Move these connections into a new session of the same device."""
         session.connections = session.connections[: -len(connections)]
-        anew = LocalSession(
+        moved = LocalSession(
             session.person,
             session.device,
             session.platform,
@@ -168,11 +168,11 @@ class Connections:
             connections=connections,
         )
         for connection in connections:
-            connection.session = anew
+            connection.session = moved
             self.refreshed(connection, connection.issued_at)
-        session.person.held += (anew,)
+        session.person.held += (moved,)
         self._metrics.sessions += 1
-        self._liveness.check_by(anew, anew.seen_at + self._timings.dead_after)
+        self._liveness.check_by(moved, moved.seen_at + self._timings.dead_after)
         self._records.mark_dirty(session.person)
 
     # Life and activity
@@ -312,12 +312,12 @@ class Connections:
     def _close(self, session: LocalSession, code: int, reason: str, *, but: Connection | None = None) -> None:
         connections, session.connections = session.connections, ()
         for connection in connections:
-            self._let_go(connection)
+            self._remove(connection)
             if connection is not but:
                 connection.end(code, reason)
         self._people.release(session.person)
 
-    def _let_go(self, connection: Connection) -> None:
+    def _remove(self, connection: Connection) -> None:
         self._metrics.connections -= 1
         self._delivery.forget(connection.outbox)
         for listener in self._listeners:

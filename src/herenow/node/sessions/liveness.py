@@ -56,10 +56,10 @@ class LivenessMonitor:
         self._authority = context.authority
         self._records = records
         self._every = int(TURN * 1000)
-        self._wheel: Wheel[LocalSession] = Wheel(self._look)
+        self._wheel: Wheel[LocalSession] = Wheel(self._check)
         self._turned_at: int | None = None
-        self._still = (0, 0)  # start and end of the last time in which this process was suspended
-        self._patient_until = 0
+        self._suspended = (0, 0)  # start and end of the last time in which this process was suspended
+        self._wait_until = 0
         self._suspects: list[LocalSession] = []  # sessions that seem silent
         self._losing = False
         self._budget = LoopBudget(BUDGET)
@@ -69,9 +69,9 @@ class LivenessMonitor:
         now = self._clock.now()
         stopped = 0 if self._turned_at is None else now - self._turned_at
         if stopped > self._timings.dead_after // SLACK + self._every:
-            self._patient_until = now + min(stopped, self._timings.dead_after)
+            self._wait_until = now + min(stopped, self._timings.dead_after)
         if stopped > STILL:
-            self._still = now - stopped, now
+            self._suspended = now - stopped, now
         self._turned_at = now
         self._wheel.turn(now)
 
@@ -79,7 +79,7 @@ class LivenessMonitor:
         """Earliest arrival time of data that was read at `read_at`: earlier only if the process was suspended before."""
         if self._turned_at is not None and read_at - self._turned_at > STILL:
             return self._turned_at  # suspended until just now: `turn` has not run since
-        begin, end = self._still
+        begin, end = self._suspended
         return begin if begin < read_at <= end + self._every else read_at
 
     @property
@@ -97,7 +97,7 @@ class LivenessMonitor:
             suspects, self._suspects = self._suspects, []
             for session in suspects:
                 await self._budget.take()
-                self._look_for_sure(session, self._clock.now(), on_silent)
+                self._recheck_safely(session, self._clock.now(), on_silent)
         finally:
             self._losing = False
 
@@ -112,35 +112,35 @@ class LivenessMonitor:
         idle_after = idle_limit(session.person.record.presence, self._timings)
         return committed.active_at + idle_after - _margin(idle_after)
 
-    def _look(self, session: LocalSession, now: int) -> int | None:
+    def _check(self, session: LocalSession, now: int) -> int | None:
         if session.check_at is None or now < session.check_at:
             return None  # superseded by another entry
         if session.lost_at is not None or session not in session.person.held:
             session.check_at = None
         elif now - session.seen_at <= self._timings.dead_after:  # a beat in the last millisecond is in time
             session.check_at = self._keep_record_fresh(session, now)
-        elif now < self._patient_until:
-            session.check_at = self._patient_until
+        elif now < self._wait_until:
+            session.check_at = self._wait_until
         else:
             session.check_at = None
             self._suspects.append(session)
         return session.check_at
 
-    def _look_for_sure(self, session: LocalSession, now: int, on_silent: OnSilent) -> None:
-        """As `_look_closely`, with exceptions logged, so that one session cannot stop the checks of the others."""
+    def _recheck_safely(self, session: LocalSession, now: int, on_silent: OnSilent) -> None:
+        """As `_recheck`, with exceptions logged, so that one session cannot stop the checks of the others."""
         try:
-            self._look_closely(session, now, on_silent)
+            self._recheck(session, now, on_silent)
         except Exception as error:
             log.error("silence.failed", error=repr(error), exc_info=True)
             self.check_by(session, now + AFTER_FAILURE)
 
-    def _look_closely(self, session: LocalSession, now: int, on_silent: OnSilent) -> None:
+    def _recheck(self, session: LocalSession, now: int, on_silent: OnSilent) -> None:
         if session.lost_at is not None or session not in session.person.held:
             return
         if now - session.seen_at <= self._timings.dead_after:
             self.check_by(session, self._keep_record_fresh(session, now))
-        elif now < self._patient_until:
-            self.check_by(session, self._patient_until)
+        elif now < self._wait_until:
+            self.check_by(session, self._wait_until)
         else:
             self._silent(session, on_silent)
 
@@ -149,7 +149,7 @@ class LivenessMonitor:
             session.person.held = without(session.person.held, session)
             self._people.release(session.person)
             return
-        on_silent(session, max(session.seen_at + self._timings.dead_after, self._patient_until))
+        on_silent(session, max(session.seen_at + self._timings.dead_after, self._wait_until))
 
     def _keep_record_fresh(self, session: LocalSession, now: int) -> int:
         """Mark the user dirty if the record needs the newer time stamps of this session. Returns the next check time."""
