@@ -146,7 +146,7 @@ async def running(
                 make_context(engine_of(settings), ledger, settings, clock=clock),
                 relations=relations,
                 relations_health=health,
-                on_epoch=_ignore if worker is None else worker.use,
+                on_epoch=(lambda epoch: None) if worker is None else worker.use,
             )
             auth = Auth(
                 secret,
@@ -192,10 +192,6 @@ async def running(
                 await auth.stop()
     finally:
         await ledger.close()
-
-
-def _ignore(epoch: str) -> None:
-    """`on_epoch` without a supervisor."""
 
 
 def _connect_supervisor(worker: Worker, node: Node, auth: Auth) -> None:

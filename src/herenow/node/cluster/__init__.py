@@ -24,7 +24,6 @@ from herenow.node.cluster.staleness import Staleness
 from herenow.node.cluster.user_counts import UserCounts
 from herenow.node.context import Context
 from herenow.node.delivery import Delivery
-from herenow.node.people import Person
 from herenow.node.records import Records
 from herenow.node.sessions import Sessions
 
@@ -59,22 +58,16 @@ class Cluster:
         self.lease = LeaseKeeper(context, self.sweep, staleness, self._begin_epoch)
         self.assignment = ReaperAssignment(context, self.messages)
         self.reaper = Reaper(context, records, self.assignment)
-        records.subscribe_store(self)
+        self.take_lease = self.lease.start
+        self.end_lease = self.lease.end
         self.bury = self.lease.bury
+        self.leave = self.assignment.leave
         self.listen = self.log_reader.listen
 
-    # Calls of `records`
-
-    def on_loss(self, shard: int, row: int | None, asked: float | None = None) -> None:
-        self.recovery.report_loss(shard, row, asked)
-
-    def on_remote_change(self, person: Person) -> None:
-        self.log_reader.on_remote_change(person)
-
-    # Life
-
-    async def take_lease(self) -> None:
-        await self.lease.start()
+        # Calls of `records`
+        self.on_loss = self.recovery.report_loss
+        self.on_remote_change = self.log_reader.on_remote_change
+        records.subscribe_store(self)
 
     async def start(self) -> None:
         """Read the logs from now on, count users, join the recovery of unsettled shards."""
@@ -90,14 +83,6 @@ class Cluster:
         every(self._context.reaping.poll, self.reaper.run, "reaper")
         every(third, self.assignment.tell, "shares")
         every(0, self.messages.receive, "mail")
-
-    async def leave(self) -> None:
-        """Announce that this node reaps no shards any more."""
-        await self.assignment.leave()
-
-    async def end_lease(self) -> None:
-        """Call when everything is committed; afterwards this node may not decide."""
-        await self.lease.end()
 
     async def count_users(self) -> None:
         await self.counts.keep(self.log_reader.cursors)

@@ -61,6 +61,7 @@ class ReaperAssignment:
             await self._send(self._mine)
 
     async def leave(self) -> None:
+        """Announce that this node reaps no shards any more."""
         if self._mine:
             await self._send(())
 

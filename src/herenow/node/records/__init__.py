@@ -72,6 +72,10 @@ class Records:
         self.still_joined = writer.still_joined
         self.wait_saved = ledger_writer.wait_saved
         self.hold_drops = ledger_writer.hold_drops
+        self.run_ledger_writer = ledger_writer.run
+        self.stamp_run = ledger_writer.stamp
+        self.finish = ledger_writer.finish
+        self.close = decider.close
 
         # Calls upwards
         self.subscribe_sessions = events.subscribe_sessions
@@ -97,19 +101,6 @@ class Records:
         for person in await self.reader.confirm_guesses():
             if person.matches_record:  # otherwise the decision publishes it
                 self._delivery.publish(person)
-
-    async def run_ledger_writer(self) -> None:
-        await self.ledger_writer.run()
-
-    async def stamp_run(self) -> None:
-        await self.ledger_writer.stamp()
-
-    async def finish(self) -> None:
-        """Save what is not in the ledger yet. Call last when a node stops, before `close`."""
-        await self.ledger_writer.finish()
-
-    def close(self) -> None:
-        self.decider.close()
 
     @property
     def backlog(self) -> int:

@@ -149,7 +149,7 @@ class LedgerWriter:
                 break
         self._flushes += 1
         if self._flushes % MARKS_EVERY == 0:
-            await self._queue_unsaved()
+            await self._for_each_shard({shard: self._queue_unsaved(shard) for shard in range(self._engine.shards)})
 
     async def finish(self) -> None:
         """Last flush of a node that stops. Rows that cannot be saved keep their flag in the store, or their run marker."""
@@ -178,7 +178,7 @@ class LedgerWriter:
         by_shard: dict[int, list[tuple[str, bytes, bool]]] = defaultdict(list)
         for user, row in rows.items():
             drop = droppable(row.presence)
-            if not drop or self._may_drop(row.shard):
+            if not drop or self._clock.monotonic() >= self._drops_held_until.get(row.shard, 0.0):
                 by_shard[row.shard].append((user, row.record, drop))
         await self._for_each_shard({shard: self._report_saved(shard, saved) for shard, saved in by_shard.items()})
 
@@ -203,9 +203,6 @@ class LedgerWriter:
         dropped newer record. The flag stays, so it is dropped later."""
         self._drops_held_until[shard] = self._clock.monotonic() + KEEP
 
-    def _may_drop(self, shard: int) -> bool:
-        return self._clock.monotonic() >= self._drops_held_until.get(shard, 0.0)
-
     def _forget_dropped(self, saved: list[tuple[str, bytes, bool]]) -> None:
         """The store has dropped these records: the next commit expects no record."""
         for user, record, dropped in saved:
@@ -225,11 +222,8 @@ class LedgerWriter:
             self._visible = markers | self._visible
             raise
 
-    async def _queue_unsaved(self) -> None:
+    async def _queue_unsaved(self, shard: int) -> None:
         """Queue records that are flagged in the store: their node died, or they changed before they were saved."""
-        await self._for_each_shard({shard: self._queue_unsaved_of(shard) for shard in range(self._engine.shards)})
-
-    async def _queue_unsaved_of(self, shard: int) -> None:
         for user, record in await read_within(self._engine.unsaved(shard, PART)):
             if user in self._rows:
                 continue

@@ -37,6 +37,8 @@ class Reader:
     def __init__(self, context: Context, cold: ColdCache, events: RecordEvents) -> None:
         self._context = context
         self._cold = cold
+        self.forget = cold.forget
+        self.forget_all = cold.forget_all
         self._events = events
         self._decoded: Lru[str, tuple[bytes, Presence]] = Lru(DECODED)
         self._guesses: dict[Person, None] = {}
@@ -203,12 +205,6 @@ class Reader:
             return self._decode(user, found.record), found.settled
         except UnknownFormat:
             return UNKNOWN_USER, False
-
-    def forget(self, user: str) -> None:
-        self._cold.forget(user)
-
-    def forget_all(self) -> None:
-        self._cold.forget_all()
 
     def _padding_lookups(
         self, users: Sequence[str], loaded: Sequence[Loaded], hidden_users: Collection[str]

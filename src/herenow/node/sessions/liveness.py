@@ -141,15 +141,11 @@ class LivenessMonitor:
             self.check_by(session, self._keep_record_fresh(session, now))
         elif now < self._wait_until:
             self.check_by(session, self._wait_until)
-        else:
-            self._silent(session, on_silent)
-
-    def _silent(self, session: LocalSession, on_silent: OnSilent) -> None:
-        if session.unleased:  # its deadline is in the record
+        elif session.unleased:  # its deadline is in the record
             session.person.held = without(session.person.held, session)
             self._people.release(session.person)
-            return
-        on_silent(session, max(session.seen_at + self._timings.dead_after, self._wait_until))
+        else:
+            on_silent(session, max(session.seen_at + self._timings.dead_after, self._wait_until))
 
     def _keep_record_fresh(self, session: LocalSession, now: int) -> int:
         """Mark the user dirty if the record needs the newer time stamps of this session. Returns the next check time."""
