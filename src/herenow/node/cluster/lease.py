@@ -79,7 +79,7 @@ class LeaseKeeper:
         self._to_retire: dict[str, int] = {}  # dead epochs for the next walk → last renewal
         self._retiring: dict[str, int] = {}  # the same for the walk that is running
         self._leases: list[Lease] = []
-        self.trouble: str | None = None  # error of the last renewal; None: it succeeded
+        self.trouble: str | None = None  # error of the last `keep`; None: it succeeded
 
     async def start(self) -> None:
         self._clock.start_at(await self._cluster_time())
