@@ -1,4 +1,4 @@
-"""The steps of one decision: compute the outcome, prepare the write, apply the result. Used for single users and batches."""
+"""The steps of one decision: compute the outcome, prepare the write, apply the result; for single users and batches."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class DecisionSteps:
         self._events = events
 
     def decide(self, person: Person) -> Decision:
-        """Call the core with the record as known, the sessions held now and the requested edits. Raises `EndsWait`."""
+        """Raises `EndsWait`."""
         record = person.record
-        record.dirty = False  # everything that was marked until now is considered now
+        record.dirty = False  # this decision includes all that was marked dirty until now
         for pending in record.pending_edits:
             pending.in_flight = False
         first = self._events.enforce_deletion(person)
@@ -50,7 +50,7 @@ class DecisionSteps:
         return Decision(person, record.presence, record.stored, outcome, epoch, held, edits)
 
     def prepare(self, decision: Decision) -> None:
-        """Encode the write and mark it as in flight; the caller clears `committing` when the store has answered."""
+        """Encode the write and set `committing`, which the caller clears when the store has answered."""
         person, before, outcome = decision.person, decision.before, decision.outcome
         record = encode(outcome.presence)
         decision.unsaved = outcome.unsaved or droppable(outcome.presence)
@@ -64,10 +64,10 @@ class DecisionSteps:
             self._delivery.mark_changed(person)
 
     def take_effect(self, decision: Decision) -> None:
-        """The store has committed the write."""
+        """Call after the commit: adopt the record here, pass it to the ledger writer, publish it."""
         person, outcome, record = decision.person, decision.outcome, decision.write.record
         assert record is not None
-        if outcome.presence.version > person.record.presence.version:  # else the log came before the answer
+        if outcome.presence.version > person.record.presence.version:  # else the log delivered it before the answer
             person.record.adopt(record, outcome.presence, visible=outcome.news)
         self._reader.forget(person.user)
         self._ledger_writer.note(
@@ -79,7 +79,7 @@ class DecisionSteps:
             self._delivery.publish(person)
 
     def conclude(self, decision: Decision) -> None:
-        """The record says what was decided: tell the sessions, and answer the callers whose edits are in it."""
+        """Call when the record contains the decision: reports it to the sessions, and resolves the edits it contains."""
         person = decision.person
         self._note_held(decision)
         if decision.outcome.applied:
@@ -87,7 +87,6 @@ class DecisionSteps:
             self._answer(person, decision.edits)
 
     async def adopt_conflict(self, decision: Decision, conflict: Conflict) -> None:
-        """The commit found another record than expected."""
         self._context.metrics.conflicts += 1
         self.check_whole(decision.person)
         await self._reader.adopt_conflict(decision.person, decision.expected, conflict.current)
@@ -97,7 +96,7 @@ class DecisionSteps:
         self.check_whole(person)
 
     async def is_behind(self, person: Person) -> bool:
-        """True if the store has a newer record. A commit finds that out by itself; an answer without a commit must ask."""
+        """Read the record again; True if it differs. Needed before an answer without a commit, which would have shown it."""
         changed = bool(await self._reader.refresh([person]))
         self.check_whole(person)
         return changed
@@ -107,7 +106,6 @@ class DecisionSteps:
             raise Unavailable(f"shard {person.shard} is not whole")
 
     def give_up(self, person: Person, error: Exception) -> None:
-        """Answer every caller that waits for this user with an error."""
         edits, person.record.pending_edits = person.record.pending_edits, ()
         for pending in edits:
             if not pending.done.done():
