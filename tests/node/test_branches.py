@@ -1,4 +1,4 @@
-"""Two branches of the store: two masters for a while, or a failover that lost writes. Entry numbers alone do not show them."""
+"""Two branches of the store: two masters for a while, or a failover that lost writes. Entry numbers do not show them."""
 
 import pytest
 from tests.node.scenes import with_timings
