@@ -1,8 +1,8 @@
-"""Somebody is watched by very many here: how do their changes reach the viewers?
+"""Chooses how changes of a user with very many viewers on this node reach them.
 
-At once, as anybody's; or in waves (`waves`), which leaves everybody else their milliseconds; or beyond a ceiling not at
-all, and viewers ask when they look. From how many on is a rule of `core.limits`. It is chosen whenever somebody comes or
-goes, for a person and not for one kind of eyes: else the way in which one hears of something would tell what others see.
+At once; paced (`paced`), which leaves the event loop free for others; or above the push ceiling not at all: clients poll.
+The thresholds are in `core.limits`. The choice is made when a viewer comes or goes, for a user and not per view scope:
+otherwise the way of delivery would reveal what other viewers see.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class FanoutPolicy:
         self.paced = PacedDelivery(self._is_active, self._tell)
 
     def choose(self, person: Person) -> None:
-        """By the number of those who look, whatever they get to see. Own devices and services are no part of the crowd."""
+        """Set the delivery mode for the present number of viewers."""
         count = viewers(person)
         deliveries = self._channels.deliveries
         if count <= self.few and person.user not in deliveries:
@@ -45,7 +45,7 @@ class FanoutPolicy:
                 continue
             self._flush.remember(channel)
             channel.delivery = chosen
-            if DeliveryMode.POLL in (present, chosen):  # that has to be known: who is not told, must ask
+            if DeliveryMode.POLL in (present, chosen):  # clients must know whether to poll
                 had = channel.body
                 self._channels.encode(channel)
                 self.pace(channel, ASKS if present is DeliveryMode.POLL else had)
@@ -53,13 +53,13 @@ class FanoutPolicy:
             self.paced.finish(person)
 
     def pace(self, channel: Channel, had: bytes) -> None:
-        """Each hears of it at its turn; who has something else to hear of at the end of this tick hears of it then."""
+        """Schedule the change for each viewer, except those that get it with the next flush because the channel is dirty."""
         outboxes = [outbox for outbox in channel.outboxes if channel not in (outbox.dirty or ())]
         self.paced.add(channel.person, outboxes, had, self._crowds.lasts(viewers(channel.person)))
 
     def offer(self, outbox: Outbox, channel: Channel, before: Channel) -> None:
-        """This one alone sees through other eyes now. Beside a crowd its turn comes as for any other change, and does not
-        tell the reason; what is on demand is not pushed for this reason either."""
+        """The view scope of one outbox changed, from channel `before` to `channel`. In paced delivery it waits as for any
+        other change, so that the delay does not reveal the reason. A viewer that polls before and after is sent nothing."""
         person = channel.person
         asks = before.delivery is DeliveryMode.POLL
         if channel.delivery is None:
@@ -75,7 +75,7 @@ class FanoutPolicy:
             self.paced.add(person, [outbox], before.body, self._crowds.lasts(viewers(person)))
 
     def hasten(self, viewer: Person) -> None:
-        """The turn of those who are active comes first."""
+        """Call when this viewer's presence changed: if active now, paced updates reach the viewer earlier."""
         if self._is_active(viewer.user):
             for outbox in viewer.watchers.outboxes:
                 self.paced.hasten(outbox)
@@ -85,7 +85,7 @@ class FanoutPolicy:
         return viewer is not None and viewer.record.presence.active
 
     def _tell(self, person: Person, told: Told) -> None:
-        """A part of a wave: what there is to see now, under the rules of now."""
+        """Send one slice of a paced delivery: the current bodies, under the current rules."""
         ready: dict[Channel, list[Outbox]] = {}
         for outbox, had in told:
             channel = next((c for c in person.watchers.channels if outbox in c.outboxes), None)

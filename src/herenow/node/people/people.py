@@ -111,8 +111,7 @@ class People:
         return len(self._released)
 
     def get(self, user: str) -> Person:
-        """The user of this id, created if unknown. Before its next await the caller enters `keeping` or makes it
-        `needed`."""
+        """The user of this id, created if unknown. Use `keeping`, or make it `needed`, before the next await."""
         person = self._people.get(user)
         if person is None:
             released = self._released.peek(user)  # the last known values apply until the user is read
