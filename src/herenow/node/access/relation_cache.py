@@ -1,12 +1,12 @@
-"""Who may see whom, as far as this node has asked, and until it hears otherwise.
+"""Which users may see which: cached facts, and queries for those that are missing.
 
-Who is connected with whom comes from a `Relations` source, blocks and preferences from the ledger; both are read in
-batches and kept (`facts`). They are dropped when the ledger's change table says so (polled every second: a lost message
-never lets somebody see who may not), when this node itself writes one, and when a contact ends by its own time. A node
-that cannot read the change table believes what it knows for `TRUST`, then nobody may see anybody: it fails closed.
+Relations come from a `Relations` source, blocks and preferences from the ledger; both are queried in batches and cached
+(`pair_facts`). Facts are dropped when the ledger's change table has a change (polled every second, so that a dropped message
+never leaves a forbidden view), when this node writes one, and when a contact ends by its own time. A node that cannot read
+the change table trusts its cache for `TRUST` seconds; then it fails closed, and no user may see another.
 
-A source outside of the ledger may forget to tell us of a change: its facts have an age (`ages`). Either may be away: whoever
-could not be asked about looks offline, and is looked at again as soon as there are answers (`doubts`).
+A source outside the ledger may fail to report a change, so its facts expire (`refresh`). If a source is unreachable, unknown
+pairs look offline and are retried (`unanswered`).
 """
 
 from __future__ import annotations
@@ -34,20 +34,19 @@ from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.ports import IN_CONTACT, BlockRow, LedgerChange, Relation, Relations
 
 TRUST = 30.0
-"""Seconds for which facts are believed while the change table cannot be read."""
+"""Seconds for which facts are trusted while the change table cannot be read."""
 
 MEMBERS = 200_000
 TRIES = 3
-"""How often facts are asked for again because they changed meanwhile."""
+"""Queries at most, if facts change meanwhile."""
 
 ANYBODY = "*"
-"""Beside a user in a list of changed pairs: everything between them and whomever. No id is changed by looking like it:
-at worst something is asked for again."""
+"""Beside a user in a changed pair: all pairs of this user. If a user has this id, facts are at worst queried again."""
 
 EVERYTHING = (ANYBODY, ANYBODY)
 
 WHOLE = ("relations", "members")
-"""Kinds of changes that make us look through all that we know."""
+"""Kinds of changes that search all cached facts."""
 
 Answer = TypeVar("Answer")
 
@@ -58,41 +57,41 @@ class ChangeEvents(Protocol):
     """Implemented by `admin`, whose copy of revoked tokens follows the same change table."""
 
     def on_ledger_change(self, change: LedgerChange) -> None:
-        """A row of the change table, or a change that this node was told of."""
+        """A row of the change table, or a change that another node or the application reported."""
 
     def on_trust_change(self, *, trusted: bool) -> None:
-        """Facts are believed again, or no longer: the change table could not be read for `TRUST` seconds."""
+        """Facts are trusted again, or no longer: the change table could not be read for `TRUST` seconds."""
 
 
 class AccessEvents(ChangeEvents, Protocol):
     """Implemented by `viewing`, which shows viewers what they may see."""
 
     def on_facts_old(self, viewer: str) -> None:
-        """The facts about this viewer should be asked for again (`RelationCache.renew`)."""
+        """Query the facts about this viewer again (`RelationCache.renew`)."""
 
     def on_facts_expired(self, viewer: str) -> None:
-        """They were not, and are forgotten."""
+        """The facts about this viewer were not queried again in time, and are forgotten."""
 
     async def on_answers(self, viewers: list[str] | None) -> None:
-        """Facts about these viewers (None: all) could not be learned; now they may be."""
+        """Facts about these viewers (None: all) were unknown, and may be available now."""
 
 
 class RelationCache:
     def __init__(self, context: Context, source: Relations | None) -> None:
-        """`source`: where relations are kept; None: in the ledger."""
+        """`source` None: relations are in the ledger."""
         self._clock = context.clock
         self._metrics = context.metrics
         self._ledger = context.ledger
         self._source = source or context.ledger
         self.rooms_relate = context.settings.rooms_relate
-        """True: members of one room may see each other."""
+        """Members of one room may see each other."""
         self._facts = PairFacts()
         self._members: Lru[tuple[str, str], bool] = Lru(MEMBERS)
         self._ends: list[tuple[int, str, str]] = []
         self._changes = _Changes()
         limit = context.settings.relations_ttl if context.settings.asks_the_application else None
         self._refresh: RefreshSchedule[str | tuple[str, str]] = RefreshSchedule(limit, context.clock.monotonic)
-        """Ages of the facts about a viewer, and about a (room, user)."""
+        """Keys: a viewer, or a (room, user)."""
         self._unanswered = UnansweredLookups(self._is_answered, self._on_answers)
         self._feed = ChangeFeed(context)
         self._trusted = True
@@ -108,31 +107,30 @@ class RelationCache:
 
     @property
     def trusted(self) -> bool:
-        """False: the ledger could not be read for too long, and nobody is taken to know anybody."""
+        """False: the change table could not be read for too long; all facts count as unknown."""
         return self._trusted
 
     @property
     def trouble(self) -> str | None:
-        """A sentence while the ledger cannot be asked what has changed."""
+        """Why the change table cannot be read; None: it can."""
         return self._feed.trouble
 
     async def start(self) -> None:
         await self._feed.start()
 
     async def view_scopes(self, viewer: str, targets: Sequence[str]) -> dict[str, ViewScope]:
-        """What this user may see of each target now. Unknown counts as nothing."""
+        """Scope by target. Unknown counts as `NONE`."""
         await self.relate(viewer, targets)
         return self.sights(viewer, targets)
 
     async def view_scopes_of(self, target: str, viewers: Sequence[str]) -> dict[str, ViewScope]:
-        """What each of these users may see of one target now."""
         await self.relate_to(target, viewers)
         return self.sights_of(target, viewers)
 
-    # Getting to know
+    # Query
 
     async def relate(self, viewer: str, targets: Sequence[str]) -> None:
-        """Get to know what `verdict` needs. What cannot be said is left unknown."""
+        """Query the missing facts that `verdict` needs. Those without an answer stay unknown."""
         for _ in range(TRIES):
             untied = self._facts.untied(viewer, targets)
             unasked = self._facts.unasked([viewer, *targets])
@@ -142,7 +140,7 @@ class RelationCache:
                 return
 
     async def relate_to(self, target: str, viewers: Sequence[str]) -> None:
-        """The other way round, as one question: what stands between two has no direction."""
+        """The same for one target and many viewers, as one query."""
         for _ in range(TRIES):
             untied = self._facts.untied_to(target, viewers)
             unasked = self._facts.unasked([target, *viewers])
@@ -153,13 +151,13 @@ class RelationCache:
                 return
 
     async def renew(self, viewer: str, targets: Sequence[str]) -> None:
-        """Ask all that stands between this viewer and others anew; until there is an answer, what is known holds."""
+        """Query all facts about this viewer and these targets again; until there is an answer, the cached ones count."""
         await self._try([(viewer, _first(targets))], self._ask(viewer, targets, (), anew=True))
 
     async def _try(
         self, pairs: Sequence[tuple[str, str]], ask: Coroutine[object, object, list[tuple[str, str]]]
     ) -> bool:
-        """`pairs`: (viewer, target) of those who stay in doubt if there is no answer at all."""
+        """Run a query and record the pairs without an answer. True: there are none. `pairs`: recorded if the query fails."""
         try:
             unsaid: Sequence[tuple[str, str]] = await ask
         except Unavailable:
@@ -173,8 +171,8 @@ class RelationCache:
     async def _ask(
         self, one: str, others: Sequence[str], users: Sequence[str], *, looked_at: bool = False, anew: bool = False
     ) -> list[tuple[str, str]]:
-        """Answers the (viewer, target) of whom nothing could be said. What changes while we ask is not known afterwards:
-        the answer may be from before."""
+        """Query and learn facts. Returns the (viewer, target) pairs without an answer. Facts that change during the query
+        are not learned: the answer may be older. `looked_at`: `one` is the target. `anew`: forget the old facts of `one`."""
         with self._changes.watched() as changed:
             asked = self._clock.monotonic()
             ties, preferences = await self._facts_of(one, others, users, looked_at=looked_at)
@@ -206,8 +204,7 @@ class RelationCache:
     async def _facts_of(
         self, one: str, others: Sequence[str], users: Sequence[str], *, looked_at: bool = False
     ) -> tuple[dict[str, PairFact], Mapping[str, Preferences]]:
-        """What stands between one and the others, without those of whom the source cannot say anything; and what those
-        users who decided something prefer."""
+        """Facts about pairs, without those that the source cannot answer; and preferences other than the defaults."""
         now, related = self._clock.now(), self._source is self._ledger
         found: Sequence[Relation | None] = ()
         if others and not related:
@@ -220,7 +217,7 @@ class RelationCache:
             rows[row.blocked if row.blocker == one else row.blocker].append(row)
         nothing_else = not rows and not known.mates
         ties = {
-            # Plain contacts as `pair_fact` says, which is called for whoever is less common.
+            # `pair_fact` inlined for the most common case.
             other: CONTACTS
             if relation is IN_CONTACT and nothing_else
             else pair_fact(
@@ -236,7 +233,7 @@ class RelationCache:
     async def _from_source(self, call: Coroutine[Any, Any, Answer]) -> Answer:
         if self._source is self._ledger:
             return await self._from_ledger(call)
-        return await read_within(call, LEDGER_DEADLINE)  # it keeps its own count of failures
+        return await read_within(call, LEDGER_DEADLINE)  # it counts its failures itself
 
     async def _from_ledger(self, call: Coroutine[Any, Any, Answer]) -> Answer:
         try:
@@ -245,15 +242,15 @@ class RelationCache:
             self._metrics.ledger_errors += 1
             raise
 
-    # What nobody answered
+    # Unanswered lookups
 
     @property
     def in_doubt(self) -> bool:
-        """Somebody could not be asked about, and nobody is about to `resolve` it."""
+        """True if there are unanswered lookups and `resolve` is not running."""
         return self._unanswered.waiting
 
     async def resolve(self) -> None:
-        """Is there an answer now? Then whoever is in doubt looks again."""
+        """Retry unanswered lookups; if there are answers, their viewers are reevaluated."""
         await self._unanswered.resolve()
 
     async def _on_answers(self, viewers: list[str] | None) -> None:
@@ -273,39 +270,38 @@ class RelationCache:
             return False
         return True
 
-    # What is known
+    # Read
 
     def verdict(self, viewer: str, target: str) -> Verdict | None:
-        """What this user may see of that one, and why. None: not known (any more), which must be treated as nothing:
-        `relate` them first."""
+        """The scope and the rule for this pair. None: unknown, which must be treated as `NONE`. Call `relate` first."""
         if viewer == target:
             return ONESELF
         return self._facts.verdict(viewer, target, self._clock.now()) if self._trusted else None
 
     def known_sights(self, viewer: str, targets: Sequence[str]) -> Sequence[ViewScope | None]:
-        """As `verdict`, of many and in their order."""
+        """Scope of each target, in order; None: unknown."""
         if not self._trusted:
             return [ONESELF.scope if target == viewer else None for target in targets]
         return self._facts.known_sights(viewer, targets, self._clock.now())
 
     def among_ids(self, viewer: str, users: Ids) -> Ids:
-        """The same users, if it can be in room that is taken already."""
+        """`users`, if possible as an equal tuple that is already in memory."""
         return self._facts.among_ids(viewer, users)
 
     def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, ViewScope]:
-        """Unknown is nothing; `relate` them first."""
+        """Scope by target; unknown counts as `NONE`. Call `relate` first."""
         if not self._trusted:
             return {target: ONESELF.scope if target == viewer else ViewScope.NONE for target in targets}
         return self._facts.sights(viewer, targets, self._clock.now())
 
     def sights_of(self, target: str, viewers: Sequence[str]) -> dict[str, ViewScope]:
-        """What each of these may see of one; `relate_to` them first."""
+        """Scope of one target by viewer. Call `relate_to` first."""
         if not self._trusted:
             return {viewer: ONESELF.scope if target == viewer else ViewScope.NONE for viewer in viewers}
         return self._facts.sights_of(target, viewers, self._clock.now())
 
     async def facts(self, viewer: str, target: str, *, invisible: bool = False) -> Facts:
-        """All that is known about two different users, for whoever wants to know why. Raises `Unavailable`."""
+        """All facts about two different users, for an explanation. Raises `Unavailable`."""
         await self.relate(viewer, [target])
         facts = self._facts.facts(viewer, target, self._clock.now(), invisible=invisible)
         if facts is None or not self._trusted:
@@ -331,7 +327,7 @@ class RelationCache:
             raise
 
     def membership(self, room: str, user: str) -> bool | None:
-        """None: not known (any more): ask `is_member`."""
+        """None: unknown, call `is_member`."""
         known = self._members.get((room, user))
         return None if known is None else known and self._trusted
 
@@ -351,10 +347,10 @@ class RelationCache:
                 self._refresh.asked_anew((room, user), asked)
         return member
 
-    # Hearing otherwise
+    # Changes
 
     async def poll(self) -> None:
-        """Call every `POLL` seconds: learn what has changed, end contacts whose time is over, refresh old facts."""
+        """Call every `POLL` seconds: read what changed, end contacts whose time is over, refresh old facts."""
         await self._feed.poll(self._hear)
         self._end_contacts()
         self._judge_trust()
@@ -368,16 +364,16 @@ class RelationCache:
             else:
                 self.changed(change)
             if change.kind in WHOLE or (change.kind == "member" and self.rooms_relate):
-                await asyncio.sleep(0)  # it looked through all that we know
+                await asyncio.sleep(0)  # it searched all cached facts
 
     def changed(self, change: LedgerChange) -> None:
-        """From somewhere else: forget, and let those who look see what is true now."""
+        """Forget the old facts, and notify the listeners, which update views."""
         self.forget(change)
         for listener in self._listeners:
             listener.on_ledger_change(change)
 
     def forget(self, change: LedgerChange) -> None:
-        """What we knew of these two (or this one) is not true any more."""
+        """Forget facts that are not true any more."""
         self._changes.note((change.a, change.b), (change.b, change.a))
         if change.kind == "relation":
             self._facts.forget_pair(change.a, change.b)
@@ -392,7 +388,7 @@ class RelationCache:
             self._changes.note((ANYBODY, change.a))
             self._facts.forget_facts_of(change.a)
             self._forget_members(lambda _, user: user == change.a)
-        elif change.kind == "members":  # not of a room that relates: those are the ledger's, which names the member
+        elif change.kind == "members":  # rooms that relate are in the ledger, which names the member
             self._forget_members(lambda room, _: room == change.a)
 
     def _forget_members(self, which: Callable[[str, str], bool]) -> None:
@@ -422,10 +418,9 @@ class RelationCache:
         if trusted != self._trusted:
             self._trusted = trusted
             log.warning("relations.trust", trusted=trusted)
-            self._begin_anew()  # the rows that told of what changed meanwhile may be forgotten already
+            self._begin_anew()  # rows of changes since may be deleted already
 
     def _begin_anew(self) -> None:
-        """Nothing of what we know can be relied on."""
         self._changes.note(EVERYTHING)
         self._facts.forget_all()
         self._members.clear()
@@ -434,7 +429,7 @@ class RelationCache:
 
 
 class _Changes:
-    """What changed while somebody was asking."""
+    """Collects pairs that change during a query."""
 
     def __init__(self) -> None:
         self._watchers: list[set[tuple[str, str]]] = []
