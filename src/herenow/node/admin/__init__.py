@@ -1,8 +1,7 @@
-"""Admin: what operators and back ends do to users, and what they ask about this node.
+"""Admin: operations of operators and back ends on users, and figures about this node.
 
-`users` disconnects, revokes and deletes, `revocations` knows revoked tokens, `explain` says why a viewer sees what they
-see, `stats_history` keeps the figures of the last minutes. `Admin` is the face of this package; its attributes are the
-verbs that other parts use.
+`users` disconnects, revokes and deletes, `revocations` knows revoked tokens, `explain` gives the reason for a view,
+`stats_history` keeps the figures of the last minutes. `Admin` is the face of this package.
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ class Admin:
         await self.revocations.start()
 
     def run(self) -> None:
-        """Start the periodic tasks."""
         self._tasks.every(FORGET_EVERY, self.revocations.forget_old, "voids")
         self._tasks.every(LOOK, self._sample, "pulse")
 
