@@ -1,8 +1,7 @@
 """Viewing: what users see of each other, and the rules they set for it.
 
 `subscriptions` and `streams` watch, `views` answers reads, `reevaluation` applies changed rules to what is watched, `typing`
-delivers typing notices, `privacy` and `graph` write blocks, preferences and relations. `Viewing` is the face of this
-package.
+delivers typing notices, `privacy` and `graph` write blocks, preferences and relations.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class Reevaluation:
 
 
 async def _learned(learn: Callable[[], Awaitable[None]], show: Callable[[], None]) -> None:
-    """Call `learn`, then `show`. If `learn` takes longer than `HIDE_AFTER`, also call `show` then, to hide unknown
+    """Call `learn`, then `show`. If that takes longer than `HIDE_AFTER`, `show` is also called then: it hides unknown
     targets."""
     try:
         async with asyncio.timeout(HIDE_AFTER):

@@ -2,8 +2,7 @@
 
 A user is added to `People`, and so updated by the log, before the record is read: no change between the snapshot and the
 first update is missed. A granted subscription is kept while its connection lives; its content follows the rules of the
-moment. While relations cannot be read, a target is not denied, which would be an answer: it is granted and shown as never
-seen.
+moment. While relations cannot be read, a target is not denied, which would be an answer: it is granted and looks offline.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ BUDGET = 500
 """Targets per iteration of the event loop, about 15 µs each: less than the flush interval of 20 ms."""
 
 MUTED = 10_000
-"""Muted contacts per connection. Beyond that one may come back when relations change. It bounds the memory of clients that
-name any number of users."""
+"""Muted contacts per connection, to bound memory. Beyond that one may come back when relations change."""
 
 
 @dataclass(slots=True)

@@ -126,8 +126,8 @@ class TypingRooms:
             await self._messages.send(message)
 
     async def _may_address(self, user: str, to: str) -> bool:
-        """False if unknown. Raises `ProtocolError` for a stranger. A target that hides is permitted, so as not to reveal
-        that."""
+        """False if unknown. Raises `ProtocolError` for a stranger, but not for a target that hides: that must not be
+        revealed."""
         await self._access.relate(user, [to])
         verdict = self._access.verdict(user, to)
         if verdict is not None and verdict.scope == ViewScope.NONE:
