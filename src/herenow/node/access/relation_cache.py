@@ -23,7 +23,6 @@ import structlog
 from herenow.core.visibility import Facts, Preferences, Verdict, ViewScope
 from herenow.errors import Unavailable
 from herenow.kit.deadline import read_within
-from herenow.kit.idset import Ids
 from herenow.kit.lru import Lru
 from herenow.node.access.change_feed import ChangeFeed
 from herenow.node.access.pair_facts import CONTACTS, FOREVER, ONESELF, PairFact, PairFacts, block_between, pair_fact
@@ -92,8 +91,9 @@ class RelationCache:
         limit = context.settings.relations_ttl if context.settings.asks_the_application else None
         self._refresh: RefreshSchedule[str | tuple[str, str]] = RefreshSchedule(limit, context.clock.monotonic)
         """Keys: a viewer, or a (room, user)."""
-        self._unanswered = UnansweredLookups(self._is_answered, self._on_answers)
+        self._unanswered = UnansweredLookups(self._is_answered, lambda viewers: self._viewing.on_answers(viewers))
         self._feed = ChangeFeed(context)
+        self.start, self.resolve, self.among_ids = self._feed.start, self._unanswered.resolve, self._facts.among_ids
         self._trusted = True
         self._listeners: list[ChangeEvents] = []
         self._viewing: AccessEvents
@@ -114,9 +114,6 @@ class RelationCache:
     def trouble(self) -> str | None:
         """Why the change table cannot be read; None: it can."""
         return self._feed.trouble
-
-    async def start(self) -> None:
-        await self._feed.start()
 
     async def view_scopes(self, viewer: str, targets: Sequence[str]) -> dict[str, ViewScope]:
         """Scope by target. Unknown counts as `NONE`."""
@@ -249,13 +246,6 @@ class RelationCache:
         """True if there are unanswered lookups and `resolve` is not running."""
         return self._unanswered.waiting
 
-    async def resolve(self) -> None:
-        """Retry unanswered lookups; if there are answers, their viewers are reevaluated."""
-        await self._unanswered.resolve()
-
-    async def _on_answers(self, viewers: list[str] | None) -> None:
-        await self._viewing.on_answers(viewers)
-
     async def _is_answered(self, question: str, user: str, other: str) -> bool:
         try:
             match question:
@@ -283,10 +273,6 @@ class RelationCache:
         if not self._trusted:
             return [ONESELF.scope if target == viewer else None for target in targets]
         return self._facts.known_sights(viewer, targets, self._clock.now())
-
-    def among_ids(self, viewer: str, users: Ids) -> Ids:
-        """`users`, if possible as an equal tuple that is already in memory."""
-        return self._facts.among_ids(viewer, users)
 
     def sights(self, viewer: str, targets: Sequence[str]) -> dict[str, ViewScope]:
         """Scope by target; unknown counts as `NONE`. Call `relate` first."""

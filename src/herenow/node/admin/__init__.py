@@ -41,14 +41,12 @@ class Admin:
         records.subscribe_deletions(users)
         access.subscribe_changes(revocations)
 
+        self.start = revocations.start
         self.disconnect = users.disconnect
         self.revoke = users.revoke
         self.delete = users.delete
         self.explain = explain.explain
         self.list_users = explain.users
-
-    async def start(self) -> None:
-        await self.revocations.start()
 
     def run(self) -> None:
         self._tasks.every(FORGET_EVERY, self.revocations.forget_old, "voids")

@@ -55,9 +55,6 @@ class Revocations:
         """False: the change table was unreadable, and the whole table was not read since."""
         return self._whole
 
-    async def start(self) -> None:
-        await self._read_all()
-
     # Read
 
     def is_void(self, user: str, issued_at: int | None) -> bool:
@@ -117,7 +114,7 @@ class Revocations:
 
     async def _until_read(self) -> None:
         if not self._whole:
-            await retry(self._read_all, AGAIN, errors=(Unavailable,), on_error=self._count_and_log)
+            await retry(self.start, AGAIN, errors=(Unavailable,), on_error=self._count_and_log)
 
     def _count(self, _error: Exception) -> None:
         self._metrics.ledger_errors += 1
@@ -126,7 +123,8 @@ class Revocations:
         self._count(error)
         log.warning("voids.unread", error=str(error))
 
-    async def _read_all(self) -> None:
+    async def start(self) -> None:
+        """Read the whole table."""
         after = ""
         while page := await read_within(self._ledger.voids(after, PAGE), LEDGER_DEADLINE):
             for void in page:

@@ -83,7 +83,7 @@ class Users:
 
     async def disconnect(self, user: str, device: str | None) -> None:
         """Raises `Unavailable` or `UnknownOutcome` if the store is unreachable."""
-        await self._tell(EndMessage(self._messages.origin, user, device))
+        await self._messages.send(EndMessage(self._messages.origin, user, device))
         if device is not None:
             await self._sessions.sign_out(user, device)
             return
@@ -138,8 +138,7 @@ class Users:
         await retry(lambda: self._records.wait_decided(user), AGAIN)
 
     def enforce_deletion(self, person: Person) -> list[Edit]:
-        """Called before every decision. If the user was deleted, drop sessions with older tokens, and erase older data in
-        the record."""
+        """Called before every decision. If the user was deleted, drop sessions with older tokens and erase older data."""
         erased_at = person.record.presence.erased_at
         void = self._revocations.of(person.user)
         if erased_at is not None and (void is None or (void.erased or 0) < erased_at):  # the record arrived first
@@ -155,10 +154,8 @@ class Users:
 
     async def _tell_void(self, void: Void) -> None:
         with suppress(Unavailable, UnknownOutcome):  # the change table has it within a second
-            await self._tell(VoidMessage(self._messages.origin, void.user, void.before, void.until, void.erased))
-
-    async def _tell(self, message: EndMessage | VoidMessage) -> None:
-        await self._messages.send(message)
+            message = VoidMessage(self._messages.origin, void.user, void.before, void.until, void.erased)
+            await self._messages.send(message)
 
 
 def _is_from_before(presence: Presence, erased: int) -> bool:

@@ -41,6 +41,8 @@ class Delivery:
         self.mark_changed = hub.mark_changed
         self.publish = hub.publish
         self.set_stale = hub.set_stale
+        self.new_day = hub.new_day
+        self.close = hub.close
 
         # Bytes for answers
         self.body = channels.body
@@ -59,13 +61,6 @@ class Delivery:
         self.overload.look()
         for outbox in self.hub.stuck(self._stuck_after):
             outbox.abort()
-
-    def new_day(self) -> None:
-        """Call regularly: publish views that differ since midnight UTC."""
-        self.hub.new_day()
-
-    def close(self) -> None:
-        self.hub.close()
 
     @property
     def today(self) -> int:

@@ -35,6 +35,7 @@ class Hub:
         self._fanout = FanoutPolicy(context.people, channels, self._flush, limits)
         self._paced = self._fanout.paced
         self.top_targets = self._flush.top_targets
+        self.pause, self.resume, self.stuck = self._flush.pause, self._flush.resume, self._flush.stuck
         self._shed = Shed.NOTHING
         self._overdue: list[Channel] = []
         """Delayed channels to check: the present level may not permit their delay any more."""
@@ -178,13 +179,13 @@ class Hub:
             return
         self._channels.set_stale(shard, stale=stale)
         for person in self._people.in_shard(shard):
-            if person.watchers.channels and (
-                person.matches_record or not person.unpublished
-            ):  # otherwise it is decided first
+            decided_first = person.unpublished and not person.matches_record
+            if person.watchers.channels and not decided_first:
                 self.mark_changed(person)
                 self._publish(person, self._show)  # never delayed by overload
 
     def new_day(self) -> None:
+        """Call regularly: publish views that differ since midnight UTC."""
         for channel in self._channels.new_day():
             self.mark_changed(channel.person)
             self._refresh(channel)
@@ -241,26 +242,7 @@ class Hub:
     def _may_wait(self, channel: Channel) -> bool:
         return may_wait(*self._channels.change(channel), self._shed)
 
-    # Clients that do not read
-
-    def pause(self, outbox: Outbox) -> None:
-        self._flush.pause(outbox)
-
-    def resume(self, outbox: Outbox) -> None:
-        self._flush.resume(outbox)
-
-    def stuck(self, stuck_after: float) -> list[Outbox]:
-        return self._flush.stuck(stuck_after)
-
     # Figures for operators
-
-    @property
-    def stale_shards(self) -> int:
-        return self._channels.stale_shards
-
-    @property
-    def stale_views(self) -> int:
-        return self._channels.stale_views
 
     def viewers(self, user: str) -> int:
         person = self._people.find(user)

@@ -34,7 +34,7 @@ class Privacy:
 
     async def preferences(self, user: str) -> Preferences:
         found = await read_within(self._ledger.preferences([user]), LEDGER_DEADLINE)
-        return found.get(user, _UNDECIDED)
+        return found.get(user, Preferences())
 
     async def change(self, user: str, edit: PreferencesEdit) -> Preferences:
         """Views of this node are up to date when it returns."""
@@ -51,7 +51,9 @@ class Privacy:
     async def block(self, user: str, other: str) -> None:
         """Hide both users from each other. It makes no difference whether the other exists."""
         changed = LedgerChange("relation", user, other)
-        self._forget(changed)
+        # Facts are read again, with the writes of other nodes in the last second.
+        for change in (changed, LedgerChange("preferences", user, ""), LedgerChange("preferences", other, "")):
+            self._access.forget(change)
         of_user = await self._access.facts(viewer=other, target=user)
         of_other = await self._access.facts(viewer=user, target=other)
         (mine, _), (theirs, _) = await self._records.read([user, other])
@@ -72,12 +74,3 @@ class Privacy:
         lifted_at = self._clock.now() if remember else None
         await write_within(self._ledger.unblock(user, other, lifted_at), LEDGER_DEADLINE)
         await self._relation_events.spread([LedgerChange("relation", user, other)])
-
-    def _forget(self, change: LedgerChange) -> None:
-        """Forget cached facts, so that they are read again with the writes of other nodes in the last second."""
-        self._access.forget(change)
-        for user in (change.a, change.b):
-            self._access.forget(LedgerChange("preferences", user, ""))
-
-
-_UNDECIDED = Preferences()
