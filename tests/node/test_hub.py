@@ -312,7 +312,7 @@ async def test_who_waits_in_a_wave_hears_the_latest_once():
 
 async def test_above_the_ceiling_nothing_is_pushed_and_below_it_the_latest_is():
     stage, ana, viewers = await crowd(60, pace_above=20, push_ceiling=50)
-    assert ana.watchers.channels[0].said.endswith(b'"delivery":"poll"')
+    assert ana.watchers.channels[0].sent_body.endswith(b'"delivery":"poll"')
     becomes(stage, ana, Status.ONLINE)
     await asyncio.sleep(12)
     assert {viewer.delivery for viewer in viewers[:50]} == {"poll"}  # they came before there were too many

@@ -26,7 +26,7 @@ class RefreshSchedule(Generic[Key]):
         self._limit = limit
         self._monotonic = monotonic
         self._since: dict[Key, float] = {}
-        self._turns: list[tuple[float, int, Key, float]] = []
+        self._checks: list[tuple[float, int, Key, float]] = []
         """Heap of (monotonic time of the check, number that decides between equal times, key, its `_since` then)."""
         self._count = 0
 
@@ -46,8 +46,8 @@ class RefreshSchedule(Generic[Key]):
         old: list[Key] = []
         over: list[Key] = []
         now = self._monotonic()
-        while self._limit is not None and self._turns and self._turns[0][0] <= now:
-            _, _, key, since = heapq.heappop(self._turns)
+        while self._limit is not None and self._checks and self._checks[0][0] <= now:
+            _, _, key, since = heapq.heappop(self._checks)
             if self._since.get(key) != since:
                 continue  # it was queried again
             if now - since >= self._limit:
@@ -60,4 +60,4 @@ class RefreshSchedule(Generic[Key]):
 
     def _push(self, at: float, key: Key, since: float) -> None:
         self._count += 1
-        heapq.heappush(self._turns, (at, self._count, key, since))
+        heapq.heappush(self._checks, (at, self._count, key, since))

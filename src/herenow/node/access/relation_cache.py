@@ -144,7 +144,7 @@ class RelationCache:
             if not (untied or unasked):
                 return
             concerned = [(viewer, target) for viewer in viewers]
-            if not await self._try(concerned, self._ask(target, untied, unasked, looked_at=True)):
+            if not await self._try(concerned, self._ask(target, untied, unasked, as_target=True)):
                 return
 
     async def renew(self, viewer: str, targets: Sequence[str]) -> None:
@@ -156,23 +156,23 @@ class RelationCache:
     ) -> bool:
         """Run a query and record the pairs without an answer. True: there are none. `pairs`: recorded if the query fails."""
         try:
-            unsaid: Sequence[tuple[str, str]] = await ask
+            unanswered: Sequence[tuple[str, str]] = await ask
         except Unavailable:
-            unsaid = pairs
-        if unsaid:
+            unanswered = pairs
+        if unanswered:
             self._metrics.unknown_pairs += 1
-        for viewer, target in unsaid:
+        for viewer, target in unanswered:
             self._unanswered.add("between", viewer, target)
-        return not unsaid
+        return not unanswered
 
     async def _ask(
-        self, one: str, others: Sequence[str], users: Sequence[str], *, looked_at: bool = False, anew: bool = False
+        self, one: str, others: Sequence[str], users: Sequence[str], *, as_target: bool = False, anew: bool = False
     ) -> list[tuple[str, str]]:
         """Query and learn facts. Returns the (viewer, target) pairs without an answer. Facts that change during the query
-        are not learned: the answer may be older. `looked_at`: `one` is the target. `anew`: forget the old facts of `one`."""
+        are not learned: the answer may be older. `as_target`: `one` is the target. `anew`: forget the old facts of `one`."""
         with self._changes.watched() as changed:
             asked = self._clock.monotonic()
-            ties, preferences = await self._facts_of(one, others, users, looked_at=looked_at)
+            ties, preferences = await self._facts_of(one, others, users, as_target=as_target)
             before: dict[str, PairFact] = {}
             if anew:
                 before = self._facts.forget_sights_of(one)
@@ -180,7 +180,7 @@ class RelationCache:
             learned = ties
             if changed:
                 learned = {other: what for other, what in ties.items() if not _is_among(changed, one, other)}
-            if looked_at:
+            if as_target:
                 for viewer, what in learned.items():
                     self._facts.learn_facts(viewer, {one: what})
                     self._refresh.asked(viewer, asked)
@@ -188,18 +188,18 @@ class RelationCache:
                 self._facts.learn_facts(one, learned)
                 self._refresh.asked(one, asked)
             for other in [other for other, what in learned.items() if 0 < what.until < FOREVER]:
-                viewer, target = (other, one) if looked_at else (one, other)
-                until, noted = learned[other].until, before.get(other)
-                if noted is None or noted.until != until:
+                viewer, target = (other, one) if as_target else (one, other)
+                until, known_before = learned[other].until, before.get(other)
+                if known_before is None or known_before.until != until:
                     heapq.heappush(self._ends, (until, viewer, target))
             if changed:
                 users = [user for user in users if changed.isdisjoint(((user, ""), EVERYTHING))]
             self._facts.learn_all_preferences(users, preferences)
-            unsaid = [other for other in others if other not in ties] if len(ties) < len(others) else ()
-            return [(other, one) if looked_at else (one, other) for other in unsaid]
+            unanswered = [other for other in others if other not in ties] if len(ties) < len(others) else ()
+            return [(other, one) if as_target else (one, other) for other in unanswered]
 
     async def _facts_of(
-        self, one: str, others: Sequence[str], users: Sequence[str], *, looked_at: bool = False
+        self, one: str, others: Sequence[str], users: Sequence[str], *, as_target: bool = False
     ) -> tuple[dict[str, PairFact], Mapping[str, Preferences]]:
         """Facts about pairs, without those that the source cannot answer; and preferences other than the defaults."""
         now, related = self._clock.now(), self._source is self._ledger
@@ -220,7 +220,7 @@ class RelationCache:
             else pair_fact(
                 relation,
                 shares_room=other in known.mates,
-                block=block_between(rows[other], one if looked_at else other) if other in rows else None,
+                block=block_between(rows[other], one if as_target else other) if other in rows else None,
             )
             for other, relation in zip(others, known.relations if related else found, strict=True)
             if relation is not None
@@ -337,16 +337,16 @@ class RelationCache:
 
     async def poll(self) -> None:
         """Call every `POLL` seconds: read what changed, end contacts whose time is over, refresh old facts."""
-        await self._feed.poll(self._hear)
+        await self._feed.poll(self._apply)
         self._end_contacts()
-        self._judge_trust()
-        self._grow_old()
+        self._update_trust()
+        self._refresh_old()
 
-    async def _hear(self, changes: Sequence[LedgerChange]) -> None:
+    async def _apply(self, changes: Sequence[LedgerChange]) -> None:
         for change in changes:
             if change.kind == "everything":
                 log.warning("relations.anew")
-                self._begin_anew()
+                self._forget_all()
             else:
                 self.changed(change)
             if change.kind in WHOLE or (change.kind == "member" and self.rooms_relate):
@@ -360,7 +360,7 @@ class RelationCache:
 
     def forget(self, change: LedgerChange) -> None:
         """Forget facts that are not true any more."""
-        self._changes.note((change.a, change.b), (change.b, change.a))
+        self._changes.add((change.a, change.b), (change.b, change.a))
         if change.kind == "relation":
             self._facts.forget_pair(change.a, change.b)
         elif change.kind == "preferences":
@@ -368,10 +368,10 @@ class RelationCache:
         elif change.kind == "member":
             self._members.pop((change.a, change.b), None)
             if self.rooms_relate:
-                self._changes.note((ANYBODY, change.b))
+                self._changes.add((ANYBODY, change.b))
                 self._facts.forget_facts_of(change.b)
         elif change.kind == "relations":
-            self._changes.note((ANYBODY, change.a))
+            self._changes.add((ANYBODY, change.a))
             self._facts.forget_facts_of(change.a)
             self._forget_members(lambda _, user: user == change.a)
         elif change.kind == "members":  # rooms that relate are in the ledger, which names the member
@@ -387,7 +387,7 @@ class RelationCache:
             _, viewer, target = heapq.heappop(self._ends)
             self.changed(LedgerChange("relation", viewer, target))
 
-    def _grow_old(self) -> None:
+    def _refresh_old(self) -> None:
         old, over = self._refresh.turns()
         for key in old:
             if isinstance(key, str):
@@ -399,15 +399,15 @@ class RelationCache:
             else:
                 self.changed(LedgerChange("member", *key))
 
-    def _judge_trust(self) -> None:
+    def _update_trust(self) -> None:
         trusted = self._clock.monotonic() - self._feed.read_at < TRUST
         if trusted != self._trusted:
             self._trusted = trusted
             log.warning("relations.trust", trusted=trusted)
-            self._begin_anew()  # rows of changes since may be deleted already
+            self._forget_all()  # rows of changes since may be deleted already
 
-    def _begin_anew(self) -> None:
-        self._changes.note(EVERYTHING)
+    def _forget_all(self) -> None:
+        self._changes.add(EVERYTHING)
         self._facts.forget_all()
         self._members.clear()
         for listener in self._listeners:
@@ -429,7 +429,7 @@ class _Changes:
         finally:
             self._watchers = [watcher for watcher in self._watchers if watcher is not changed]
 
-    def note(self, *pairs: tuple[str, str]) -> None:
+    def add(self, *pairs: tuple[str, str]) -> None:
         for changed in self._watchers:
             changed.update(pairs)
 

@@ -26,28 +26,28 @@ class UnansweredLookups:
         """`is_answered(question, user, other)`: retry a lookup. `on_answers`: reevaluate these viewers (None: all)."""
         self._is_answered = is_answered
         self._on_answers = on_answers
-        self._doubts: dict[tuple[str, str], str] = {}
+        self._entries: dict[tuple[str, str], str] = {}
         """(`between`, viewer) → a target or "", (`contacts`, user) → "", (`member`, user) → a room."""
         self._resolving = False
 
     def add(self, question: str, user: str, other: str) -> None:
-        if len(self._doubts) < MOST:
-            self._doubts[question, user] = other
+        if len(self._entries) < MOST:
+            self._entries[question, user] = other
 
     @property
     def waiting(self) -> bool:
         """True if there are entries and `resolve` is not running."""
-        return bool(self._doubts) and not self._resolving
+        return bool(self._entries) and not self._resolving
 
     async def resolve(self) -> None:
         """Retry some entries. If one is answered, drop all entries and reevaluate their viewers."""
         self._resolving = True
         try:
-            tried = random.sample(list(self._doubts.items()), min(len(self._doubts), TRIED))
+            tried = random.sample(list(self._entries.items()), min(len(self._entries), TRIED))
             if not any(await asyncio.gather(*(self._is_answered(*key, other) for key, other in tried))):
                 return
-            doubts, self._doubts = self._doubts, {}
-            viewers = {user: None for question, user in doubts if question != "member"}
-            await self._on_answers(list(viewers) if len(doubts) < MOST else None)
+            entries, self._entries = self._entries, {}
+            viewers = {user: None for question, user in entries if question != "member"}
+            await self._on_answers(list(viewers) if len(entries) < MOST else None)
         finally:
             self._resolving = False

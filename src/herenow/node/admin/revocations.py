@@ -65,7 +65,7 @@ class Revocations:
     def of(self, user: str) -> Void | None:
         return self._voids.get(user)
 
-    def made(self, user: str, before: int, *, erased: int | None = None) -> Void:
+    def make_void(self, user: str, before: int, *, erased: int | None = None) -> Void:
         """A row that lives as long as any token it may concern: one that is accepted now, or was issued at `before`."""
         return Void(user, before, max(before, self._clock.now()) + self._lifetime, erased)
 
@@ -90,7 +90,7 @@ class Revocations:
         """The change table was unreadable for long: rows may have been added and removed meanwhile."""
         self._whole = False
         if trusted:
-            self._tasks.spawn(self._until_read(), "voids")
+            self._tasks.spawn(self._read_again(), "voids")
 
     async def write(self, void: Void) -> None:
         """Raises `Unavailable` or `UnknownOutcome`: a revocation must be durable."""
@@ -112,7 +112,7 @@ class Revocations:
         if void is not None:
             self.learn(void)
 
-    async def _until_read(self) -> None:
+    async def _read_again(self) -> None:
         if not self._whole:
             await retry(self.start, AGAIN, errors=(Unavailable,), on_error=self._count_and_log)
 

@@ -92,19 +92,19 @@ class Users:
 
     async def revoke(self, user: str, before: int) -> int:
         """Revoke tokens issued before `before` (ms). Returns the limit in force, which may be later."""
-        void = self._revocations.made(user, before)
+        void = self._revocations.make_void(user, before)
         await self._revocations.write(void)
-        await self._tell_void(void)
+        await self._send_void(void)
         known = self._revocations.of(user)
         return void.before if known is None else known.before
 
     async def delete(self, user: str) -> None:
         """Idempotent. Raises `Unavailable` (nothing was done) or `UnknownOutcome` (the store will follow the ledger)."""
         now = self._context.clock.now()
-        void = self._revocations.made(user, now, erased=now)
+        void = self._revocations.make_void(user, now, erased=now)
         changes = await write_within(self._context.ledger.erase(void), LEDGER_DEADLINE)
         self._revocations.learn(void)
-        await self._tell_void(void)
+        await self._send_void(void)
         try:
             await self._records.apply(user, erase(now, (self._context.authority.epoch,)))
         except (Unavailable, UnknownOutcome):
@@ -131,9 +131,9 @@ class Users:
             return
         self._records.forget(void.user)
         self._sessions.drop_void(void.user, void.before)
-        self._context.tasks.spawn(self._make_sure(void.user), "erase")
+        self._context.tasks.spawn(self._until_erased(void.user), "erase")
 
-    async def _make_sure(self, user: str) -> None:
+    async def _until_erased(self, user: str) -> None:
         """Decide until the store has nothing from before the deletion: the node that deletes may have died."""
         await retry(lambda: self._records.wait_decided(user), AGAIN)
 
@@ -142,23 +142,23 @@ class Users:
         erased_at = person.record.presence.erased_at
         void = self._revocations.of(person.user)
         if erased_at is not None and (void is None or (void.erased or 0) < erased_at):  # the record arrived first
-            self._revocations.learn(self._revocations.made(person.user, erased_at, erased=erased_at))
+            self._revocations.learn(self._revocations.make_void(person.user, erased_at, erased=erased_at))
             void = self._revocations.of(person.user)
         if void is None or void.erased is None:
             return []
         self._sessions.drop_void(person.user, void.before)
         self._records.forget_lost_before(person, void.erased)
-        if _is_from_before(person.record.presence, void.erased):
+        if _has_older_data(person.record.presence, void.erased):
             return [erase(void.erased, (self._context.authority.epoch,))]
         return []
 
-    async def _tell_void(self, void: Void) -> None:
+    async def _send_void(self, void: Void) -> None:
         with suppress(Unavailable, UnknownOutcome):  # the change table has it within a second
             message = VoidMessage(self._messages.origin, void.user, void.before, void.until, void.erased)
             await self._messages.send(message)
 
 
-def _is_from_before(presence: Presence, erased: int) -> bool:
+def _has_older_data(presence: Presence, erased: int) -> bool:
     """True if the record has data from before the deletion. Version 0 comes from the ledger, which has none."""
     if not 0 < presence.version < erased + CLOCK_SKEW or (presence.erased_at or 0) >= erased:
         return False

@@ -46,7 +46,7 @@ class Delivery:
 
         # Bytes for answers
         self.body = channels.body
-        self.said_now = channels.said_now
+        self.dated_bodies = channels.dated_bodies
         self.as_answered = channels.as_answered
         self.as_of = channels.as_of
         self.is_stale = channels.is_stale

@@ -68,14 +68,14 @@ class Channels:
             channel.body = with_delivery(channel.body, channel.delivery)
 
     def frame(self, channel: Channel) -> bytes:
-        return status_frame(channel.said, self.as_of(channel.person.shard))
+        return status_frame(channel.sent_body, self.as_of(channel.person.shard))
 
     def joint_frame(self, channels: list[Channel]) -> bytes:
         if len(channels) == 1:
             return self.frame(channels[0])
         if self._stale:  # then each shard has its own time
-            return closed_statuses_frame([with_as_of(c.said, self.as_of(c.person.shard)) for c in channels])
-        return statuses_frame([channel.said for channel in channels], self._clock.now())
+            return closed_statuses_frame([with_as_of(c.sent_body, self.as_of(c.person.shard)) for c in channels])
+        return statuses_frame([channel.sent_body for channel in channels], self._clock.now())
 
     def change(self, channel: Channel) -> tuple[View, View]:
         """(view last shown, current view)"""
@@ -104,12 +104,12 @@ class Channels:
 
     # Staleness
 
-    def said_now(self, channels: Sequence[Channel]) -> list[tuple[bytes, int]]:
+    def dated_bodies(self, channels: Sequence[Channel]) -> list[tuple[bytes, int]]:
         """(body as sent to viewers, as-of time) of each channel."""
         now = self._clock.now()
         if self._stale:
-            return [(channel.said, self.as_of(channel.person.shard, now)) for channel in channels]
-        return [(c.body if c.delivery is None else c.said, now) for c in channels]
+            return [(channel.sent_body, self.as_of(channel.person.shard, now)) for channel in channels]
+        return [(c.body if c.delivery is None else c.sent_body, now) for c in channels]
 
     def as_of(self, shard: int, now: int | None = None) -> int:
         """Time (ms) as of which views of this shard are true: now, unless stale. `now`: if the caller knows it."""

@@ -11,18 +11,18 @@ from herenow.core.limits import DeliveryMode, FanoutLimits
 from herenow.core.visibility import Kind
 from herenow.node.delivery.channels import ASKS, Channels, is_news, viewers
 from herenow.node.delivery.flush import FlushScheduler
-from herenow.node.delivery.paced import PacedDelivery, Told
+from herenow.node.delivery.paced import PacedDelivery, Recipients
 from herenow.node.people import Channel, Outbox, People, Person
 
 
 class FanoutPolicy:
-    def __init__(self, people: People, channels: Channels, flush: FlushScheduler, crowds: FanoutLimits) -> None:
+    def __init__(self, people: People, channels: Channels, flush: FlushScheduler, limits: FanoutLimits) -> None:
         self._people = people
         self._channels = channels
         self._flush = flush
-        self._crowds = crowds
-        self.few = min(crowds.pace_above, crowds.push_ceiling)
-        self.paced = PacedDelivery(self._is_active, self._tell)
+        self._limits = limits
+        self.few = min(limits.pace_above, limits.push_ceiling)
+        self.paced = PacedDelivery(self._is_active, self._send_slice)
 
     def choose(self, person: Person) -> None:
         """Set the delivery mode for the present number of viewers."""
@@ -31,7 +31,7 @@ class FanoutPolicy:
         if count <= self.few and person.user not in deliveries:
             return
         present = deliveries.get(person.user)
-        chosen = self._crowds.delivery(count, present)
+        chosen = self._limits.delivery(count, present)
         if chosen is not present:
             self._deliver(person, present, chosen)
 
@@ -55,7 +55,7 @@ class FanoutPolicy:
     def pace(self, channel: Channel, had: bytes) -> None:
         """Schedule the change for each viewer, except those that get it with the next flush because the channel is dirty."""
         outboxes = [outbox for outbox in channel.outboxes if channel not in (outbox.dirty or ())]
-        self.paced.add(channel.person, outboxes, had, self._crowds.lasts(viewers(channel.person)))
+        self.paced.add(channel.person, outboxes, had, self._limits.lasts(viewers(channel.person)))
 
     def offer(self, outbox: Outbox, channel: Channel, before: Channel) -> None:
         """The view scope of one outbox changed, from channel `before` to `channel`. In paced delivery it waits as for any
@@ -70,9 +70,9 @@ class FanoutPolicy:
             if outbox.ready:
                 self._flush.send(channel, [outbox])
             else:
-                outbox.misses(channel, had)
+                outbox.add_missed(channel, had)
         elif channel.body != before.body and not (asks and channel.delivery is DeliveryMode.POLL):
-            self.paced.add(person, [outbox], before.body, self._crowds.lasts(viewers(person)))
+            self.paced.add(person, [outbox], before.body, self._limits.lasts(viewers(person)))
 
     def hasten(self, viewer: Person) -> None:
         """Call when this viewer's presence changed: if active now, paced updates reach the viewer earlier."""
@@ -84,16 +84,16 @@ class FanoutPolicy:
         viewer = self._people.find(user)
         return viewer is not None and viewer.record.presence.active
 
-    def _tell(self, person: Person, told: Told) -> None:
+    def _send_slice(self, person: Person, recipients: Recipients) -> None:
         """Send one slice of a paced delivery: the current bodies, under the current rules."""
         ready: dict[Channel, list[Outbox]] = {}
-        for outbox, had in told:
+        for outbox, had in recipients:
             channel = next((c for c in person.watchers.channels if outbox in c.outboxes), None)
             if channel is None or not is_news(channel, had):
                 continue
             if outbox.ready:
                 ready.setdefault(channel, []).append(outbox)
             else:
-                outbox.misses(channel, had)
+                outbox.add_missed(channel, had)
         for channel, outboxes in ready.items():
             self._flush.send(channel, outboxes)

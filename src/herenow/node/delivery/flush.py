@@ -36,7 +36,7 @@ WIDEST_TICK = 1.0
 class _Touched:
     had: bytes
     """The body that all waiting connections last got."""
-    told: frozenset[Outbox]
+    sent: frozenset[Outbox]
     """Connections that did not wait and were sent the new body."""
 
 
@@ -62,14 +62,14 @@ class FlushScheduler:
         self._tick = flush_every or CALM_TICK
         self._cooling: list[Outbox] = []
         self.touched: dict[Channel, _Touched] = {}
-        self._resting: set[ViewerSet] = set()
+        self._all_waiting: set[ViewerSet] = set()
         """Viewer sets of which no connection is ready before the interval ends."""
         self._paused: set[Outbox] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     # Changes
 
-    def tell(self, channel: Channel, had: bytes) -> None:
+    def deliver(self, channel: Channel, had: bytes) -> None:
         """Deliver a new body; `had`: the one before. Ready connections get it now, the others when the interval ends."""
         ready = self._ready(channel)
         if len(ready) < len(channel.outboxes):  # otherwise no viewer waits
@@ -79,18 +79,18 @@ class FlushScheduler:
     def _ready(self, channel: Channel) -> list[Outbox]:
         if not self._cooling and not self._paused:
             return list(channel.outboxes)
-        if self._resting and self.viewer_sets.of(channel) in self._resting:
+        if self._all_waiting and self.viewer_sets.of(channel) in self._all_waiting:
             return []
         ready = [outbox for outbox in channel.outboxes if outbox.ready]
-        if not ready and (audience := self.viewer_sets.of(channel)) is not None:
-            self._resting.add(audience)
+        if not ready and (viewers := self.viewer_sets.of(channel)) is not None:
+            self._all_waiting.add(viewers)
         return ready
 
     def _touch(self, channel: Channel, had: bytes, ready: list[Outbox]) -> None:
         touched = self.touched.get(channel)
         if touched is None:
             self.touched[channel] = _Touched(had, frozenset(ready))
-        elif ready or touched.told:
+        elif ready or touched.sent:
             self.remember(channel)
             self.touched[channel] = _Touched(had, frozenset(ready))
 
@@ -110,21 +110,21 @@ class FlushScheduler:
         touched = self.touched.pop(channel, None) if self.touched else None
         if touched is not None:
             for outbox in channel.outboxes:
-                if outbox not in touched.told:
-                    outbox.misses(channel, touched.had)
+                if outbox not in touched.sent:
+                    outbox.add_missed(channel, touched.had)
 
-    def tell_own(self, person: Person) -> None:
+    def deliver_own(self, person: Person) -> None:
         """Send the own view to the user's devices if it changed. Compared by hash: bodies would take too much memory."""
         own = seen_by_oneself(person.record.presence)
         had, person.watchers.own_view = person.watchers.own_view, hash(own)
         if had is None or had == person.watchers.own_view:
             return
         for outbox in list(person.watchers.outboxes):
-            if not outbox.hears_own:
+            if not outbox.gets_own:
                 continue
             if outbox.ready:
                 outbox.ready = False
-                self._cool(outbox)
+                self._wait(outbox)
                 self.send_own(outbox, own)
             elif outbox.had_own is None:
                 outbox.had_own = had
@@ -146,7 +146,7 @@ class FlushScheduler:
             return
         outbox.paused_at = None
         self._paused.discard(outbox)
-        self._cool(outbox)
+        self._wait(outbox)
 
     def stuck(self, stuck_after: float) -> list[Outbox]:
         """Connections that have not read for `stuck_after` seconds."""
@@ -168,7 +168,7 @@ class FlushScheduler:
             self._timer.cancel()
             self._timer = None
 
-    def _cool(self, outbox: Outbox) -> None:
+    def _wait(self, outbox: Outbox) -> None:
         """Let it wait until the interval ends, where it is flushed or becomes ready."""
         self._cooling.append(outbox)
         self._schedule()
@@ -187,13 +187,13 @@ class FlushScheduler:
         self._timer = None
         started = self._clock.monotonic()
         self._gather()
-        self._resting.clear()
+        self._all_waiting.clear()
         cooling, self._cooling = self._cooling, []
         joints: dict[tuple[ChangeSet | Channel, ...], _Joint] = {}
         for outbox in cooling:
             if outbox.closed or outbox.paused_at is not None:
                 continue
-            if outbox.unheard is None and not outbox.dirty and outbox.had_own is None:
+            if outbox.unsent is None and not outbox.dirty and outbox.had_own is None:
                 outbox.ready = True
                 continue
             self._cooling.append(outbox)
@@ -212,35 +212,35 @@ class FlushScheduler:
         for channel, change in touched.items():
             if channel.body == change.had:
                 continue
-            audience = None if change.told else self.viewer_sets.of(channel)
-            if audience is not None:
-                alike.setdefault(audience, []).append(channel)
+            viewers = None if change.sent else self.viewer_sets.of(channel)
+            if viewers is not None:
+                alike.setdefault(viewers, []).append(channel)
             else:
-                told = change.told
-                _give([outbox for outbox in channel.outboxes if outbox not in told], ChangeSet((channel,)))
-        for audience, channels in alike.items():
-            _give(audience, ChangeSet(tuple(channels)))
+                sent = change.sent
+                _give([outbox for outbox in channel.outboxes if outbox not in sent], ChangeSet((channel,)))
+        for viewers, channels in alike.items():
+            _give(viewers, ChangeSet(tuple(channels)))
         for outbox in self._paused:  # they are sent this later, when `touched` is gone
-            for news in outbox.unheard or ():
-                for channel in news.channels:
-                    outbox.misses(channel, touched[channel].had)
-            outbox.unheard = None
+            for changes in outbox.unsent or ():
+                for channel in changes.channels:
+                    outbox.add_missed(channel, touched[channel].had)
+            outbox.unsent = None
 
     def _flush(self, outbox: Outbox, joints: dict[tuple[ChangeSet | Channel, ...], _Joint]) -> None:
         """Send a connection what it missed. Connections that watch the same users mostly share a frame."""
         if outbox.had_own is not None:
             self._flush_own(outbox)
-        unheard, outbox.unheard = outbox.unheard or (), None
-        missed: tuple[ChangeSet | Channel, ...] = tuple(unheard)
+        unsent, outbox.unsent = outbox.unsent or (), None
+        missed: tuple[ChangeSet | Channel, ...] = tuple(unsent)
         if outbox.dirty:
             dirty, outbox.dirty = outbox.dirty, None
             missed = tuple(c for c, had in dirty.items() if is_news(c, had))
-            missed += tuple(c for news in unheard for c in news.channels if c not in dirty)
+            missed += tuple(c for changes in unsent for c in changes.channels if c not in dirty)
         if not missed:
             return
         joint = joints.get(missed)
         if joint is None:
-            joint = joints[missed] = self._joint(missed)
+            joint = joints[missed] = self._make_joint(missed)
         joint.times += 1
         outbox.send(joint.frame)
 
@@ -250,7 +250,7 @@ class FlushScheduler:
         if person is not None and person.watchers.own_view != had:
             self.send_own(outbox, seen_by_oneself(person.record.presence))
 
-    def _joint(self, missed: tuple[ChangeSet | Channel, ...]) -> _Joint:
+    def _make_joint(self, missed: tuple[ChangeSet | Channel, ...]) -> _Joint:
         """Sorted by user id: the order of events would reveal why a view changed."""
         channels = [c for each in missed for c in (each.channels if isinstance(each, ChangeSet) else (each,))]
         channels.sort(key=_by_id)
@@ -289,12 +289,12 @@ class FlushScheduler:
             self._tick = max(CALM_TICK, self._tick / 1.5)
 
 
-def _give(outboxes: Iterable[Outbox], news: ChangeSet) -> None:
+def _give(outboxes: Iterable[Outbox], changes: ChangeSet) -> None:
     for outbox in outboxes:
-        if outbox.unheard is None:
-            outbox.unheard = [news]
+        if outbox.unsent is None:
+            outbox.unsent = [changes]
         else:
-            outbox.unheard.append(news)
+            outbox.unsent.append(changes)
 
 
 def _by_id(channel: Channel) -> str:

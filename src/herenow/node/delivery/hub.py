@@ -77,7 +77,7 @@ class Hub:
                 if waves:
                     self._paced.withdraw(person, outbox)
                 if outbox.dirty:
-                    outbox.heard(channel)
+                    outbox.take_missed(channel)
                 channels.append(channel)
         finally:
             outbox.watching = having(outbox.watching, new)
@@ -89,14 +89,14 @@ class Hub:
         outbox.watching = lacking(outbox.watching, users)
         for user in dict.fromkeys(users):
             if user in watching:
-                self._look_away(outbox, user)
+                self._stop_watching(outbox, user)
 
-    def _look_away(self, outbox: Outbox, user: str) -> None:
+    def _stop_watching(self, outbox: Outbox, user: str) -> None:
         person = self._people.find(user)
         assert person is not None  # watched users are not released
         channel = watched_by(outbox, person)
         if outbox.dirty:
-            outbox.heard(channel)
+            outbox.take_missed(channel)
         if self._paced:
             self._paced.withdraw(person, outbox)
         self._leave(outbox, channel)
@@ -109,7 +109,7 @@ class Hub:
             return
         self.mark_changed(person)
         self._flush.remember(old)
-        missed = outbox.heard(old)
+        missed = outbox.take_missed(old)
         new = self._channel(person, sight)
         self._flush.remember(new)
         self._join(outbox, new)
@@ -117,17 +117,17 @@ class Hub:
         if missed is None:
             self._fanout.offer(outbox, new, old)
         elif is_news(new, missed):
-            outbox.misses(new, missed)
+            outbox.add_missed(new, missed)
         self._fanout.choose(person)
 
     def join_own(self, outbox: Outbox, person: Person) -> None:
         """Send this connection the own view of its user (`presence.self`), now and after each change."""
-        if outbox.hears_own or outbox.closed:
+        if outbox.gets_own or outbox.closed:
             return
         own = seen_by_oneself(person.record.presence)
-        if not any(other.hears_own for other in person.watchers.outboxes):  # otherwise `publish` updates it
+        if not any(other.gets_own for other in person.watchers.outboxes):  # otherwise `publish` updates it
             person.watchers.own_view = hash(own)
-        outbox.hears_own = True
+        outbox.gets_own = True
         self._flush.send_own(outbox, own)
 
     def add_outbox(self, person: Person, outbox: Outbox) -> None:
@@ -143,7 +143,7 @@ class Hub:
         outbox.dirty = None
         watched, outbox.watching = outbox.watching, NO_IDS
         for user in watched:
-            self._look_away(outbox, user)
+            self._stop_watching(outbox, user)
 
     def _channel(self, person: Person, sight: ViewScope) -> Channel:
         for channel in person.watchers.channels:
@@ -195,7 +195,7 @@ class Hub:
         for channel in person.watchers.channels:
             show(channel)
         if person.watchers.outboxes:
-            self._flush.tell_own(person)
+            self._flush.deliver_own(person)
             if self._paced:
                 self._fanout.hasten(person)
 
@@ -212,7 +212,7 @@ class Hub:
         if channel.body == had:
             return
         if channel.delivery is None:
-            self._flush.tell(channel, had)
+            self._flush.deliver(channel, had)
         elif channel.delivery is DeliveryMode.PACED:
             self._fanout.pace(channel, had)
 

@@ -24,15 +24,15 @@ SLICE = 0.05
 _EXACT = 1e-6
 """A timer may fire early by this part of a slice, by rounding."""
 
-Told = list[tuple[Outbox, bytes]]
+Recipients = list[tuple[Outbox, bytes]]
 """Outboxes to send to now, with the body each last got."""
 
 
 class PacedDelivery:
-    def __init__(self, is_active: Callable[[str], bool], tell: Callable[[Person, Told], None]) -> None:
-        """`is_active`: a user is active on a device. `tell`: send the current body of a user to these outboxes."""
+    def __init__(self, is_active: Callable[[str], bool], send: Callable[[Person, Recipients], None]) -> None:
+        """`is_active`: a user is active on a device. `send`: send the current body of a user to these outboxes."""
         self._is_active = is_active
-        self._tell = tell
+        self._send = send
         self.under_way: dict[Person, _Wave] = {}
         self._calendar: dict[int, list[tuple[Person, Outbox]]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -55,7 +55,7 @@ class PacedDelivery:
         now = _now()  # once: a loop over thousands takes longer than a slice, which must not delay the last ones
         for outbox in outboxes:
             if outbox not in wave.waiting:
-                wave.waiting[outbox] = self._turn(person, wave, outbox, slices, now), slices, had
+                wave.waiting[outbox] = self._enter(person, wave, outbox, slices, now), slices, had
         self._schedule()
 
     def withdraw(self, person: Person, outbox: Outbox) -> bytes | None:
@@ -63,7 +63,7 @@ class PacedDelivery:
         wave = self.under_way.get(person)
         if wave is None:
             return None
-        wave.rests.pop(outbox, None)
+        wave.not_before.pop(outbox, None)
         waits = wave.waiting.pop(outbox, None)
         return None if waits is None else waits[2]
 
@@ -73,28 +73,28 @@ class PacedDelivery:
             waits = wave.waiting.get(outbox)
             if waits is None:
                 continue
-            turn, slices, had = waits
-            sooner = self._turn(person, wave, outbox, slices, _now())
-            if sooner < turn:
-                wave.waiting[outbox] = sooner, slices, had
+            at, slices, had = waits
+            earlier = self._enter(person, wave, outbox, slices, _now())
+            if earlier < at:
+                wave.waiting[outbox] = earlier, slices, had
 
     def finish(self, person: Person) -> None:
         """Send to all that still wait, now."""
         wave = self.under_way.pop(person, None)
         if wave is not None:
-            self._tell(person, [(outbox, had) for outbox, (_, _, had) in wave.waiting.items()])
+            self._send(person, [(outbox, had) for outbox, (_, _, had) in wave.waiting.items()])
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _turn(self, person: Person, wave: _Wave, outbox: Outbox, slices: int, now: int) -> int:
+    def _enter(self, person: Person, wave: _Wave, outbox: Outbox, slices: int, now: int) -> int:
         """Enter the outbox into the calendar. Returns its slice."""
         where = wave_position(outbox.user, person.user, active=self._is_active(outbox.user))
-        turn = max(now + 1 + int(where * slices), wave.rests.get(outbox, 0))
-        self._calendar.setdefault(turn, []).append((person, outbox))
-        return turn
+        at = max(now + 1 + int(where * slices), wave.not_before.get(outbox, 0))
+        self._calendar.setdefault(at, []).append((person, outbox))
+        return at
 
     def _schedule(self) -> None:
         if self._timer is None:
@@ -103,25 +103,25 @@ class PacedDelivery:
     def _roll(self) -> None:
         self._timer = None
         now = _now()
-        for turn in sorted(turn for turn in self._calendar if turn <= now):
-            for person, told in self._whose_turn(turn, now).items():
-                self._tell(person, told)
+        for at in sorted(at for at in self._calendar if at <= now):
+            for person, recipients in self._take_due(at, now).items():
+                self._send(person, recipients)
         for person, wave in list(self.under_way.items()):
-            if not wave.waiting and wave.rests_until <= now:
+            if not wave.waiting and wave.over_at <= now:
                 del self.under_way[person]
         if self.under_way:
             self._schedule()
 
-    def _whose_turn(self, turn: int, now: int) -> dict[Person, Told]:
-        found: dict[Person, Told] = {}
-        for person, outbox in self._calendar.pop(turn):
+    def _take_due(self, at: int, now: int) -> dict[Person, Recipients]:
+        found: dict[Person, Recipients] = {}
+        for person, outbox in self._calendar.pop(at):
             wave = self.under_way.get(person)
             waits = None if wave is None else wave.waiting.get(outbox)
-            if wave is None or waits is None or waits[0] != turn:
+            if wave is None or waits is None or waits[0] != at:
                 continue
             _, slices, had = wave.waiting.pop(outbox)
-            wave.rests[outbox] = now + slices
-            wave.rests_until = max(wave.rests_until, now + slices)
+            wave.not_before[outbox] = now + slices
+            wave.over_at = max(wave.over_at, now + slices)
             found.setdefault(person, []).append((outbox, had))
         return found
 
@@ -132,9 +132,9 @@ class _Wave:
 
     waiting: dict[Outbox, tuple[int, int, bytes]] = field(default_factory=dict)
     """Outbox → (slice in which it is sent to, slices that the wave takes, body it last got)."""
-    rests: dict[Outbox, int] = field(default_factory=dict)
+    not_before: dict[Outbox, int] = field(default_factory=dict)
     """Outbox → slice before which it is not sent to again."""
-    rests_until: int = 0
+    over_at: int = 0
     """The latest of these. After it, and without waiting outboxes, the wave is dropped."""
 
 

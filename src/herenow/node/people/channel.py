@@ -46,7 +46,7 @@ class Channel:
             self.outboxes.remove(outbox)
 
     @property
-    def said(self) -> bytes:
+    def sent_body(self) -> bytes:
         """The body as viewers get it. Only this mentions paced delivery: beginning or ending it alone sends nothing."""
         if self.delivery is DeliveryMode.PACED:
             return with_delivery(self.body, self.delivery)

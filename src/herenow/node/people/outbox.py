@@ -42,13 +42,13 @@ class Outbox:
     """Contacts from which it unsubscribed one by one; following contacts does not bring them back."""
     paused_at: float | None = None
     """Monotonic time in seconds since when the client does not read; None: it reads."""
-    hears_own: bool = False
+    gets_own: bool = False
     """It gets the user's own view, as one of the user's devices."""
     had_own: int | None = None
     """`Watchers.own_view` that it last got, if that has changed since; None: it is up to date."""
     dirty: dict[Channel, bytes] | None = None
     """Channels with unsent changes, and the body it last got, where `FlushScheduler.touched` does not have that."""
-    unheard: list[ChangeSet] | None = None
+    unsent: list[ChangeSet] | None = None
     """Changes of the flush interval that ends now; filled and emptied within that flush."""
     watching: Ids = NO_IDS
     """Ids of the watched users. Its channel of each is the one that contains this outbox (`watched_by`)."""
@@ -56,13 +56,13 @@ class Outbox:
     pending_targets: frozenset[str] = NOBODY
     """Targets of a stream that it may not see yet; they are watched when the rules permit."""
 
-    def misses(self, channel: Channel, had: bytes) -> None:
+    def add_missed(self, channel: Channel, had: bytes) -> None:
         """Record that a change of this channel was not sent. `had`: the body last sent; an older entry is kept."""
         if self.dirty is None:
             self.dirty = {channel: had}
         else:
             self.dirty.setdefault(channel, had)
 
-    def heard(self, channel: Channel) -> bytes | None:
+    def take_missed(self, channel: Channel) -> bytes | None:
         """Remove the channel's entry: the client is up to date. Returns the body it last got; None: it missed nothing."""
         return self.dirty.pop(channel, None) if self.dirty else None

@@ -57,7 +57,7 @@ class Viewing:
 
         # Read
         self.statuses = views.statuses
-        self.statuses_of_records = views.those
+        self.statuses_of_records = views.statuses_of_records
         self.me = views.me
         self.presence = views.presence
         self.count = views.count

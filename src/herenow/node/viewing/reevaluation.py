@@ -103,17 +103,19 @@ class Reevaluation:
         """Apply the current rules to the viewer's connections and these targets (None: all that they watch). Contacts and
         pending targets that they may see by now are added."""
         if targets is None:
-            await self._subscriptions.budget.take(self._looks_at(viewer))  # all viewers may be reevaluated at once
+            await self._subscriptions.budget.take(self._watched_count(viewer))  # all viewers may be reevaluated at once
         person = self._people.find(viewer)
         if person is None or not person.watchers.outboxes:
             return
         watched = _watched(person)
         wanted = watched if targets is None else watched.intersection(targets)
-        await _learned(lambda: self._access.relate(viewer, sorted(wanted)), lambda: self._change_scopes(person, wanted))
+        await _learn_and_show(
+            lambda: self._access.relate(viewer, sorted(wanted)), lambda: self._change_scopes(person, wanted)
+        )
         await self._follow_contacts(person)
         await self._grant_pending(person, targets)
 
-    def _looks_at(self, viewer: str) -> int:
+    def _watched_count(self, viewer: str) -> int:
         person = self._people.find(viewer)
         return 0 if person is None else sum(len(outbox.watching) for outbox in person.watchers.outboxes)
 
@@ -128,7 +130,9 @@ class Reevaluation:
         person = self._people.find(target)
         if person is None or not person.watchers.channels:
             return
-        await _learned(lambda: self._access.relate_to(target, _viewers(person)), lambda: self._change_scopes_of(person))
+        await _learn_and_show(
+            lambda: self._access.relate_to(target, _viewers(person)), lambda: self._change_scopes_of(person)
+        )
 
     def _change_scopes_of(self, person: Person) -> None:
         sights = self._access.sights_of(person.user, _viewers(person))
@@ -151,8 +155,8 @@ class Reevaluation:
             new = [c for c in contacts if c not in watching and wants_contact(outbox, c)]
             granted = await self._subscriptions.grant(outbox, new, following=True) if new else None
             # The same change may arrive twice: targets that it watches by now were sent then.
-            if granted is not None and granted.news and not outbox.closed:
-                outbox.send(dated_statuses_frame(granted.news))
+            if granted is not None and granted.new_statuses and not outbox.closed:
+                outbox.send(dated_statuses_frame(granted.new_statuses))
 
     async def _grant_pending(self, person: Person, targets: Sequence[str] | None) -> None:
         """Watch the pending targets that are visible by now: a stream cannot subscribe again itself."""
@@ -167,12 +171,12 @@ class Reevaluation:
             granted = await self._subscriptions.subscribe(outbox, visible)
             outbox.pending_targets = outbox.pending_targets.difference(outbox.watching)
             unseen = {status_body(user, NOBODY_HERE) for user in visible}  # as they were shown until now
-            news = [status for status in granted.news if status[0] not in unseen]
-            if news and not outbox.closed:
-                outbox.send(dated_statuses_frame(news))
+            new_statuses = [status for status in granted.new_statuses if status[0] not in unseen]
+            if new_statuses and not outbox.closed:
+                outbox.send(dated_statuses_frame(new_statuses))
 
 
-async def _learned(learn: Callable[[], Awaitable[None]], show: Callable[[], None]) -> None:
+async def _learn_and_show(learn: Callable[[], Awaitable[None]], show: Callable[[], None]) -> None:
     """Call `learn`, then `show`. If that takes longer than `HIDE_AFTER`, `show` is also called then: it hides unknown
     targets."""
     try:

@@ -46,7 +46,7 @@ class RelationEvents:
         """Forget the old facts, inform the other nodes and update the views of this node; returns when that is done."""
         for change in changes:
             self._access.forget(change)
-        await self._tell(changes)
+        await self._send(changes)
         for change in changes:
             self._typing.on_ledger_change(change)
             await self._reevaluation.apply_change(change)
@@ -58,9 +58,9 @@ class RelationEvents:
             self._access.changed(change)
             if change.kind in WHOLE:
                 await asyncio.sleep(0)  # `changed` has searched all cached facts
-        await self._tell(changes)
+        await self._send(changes)
 
-    async def _tell(self, changes: Sequence[LedgerChange]) -> None:
+    async def _send(self, changes: Sequence[LedgerChange]) -> None:
         if 0 < len(changes) <= MOST:
             message = ChangedMessage(self._messages.origin, [(c.kind, c.a, c.b) for c in changes])
             with suppress(Unavailable, UnknownOutcome):

@@ -34,7 +34,7 @@ class Granted:
     statuses: list[tuple[bytes, int]] = field(default_factory=list)
     """(body, as of)"""
     denied: list[tuple[str, str]] = field(default_factory=list)
-    news: list[tuple[bytes, int]] = field(default_factory=list)
+    new_statuses: list[tuple[bytes, int]] = field(default_factory=list)
     """The statuses of targets that were not watched before."""
 
 
@@ -76,7 +76,7 @@ class Subscriptions:
             hidden = {person.user for person, sight in admitted if _is_frozen(sight)}
             people = [person for person, _ in admitted]
             with self._people.keeping(*people):
-                await self._get_to_know(unknown, hidden)
+                await self._load(unknown, hidden)
                 await self.budget.take(len(people))
                 users = [person.user for person in people]
                 await self._relate(outbox, users)  # they may have changed meanwhile
@@ -96,23 +96,23 @@ class Subscriptions:
         """Targets that rules and limits permit, with their scopes. The others are added to `granted.denied`."""
         admitted: list[tuple[Person, ViewScope | None]] = []
         watching, get, full = among(outbox.watching, targets), self._people.get, ViewScope.FULL
-        room = self._max - len(outbox.watching)
+        free = self._max - len(outbox.watching)
         denied = [sight for sight in sights if sight is not full and _is_nothing(sight)]
-        if not watching and len(targets) <= room and not denied:
+        if not watching and len(targets) <= free and not denied:
             return list(zip(map(get, targets), sights, strict=True))  # nearly always
         for target, sight in zip(targets, sights, strict=True):
             if target not in watching:
                 if _is_nothing(sight):
                     granted.denied.append((target, "not_mutual_followers"))
                     continue
-                if room <= 0:
+                if free <= 0:
                     granted.denied.append((target, "too_many_subscriptions"))
                     continue
-                room -= 1
+                free -= 1
             admitted.append((get(target), sight))
         return admitted
 
-    async def _get_to_know(self, unknown: list[Person], hidden: set[str]) -> None:
+    async def _load(self, unknown: list[Person], hidden: set[str]) -> None:
         """Read their records; while the store is unreachable, take what the ledger has."""
         try:
             await self._records.load(unknown, constant_time=True, hidden_users=hidden)
@@ -125,7 +125,7 @@ class Subscriptions:
         if outbox.closed:
             return
         watching = among(outbox.watching, [person.user for person, _ in admitted])
-        room, wanted = self._max - len(outbox.watching), list[tuple[Person, ViewScope]]()
+        free, wanted = self._max - len(outbox.watching), list[tuple[Person, ViewScope]]()
         for person, sight in admitted:
             if following and not wants_contact(outbox, person.user):
                 continue  # the client may have changed this during the read
@@ -133,19 +133,19 @@ class Subscriptions:
                 if _is_nothing(sight):
                     granted.denied.append((person.user, "not_mutual_followers"))  # the permission ended during the read
                     continue
-                if room <= 0:  # others were granted during the read
+                if free <= 0:  # others were granted during the read
                     granted.denied.append((person.user, "too_many_subscriptions"))
                     continue
-                room -= 1
+                free -= 1
             wanted.append((person, ViewScope.NONE if sight is None else sight))
         self._watch(outbox, wanted, granted)
 
     def _watch(self, outbox: Outbox, wanted: list[tuple[Person, ViewScope]], granted: Granted) -> None:
         watching = among(outbox.watching, [person.user for person, _ in wanted])
         channels = self._delivery.watch(outbox, wanted)
-        granted.statuses = granted.news = self._delivery.said_now(channels)
+        granted.statuses = granted.new_statuses = self._delivery.dated_bodies(channels)
         if watching:
-            granted.news = [
+            granted.new_statuses = [
                 status
                 for status, (person, _) in zip(granted.statuses, wanted, strict=True)
                 if person.user not in watching

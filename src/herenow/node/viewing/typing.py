@@ -51,7 +51,7 @@ class TypingRooms:
         self._messages = messages
         self._access = access
         self._rooms: dict[str, dict[Outbox, None]] = {}
-        self._told: dict[tuple[str, str | None, str | None], float] = {}
+        self._sent_at: dict[tuple[str, str | None, str | None], float] = {}
         """(user, to, room) → monotonic time of the last notice; absent: none, or its end was sent."""
         messages.handle(TypingMessage, self.receive)
 
@@ -76,10 +76,10 @@ class TypingRooms:
 
     def on_ledger_change(self, change: LedgerChange) -> None:
         """If users are no longer members of a room, close it for their connections."""
-        for room, user in self._doors(change):
+        for room, user in self._to_check(change):
             self._context.tasks.spawn(self._check_member(room, user), "member")
 
-    def _doors(self, change: LedgerChange) -> set[tuple[str, str]]:
+    def _to_check(self, change: LedgerChange) -> set[tuple[str, str]]:
         match change.kind:
             case "member" if change.a in self._rooms:
                 return {(change.a, change.b)}
@@ -87,7 +87,7 @@ class TypingRooms:
                 return {(change.a, outbox.user) for outbox in self._rooms.get(change.a, ())}
             case "relations":
                 user = change.a
-                return {(room, user) for room, doors in self._rooms.items() if any(o.user == user for o in doors)}
+                return {(room, user) for room, outboxes in self._rooms.items() if any(o.user == user for o in outboxes)}
         return set()
 
     async def _check_member(self, room: str, user: str) -> None:
@@ -116,7 +116,7 @@ class TypingRooms:
             raise _not_a_member(room)
         if to is not None and to != user and not await self._may_address(user, to):
             return
-        if not self._worth_telling((user, to, room), typing=typing):
+        if not self._is_new((user, to, room), typing=typing):
             return
         self._context.metrics.typing += 1
         message = TypingMessage(self._messages.origin, user, to, room, typing)
@@ -138,21 +138,21 @@ class TypingRooms:
         if message.origin != self._messages.origin:
             self._context.tasks.spawn(self.pass_on(message), "typing")
 
-    def _worth_telling(self, key: tuple[str, str | None, str | None], *, typing: bool) -> bool:
+    def _is_new(self, key: tuple[str, str | None, str | None], *, typing: bool) -> bool:
         now = self._context.clock.monotonic()
-        told = self._told.get(key)
+        sent_at = self._sent_at.get(key)
         if not typing:
-            return self._told.pop(key, None) is not None
-        if told is not None and now - told < self._context.settings.typing_min:
+            return self._sent_at.pop(key, None) is not None
+        if sent_at is not None and now - sent_at < self._context.settings.typing_min:
             return False
-        self._told[key] = now
-        if len(self._told) > GATES:
-            self._told = {k: at for k, at in self._told.items() if now - at < self._context.settings.typing_for}
+        self._sent_at[key] = now
+        if len(self._sent_at) > GATES:
+            self._sent_at = {k: at for k, at in self._sent_at.items() if now - at < self._context.settings.typing_for}
         return True
 
     async def pass_on(self, message: TypingMessage) -> None:
         """Deliver a notice to the connections of this node that may get it. Hidden users send none."""
-        outboxes = self._audience(message)
+        outboxes = self._recipients(message)
         if not outboxes:
             return
         if self._delivery.gives_up_typing:
@@ -165,9 +165,9 @@ class TypingRooms:
         [(presence, _)] = await self._records.read([message.user])
         expires_in = self._context.settings.typing_for if message.typing else 0
         frame = typing_frame(message.user, to=message.to, room=message.room, expires_in=expires_in)
-        for outbox in self._audience(message):  # again: connections may have unsubscribed or left meanwhile
-            hears = outbox.user in sights and may_hear_typing(presence, sights[outbox.user])
-            if hears and not outbox.closed and outbox.paused_at is None:
+        for outbox in self._recipients(message):  # again: connections may have unsubscribed or left meanwhile
+            may_get = outbox.user in sights and may_hear_typing(presence, sights[outbox.user])
+            if may_get and not outbox.closed and outbox.paused_at is None:
                 outbox.send(frame)
 
     async def _still_members(self, room: str, users: Sequence[str]) -> list[str]:
@@ -175,8 +175,8 @@ class TypingRooms:
         members = {user: self._access.membership(room, user) for user in users}
         unknown = [user for user, member in members.items() if member is None]
         if unknown:
-            told = await asyncio.gather(*(self._is_member(room, user) for user in unknown))
-            members.update(zip(unknown, told, strict=True))
+            answers = await asyncio.gather(*(self._is_member(room, user) for user in unknown))
+            members.update(zip(unknown, answers, strict=True))
         return [user for user, member in members.items() if member]
 
     async def _is_member(self, room: str, user: str) -> bool:
@@ -185,7 +185,7 @@ class TypingRooms:
         except Unavailable:
             return False
 
-    def _audience(self, message: TypingMessage) -> list[Outbox]:
+    def _recipients(self, message: TypingMessage) -> list[Outbox]:
         if message.room is not None:
             return [o for o in self._rooms.get(message.room, ()) if o.user != message.user]
         person = self._context.people.find(message.to or "")

@@ -28,12 +28,12 @@ class Views:
         """Complete statuses in the order of `users`. `viewer` None: a service, which sees the truth. Users that may not be
         seen are not read: strangers and unknown users get the same answer in the same time."""
         sights = await self._sights(viewer, users)
-        looked = await self._look(users, sights)
+        found = await self._read(users, sights)
         if not self._delivery.stale_shards:  # then all have the same as-of time
             closing, open_status = closing_as_of(self._delivery.as_of(0)), self._open_status
             return [
                 open_status(user, sights[user], known, stale=False) + closing
-                for user, known in zip(users, looked, strict=True)
+                for user, known in zip(users, found, strict=True)
             ]
         shards = [self._people.shard_of(user) for user in users]
         return [
@@ -41,20 +41,20 @@ class Views:
                 self._open_status(user, sights[user], known, stale=self._delivery.is_stale(shard)),
                 self._delivery.as_of(shard),
             )
-            for user, known, shard in zip(users, looked, shards, strict=True)
+            for user, known, shard in zip(users, found, shards, strict=True)
         ]
 
-    async def _look(self, users: Sequence[str], sights: Mapping[str, ViewScope]) -> Sequence[tuple[Presence, bool]]:
+    async def _read(self, users: Sequence[str], sights: Mapping[str, ViewScope]) -> Sequence[tuple[Presence, bool]]:
         """(presence, is it fresh) of each; an empty presence for users that may not be seen."""
         none = _NONE
-        seen_ones = [user for user in users if sights[user].kind is not none]
-        looked = await self._records.read(seen_ones, hidden_users=_frozen(sights))
-        if len(seen_ones) == len(users):
-            return looked
-        found = dict(zip(seen_ones, looked, strict=True))
-        return [found.get(user, _UNSEEN) for user in users]
+        visible = [user for user in users if sights[user].kind is not none]
+        found = await self._records.read(visible, hidden_users=_frozen(sights))
+        if len(visible) == len(users):
+            return found
+        by_user = dict(zip(visible, found, strict=True))
+        return [by_user.get(user, _UNSEEN) for user in users]
 
-    async def those(
+    async def statuses_of_records(
         self, viewer: str | None, records: Sequence[tuple[str, Presence]], wanted: Collection[Status]
     ) -> list[bytes]:
         """Complete statuses of those records that have one of the `wanted` statuses for this viewer."""
