@@ -16,7 +16,7 @@ from herenow.node.deadlines import LEDGER_DEADLINE
 from herenow.ports import LedgerChange
 
 POLL = 1.0
-"""Seconds between two polls."""
+"""Seconds."""
 
 KEEP_CHANGES = 600.0
 """Seconds for which rows are kept: twenty times the time for which facts are trusted without the table."""
@@ -38,7 +38,6 @@ class ChangeFeed:
         self._metrics = context.metrics
         self._ledger = context.ledger
         self._cursor = 0
-        """Position up to which the change table has been read."""
         self.read_at = float("-inf")
         """Monotonic time of the last successful read."""
         self.trouble: str | None = None

@@ -84,14 +84,11 @@ PLAIN = (CONTACTS, FRIENDS, STRANGERS)
 
 @dataclass(slots=True, eq=False, repr=False)
 class ViewerFacts:
-    """Facts about one viewer and many targets."""
-
     usual: PairFact = CONTACTS
     """The most common fact."""
     users: Ids = NO_IDS
-    """Targets that have it."""
+    """Targets that have the usual fact."""
     others: dict[str, PairFact] | None = None
-    """Facts about all other known targets."""
 
     def __len__(self) -> int:
         return len(self.users) + len(self.others or ())

@@ -42,7 +42,7 @@ class RefreshSchedule(Generic[Key]):
         self.asked(key, at)
 
     def turns(self) -> tuple[list[Key], list[Key]]:
-        """(keys to query again, keys that expired)"""
+        """Returns (keys to query again, keys that expired)."""
         old: list[Key] = []
         over: list[Key] = []
         now = self._monotonic()

@@ -2,8 +2,8 @@
 
 Relations come from a `Relations` source, blocks and preferences from the ledger; both are queried in batches and cached
 (`pair_facts`). Facts are dropped when the ledger's change table has a change (polled every second, so that a dropped message
-never leaves a forbidden view), when this node writes one, and when a contact ends by its own time. A node that cannot read
-the change table trusts its cache for `TRUST` seconds; then it fails closed, and no user may see another.
+never leaves a forbidden view), when this node writes one, and when a contact ends by its own time. Without the change table
+the cache is trusted for `TRUST` seconds; then it fails closed, and no user may see another.
 
 A source outside the ledger may fail to report a change, so its facts expire (`refresh`). If a source is unreachable, unknown
 pairs look offline and are retried (`unanswered`).
@@ -83,7 +83,6 @@ class RelationCache:
         self._ledger = context.ledger
         self._source = source or context.ledger
         self.rooms_relate = context.settings.rooms_relate
-        """Members of one room may see each other."""
         self._facts = PairFacts()
         self._members: Lru[tuple[str, str], bool] = Lru(MEMBERS)
         self._ends: list[tuple[int, str, str]] = []
@@ -295,7 +294,6 @@ class RelationCache:
         return facts
 
     async def preferences(self, user: str) -> Preferences:
-        """Raises `Unavailable`."""
         await self.relate(user, [])
         preferences = self._facts.preferences(user)
         if preferences is None or not self._trusted:
@@ -359,7 +357,6 @@ class RelationCache:
             listener.on_ledger_change(change)
 
     def forget(self, change: LedgerChange) -> None:
-        """Forget facts that are not true any more."""
         self._changes.add((change.a, change.b), (change.b, change.a))
         if change.kind == "relation":
             self._facts.forget_pair(change.a, change.b)

@@ -14,7 +14,6 @@ MOST = 50_000
 """Entries at most. When there are so many, all viewers are reevaluated."""
 
 TRIED = 3
-"""Entries that one `resolve` retries."""
 
 
 class UnansweredLookups:

@@ -24,7 +24,6 @@ class Explanation:
     verdict: Verdict
     facts: Facts
     status: bytes
-    """Complete, as the viewer gets it."""
     truth: Explained
 
 

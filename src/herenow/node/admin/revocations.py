@@ -124,7 +124,6 @@ class Revocations:
         log.warning("voids.unread", error=str(error))
 
     async def start(self) -> None:
-        """Read the whole table."""
         after = ""
         while page := await read_within(self._ledger.voids(after, PAGE), LEDGER_DEADLINE):
             for void in page:

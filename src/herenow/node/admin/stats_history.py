@@ -20,7 +20,6 @@ STEP = 2_000
 """Milliseconds of a slot."""
 
 KEPT = 150
-"""Slots."""
 
 LOOK = 1.0
 """Seconds between two calls of `look`: at least one falls into each slot of a node that keeps up."""
@@ -55,15 +54,11 @@ class Sample(Struct, frozen=True):
 
 
 class CountsBacklog(Protocol):
-    """Implemented by `Records`."""
-
     @property
     def backlog(self) -> int: ...
 
 
 class CountsStaleViews(Protocol):
-    """Implemented by `Delivery`."""
-
     @property
     def stale_views(self) -> int: ...
 

@@ -50,8 +50,6 @@ class EndMessage(msgspec.Struct, frozen=True, tag="end"):
 
 
 class VoidMessage(msgspec.Struct, frozen=True, tag="void"):
-    """To the other nodes: a row of the table of revoked tokens."""
-
     origin: str
     user: str
     before: int

@@ -64,7 +64,6 @@ class Delivery:
 
     @property
     def today(self) -> int:
-        """Day number from which approximate last seens are counted."""
         return self.channels.today
 
     @property
@@ -77,7 +76,6 @@ class Delivery:
 
     @property
     def popular(self) -> dict[DeliveryMode, int]:
-        """Number of users per delivery mode other than at once."""
         return self.hub.popular
 
     @property

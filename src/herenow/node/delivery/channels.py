@@ -44,7 +44,6 @@ class Channels:
     # Bytes
 
     def open(self, person: Person, sight: ViewScope) -> Channel:
-        """Create the channel for its first viewer."""
         channel = Channel(person, sight)
         channel.delivery = None if sight.kind is _TRUTH else self.deliveries.get(person.user)
         self.encode(channel)
@@ -52,7 +51,6 @@ class Channels:
         return channel
 
     def drop(self, channel: Channel) -> None:
-        """Remove a channel that has no viewers."""
         self.behind.pop(channel, None)
         person = channel.person
         person.watchers.channels = tuple(c for c in person.watchers.channels if c is not channel)
@@ -78,7 +76,7 @@ class Channels:
         return statuses_frame([channel.sent_body for channel in channels], self._clock.now())
 
     def change(self, channel: Channel) -> tuple[View, View]:
-        """(view last shown, current view)"""
+        """Returns (view last shown, current view)."""
         sight = self._sight(channel)
         return seen(channel.shown, sight, self.today), seen(channel.person.record.presence, sight, self.today)
 
@@ -88,7 +86,7 @@ class Channels:
     # Answers
 
     def body(self, person: Person, sight: ViewScope) -> bytes:
-        """A status body for an answer, from the channel if there is one. It does not contain the delivery mode."""
+        """The status body for an answer, from the channel if there is one. It does not contain the delivery mode."""
         for channel in person.watchers.channels:
             if channel.sight == sight and channel.delivery is not _POLL:
                 if channel not in self.behind:
@@ -105,7 +103,7 @@ class Channels:
     # Staleness
 
     def dated_bodies(self, channels: Sequence[Channel]) -> list[tuple[bytes, int]]:
-        """(body as sent to viewers, as-of time) of each channel."""
+        """Returns (body as sent to viewers, as-of time) of each channel."""
         now = self._clock.now()
         if self._stale:
             return [(channel.sent_body, self.as_of(channel.person.shard, now)) for channel in channels]

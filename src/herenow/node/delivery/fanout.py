@@ -25,7 +25,6 @@ class FanoutPolicy:
         self.paced = PacedDelivery(self._is_active, self._send_slice)
 
     def choose(self, person: Person) -> None:
-        """Set the delivery mode for the present number of viewers."""
         count = viewers(person)
         deliveries = self._channels.deliveries
         if count <= self.few and person.user not in deliveries:

@@ -149,7 +149,6 @@ class FlushScheduler:
         self._wait(outbox)
 
     def stuck(self, stuck_after: float) -> list[Outbox]:
-        """Connections that have not read for `stuck_after` seconds."""
         limit = self._clock.monotonic() - stuck_after
         return [o for o in self._paused if o.paused_at is not None and o.paused_at <= limit]
 

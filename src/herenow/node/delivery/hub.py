@@ -242,8 +242,6 @@ class Hub:
     def _may_wait(self, channel: Channel) -> bool:
         return may_wait(*self._channels.change(channel), self._shed)
 
-    # Figures for operators
-
     def viewers(self, user: str) -> int:
         person = self._people.find(user)
         return 0 if person is None else viewers(person)

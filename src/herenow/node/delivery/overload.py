@@ -29,11 +29,10 @@ class Overload:
         self._on_level = on_level
         self._looked_at: float | None = None
         self.late = 0.0
-        """Seconds: the largest recent lag."""
+        """Seconds."""
         self.level = Shed.NOTHING
 
     def look(self) -> None:
-        """Call every `every` seconds."""
         now = self._clock.monotonic()
         late = 0.0 if self._looked_at is None else max(0.0, now - self._looked_at - self._every)
         self._looked_at = now

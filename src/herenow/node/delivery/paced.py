@@ -42,7 +42,6 @@ class PacedDelivery:
 
     @property
     def waiting(self) -> int:
-        """Number of connections that have not been sent a change yet."""
         return sum(len(wave.waiting) for wave in self.under_way.values())
 
     def add(self, person: Person, outboxes: Iterable[Outbox], had: bytes, lasts: float) -> None:
@@ -128,8 +127,6 @@ class PacedDelivery:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Wave:
-    """The paced delivery of one user."""
-
     waiting: dict[Outbox, tuple[int, int, bytes]] = field(default_factory=dict)
     """Outbox → (slice in which it is sent to, slices that the wave takes, body it last got)."""
     not_before: dict[Outbox, int] = field(default_factory=dict)

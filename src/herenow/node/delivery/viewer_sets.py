@@ -64,7 +64,5 @@ class SharedViewerSets:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _Known:
-    """A set of viewers, and the number of channels that have exactly these."""
-
     viewers: ViewerSet
     channels: int = 0

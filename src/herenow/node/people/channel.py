@@ -23,7 +23,6 @@ class Channel:
     person: Person
     sight: ViewScope
     shown: Presence = field(init=False)
-    """The presence from which `body` was made."""
     body: bytes = b""
     outboxes: list[Outbox] | dict[Outbox, None] = field(default_factory=list)
     delivery: DeliveryMode | None = None

@@ -16,14 +16,11 @@ class Connection:
     session: LocalSession
     outbox: Outbox
     end: Callable[[int, str], None]
-    """Close the socket with a code and a reason."""
     issued_at: int
-    """Of the token that it last presented."""
     again_at: int = 0
     """When it connected, if its session may have been signed out before without this node knowing; otherwise 0."""
     rooms: frozenset[str] = NO_ROOMS
     welcomed: bool = False
-    """Its first frame, the welcome, was sent."""
 
     @property
     def user(self) -> str:

@@ -30,7 +30,6 @@ class LocalSession:
     idle: bool = False
     idle_at: int = 0
     lost_at: int | None = None
-    """None while it is live."""
     fresh_until: int = 0
     """Activity before this time changes nothing in the record. 0: it is idle in the record, any activity changes that."""
     check_at: int | None = None
@@ -41,9 +40,7 @@ class LocalSession:
     """Epoch under which it was committed; empty: never."""
     connections: tuple[Connection, ...] = ()
     issued_at: int = 0
-    """Issue time of the newest token presented for it."""
     ended_by_deletion: bool = False
-    """Ended because the user was deleted after `issued_at`."""
 
     def facts(self, epoch: str) -> Held:
         """Input of the core. A lost session keeps the epoch under which it was committed, which may be an earlier one."""
@@ -63,7 +60,7 @@ class LocalSession:
         )
 
     def in_record(self, epoch: str) -> Session | None:
-        """The entry of this session in the user's record under `epoch`, or None."""
+        """The session's entry in the user's record under `epoch`, or None."""
         holder = UNLEASED if self.unleased else epoch
         for session in self.person.record.presence.sessions:
             if session.device == self.device and session.holder == holder:

@@ -39,11 +39,9 @@ class Outbox:
     closed: bool = False
     follows_contacts: bool = False
     muted: frozenset[str] = NOBODY
-    """Contacts from which it unsubscribed one by one; following contacts does not bring them back."""
     paused_at: float | None = None
     """Monotonic time in seconds since when the client does not read; None: it reads."""
     gets_own: bool = False
-    """It gets the user's own view, as one of the user's devices."""
     had_own: int | None = None
     """`Watchers.own_view` that it last got, if that has changed since; None: it is up to date."""
     dirty: dict[Channel, bytes] | None = None
@@ -54,7 +52,6 @@ class Outbox:
     """Ids of the watched users. Its channel of each is the one that contains this outbox (`watched_by`)."""
     truth: bool = False
     pending_targets: frozenset[str] = NOBODY
-    """Targets of a stream that it may not see yet; they are watched when the rules permit."""
 
     def add_missed(self, channel: Channel, had: bytes) -> None:
         """Record that a change of this channel was not sent. `had`: the body last sent; an older entry is kept."""

@@ -24,7 +24,7 @@ REMEMBER_RELEASED = 120_000
 """Milliseconds for which the record of a released user is kept, to be offered to a store that lost it."""
 
 RELEASED = 100_000
-"""Released users kept at most, about 60 MB. The oldest are dropped first."""
+"""Users; about 60 MB."""
 
 
 Thing = TypeVar("Thing")
@@ -38,15 +38,12 @@ def without(things: tuple[Thing, ...], gone: Thing) -> tuple[Thing, ...]:
 @dataclass(slots=True, eq=False, repr=False)
 class Watchers:
     channels: tuple[Channel, ...] = ()
-    """One per view scope through which a connection here watches this user."""
     outboxes: tuple[Outbox, ...] = ()
-    """Of the user's own connections and streams, in which the user is the viewer."""
+    """Of the user's own connections and streams."""
     own_view: int | None = None
     """Hash of the view that the user's own devices were last sent; None: none was sent."""
     published: int = 0
-    """`RecordState.revision` to which the channels were last updated."""
     changed_at: float = 0.0
-    """Monotonic time in seconds of the last change, for the latency histogram."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -58,7 +55,6 @@ class Person:
     """Sessions of this node: the live ones, and lost ones until their loss is committed."""
     watchers: Watchers = field(default_factory=Watchers)
     refs: int = 0
-    """Number of callers that use this object across an await (`People.keeping`)."""
 
     @property
     def unpublished(self) -> bool:
@@ -120,7 +116,6 @@ class People:
         return person
 
     def keeping(self, *people: Person) -> Keeping:
-        """A context in which these users are not released."""
         return Keeping(self, people)
 
     def shard_of(self, user: str) -> int:

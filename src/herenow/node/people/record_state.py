@@ -28,7 +28,6 @@ class InFlightCommit:
     record: bytes
     presence: Presence
     visible: bool
-    """True if viewers see a difference."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -62,7 +61,6 @@ class RecordState:
         return True
 
     def is_ours(self, record: bytes) -> bool:
-        """True if this node is writing these very bytes."""
         return self.committing is not None and record == self.committing.record
 
     def adopt(self, record: bytes | None, presence: Presence, *, visible: bool = True) -> None:

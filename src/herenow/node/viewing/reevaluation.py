@@ -76,7 +76,6 @@ class Reevaluation:
             self._tasks.spawn(self._renew(viewer), "renew")
 
     def on_facts_expired(self, viewer: str) -> None:
-        """The facts about this viewer are forgotten."""
         self._tasks.spawn(self.reevaluate(viewer, None), "facts-over")
 
     async def _renew(self, viewer: str) -> None:
@@ -86,7 +85,6 @@ class Reevaluation:
             await self.reevaluate(viewer, None)
 
     def on_trust_change(self) -> None:
-        """The facts became unreliable, or reliable again: reevaluate all viewers."""
         for person in self._people:
             if person.watchers.outboxes:
                 self._tasks.spawn(self.reevaluate(person.user, None), "trust")
@@ -126,7 +124,6 @@ class Reevaluation:
                 self._delivery.change_scope(outbox, self._people.get(target), sight)
 
     async def reevaluate_viewers_of(self, target: str) -> None:
-        """Apply the current rules to all viewers of this user on this node."""
         person = self._people.find(target)
         if person is None or not person.watchers.channels:
             return

@@ -1,5 +1,4 @@
-"""Announces relations, blocks and preferences that were written here: to this node before the writer gets an answer, to
-others by a message.
+"""Announces relations, blocks and preferences that were written here: at once to this node, by a message to other nodes.
 
 The message only saves time: the ledger's change table has the same within a second. It names the pairs that changed, never
 the new values, so a false message makes a node ask again and no more.
@@ -25,11 +24,8 @@ MOST = 200
 
 
 class ChangedMessage(msgspec.Struct, frozen=True, tag="changed"):
-    """To the other nodes."""
-
     origin: str
     changes: list[tuple[str, str, str]]
-    """(kind, a, b) of each."""
 
 
 class RelationEvents:

@@ -24,10 +24,8 @@ from herenow.wire.shapes import dated_statuses_frame, denied_list_frame, status_
 class Stream:
     outbox: Outbox
     bearer: str
-    """User of the token with which it was opened."""
     issued_at: int
     end: Callable[[int, str], None]
-    """Close it with the code and reason that a socket would get."""
 
     @property
     def user(self) -> str:

@@ -35,7 +35,7 @@ class Granted:
     """(body, as of)"""
     denied: list[tuple[str, str]] = field(default_factory=list)
     new_statuses: list[tuple[bytes, int]] = field(default_factory=list)
-    """The statuses of targets that were not watched before."""
+    """Only of targets that were not watched before."""
 
 
 class Subscriptions:
@@ -166,7 +166,6 @@ class Subscriptions:
         return await self.subscribe(outbox, contacts)
 
     def unsubscribe(self, outbox: Outbox, targets: Sequence[str]) -> list[str]:
-        """After this no update of these targets is sent."""
         if outbox.follows_contacts and len(outbox.muted) < MUTED:
             outbox.muted |= {target for target in targets if self._may_come_back(outbox, target)}
         self._delivery.unwatch(outbox, targets)

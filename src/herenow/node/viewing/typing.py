@@ -31,8 +31,6 @@ GATES = 100_000
 
 
 class TypingMessage(msgspec.Struct, frozen=True, tag="typing"):
-    """To the other nodes."""
-
     origin: str
     """The node that received it, which has delivered it to its own connections."""
     user: str
@@ -75,7 +73,6 @@ class TypingRooms:
             self.close_room(connection, room)
 
     def on_ledger_change(self, change: LedgerChange) -> None:
-        """If users are no longer members of a room, close it for their connections."""
         for room, user in self._to_check(change):
             self._context.tasks.spawn(self._check_member(room, user), "member")
 

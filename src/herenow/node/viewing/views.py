@@ -45,7 +45,7 @@ class Views:
         ]
 
     async def _read(self, users: Sequence[str], sights: Mapping[str, ViewScope]) -> Sequence[tuple[Presence, bool]]:
-        """(presence, is it fresh) of each; an empty presence for users that may not be seen."""
+        """Returns (presence, is it fresh) of each; an empty presence for users that may not be seen."""
         none = _NONE
         visible = [user for user in users if sights[user].kind is not none]
         found = await self._records.read(visible, hidden_users=_frozen(sights))
@@ -75,7 +75,7 @@ class Views:
         return await self._records.wait_decided(user)
 
     async def count(self, viewer: str) -> dict[str, int]:
-        """Number of contacts per status, as the viewer sees them."""
+        """Returns the number of contacts per status, as the viewer sees them."""
         counts: Counter[Status] = Counter(view.status for _, view in await self._contacts(viewer))
         return {status.word: counts[status] for status in _RANK}
 
@@ -85,7 +85,7 @@ class Views:
         return await self.statuses(viewer, [user for user, _ in ranked[:limit]])
 
     async def profile(self, user: str) -> tuple[bytes, int] | None:
-        """(body, as-of time) of the public profile; None: there is none. Raises `Unavailable` if that is unknown."""
+        """Returns (body, as-of time) of the public profile; None: there is none. Raises `Unavailable` if that is unknown."""
         preferences = await self._access.preferences(user)
         if not preferences.public:
             return None
